@@ -1,0 +1,1 @@
+"""Frozen values that several siblings share. No I/O happens here."""

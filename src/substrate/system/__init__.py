@@ -1,0 +1,1 @@
+"""TODO: one line and what a caller must know."""
