@@ -1,0 +1,225 @@
+"""Running other programs: captured, for our own use, and in the foreground, for the user.
+
+`subprocess` is imported on first use: it costs as much start-up time as the rest of a small
+command, and running a user's command on a POSIX system does not need it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from substrate.errors import MissingDependencyError, SubstrateError, WorkspaceError
+from substrate.system import clock, environment
+
+if TYPE_CHECKING:
+    import subprocess
+
+Arg = str | bytes
+PathArg = str | bytes | os.PathLike[str]
+
+#: What timeout(1) exits with when it had to end the command.
+EXIT_TIMED_OUT = 124
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+#: How long a command that was told to end may take before it is killed.
+KILL_GRACE_S = 5.0
+
+
+class Completed(NamedTuple):
+    """A captured run. `returncode` is negative for a death by signal."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Stdio(NamedTuple):
+    """Descriptors for a foreground command; `None` is ours."""
+
+    stdin: int | None = None
+    stdout: int | None = None
+    stderr: int | None = None
+
+
+INHERITED = Stdio()
+
+
+class Finished(NamedTuple):
+    """How a foreground command ended, in the terms a shell would use."""
+
+    #: The command's own status; 128+n if signal n killed it; 124, 126, 127 as above.
+    exit_code: int
+    #: The signal that killed it, if one did.
+    signal: int | None
+    timed_out: bool
+    duration_ns: int
+    #: Why it could not be started, for stderr: ``foo: command not found``. Empty if it was.
+    error: str = ""
+    #: How many processes that it had left running were ended (`kill_children`).
+    killed_children: int = 0
+
+
+def run(
+    argv: Sequence[Arg],
+    *,
+    cwd: PathArg | None = None,
+    env: Mapping[str, str] | None = None,
+    input: bytes | None = None,  # noqa: A002 (the name subprocess gave it)
+    check: bool = False,
+    timeout_s: float | None = None,
+) -> Completed:
+    """Run a program to its end and capture what it printed; stdin is `input`, or empty.
+
+    Raises `MissingDependencyError` if there is no such program, `WorkspaceError` if there is no
+    such directory, `SubstrateError` on a timeout (the program is killed) and, with `check`, on
+    any status but 0.
+    """
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=cwd,
+            env=env,
+            input=b"" if input is None else input,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SubstrateError(
+            f"{_name(argv)} did not finish within {timeout_s:g} s",
+            hint="it was ended; try again when the machine is less busy",
+        ) from error
+    except OSError as error:
+        raise _not_started(argv, cwd, error) from error
+    completed = Completed(done.returncode, done.stdout, done.stderr)
+    if check and completed.returncode != 0:
+        raise _failed(argv, completed)
+    return completed
+
+
+def run_foreground(
+    argv: Sequence[Arg],
+    *,
+    cwd: PathArg | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+    grace_s: float = KILL_GRACE_S,
+    kill_children: bool = False,
+    stdio: Stdio = INHERITED,
+) -> Finished:
+    """Run a program in our place: our terminal, our descriptors, our signals.
+
+    The program stays in our process group, so the terminal's Ctrl-C, Ctrl-\\ and Ctrl-Z reach it
+    directly and once; a signal that somebody sends to us alone is passed on to it. Meanwhile none
+    of them ends us: the caller lives to write down what happened.
+
+    A program that is not there is no error here but exit status 127, as in a shell, and 126 if it
+    cannot be executed; `Finished.error` holds the message. `WorkspaceError` if `cwd` is not a
+    directory. After `timeout_s` the program and everything it started get TERM, and KILL
+    `grace_s` later. `kill_children` ends what it left running, too, as far as the system lets us
+    find it.
+    """
+    if not argv:
+        raise ValueError("no program to run")
+    if cwd is not None and not os.path.isdir(cwd):
+        raise _no_directory(cwd)
+    if sys.platform == "win32":
+        return _foreground_windows(argv, cwd, env, timeout_s, stdio)
+    from substrate.system import foreground
+
+    return foreground.run(
+        foreground.Program(tuple(os.fsencode(arg) for arg in argv), cwd, env, stdio),
+        foreground.Limits(timeout_s, grace_s, kill_children),
+    )
+
+
+def shell_argv(command: Arg) -> list[Arg]:
+    """The argv that runs `command` as ``-c`` does, whatever the user's ``$SHELL`` is."""
+    if sys.platform == "win32":
+        return [environment.current().get("COMSPEC") or "cmd.exe", "/d", "/s", "/c", command]
+    shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
+    return [shell, "-c", command]
+
+
+def _foreground_windows(
+    argv: Sequence[Arg],
+    cwd: PathArg | None,
+    env: Mapping[str, str] | None,
+    timeout_s: float | None,
+    stdio: Stdio,
+) -> Finished:
+    import signal
+    import subprocess
+
+    started = clock.monotonic_ns()
+    # The console sends Ctrl-C to every process attached to it; ours must outlive it.
+    previous = signal.signal(signal.SIGINT, lambda *_: None)
+    timed_out = False
+    try:
+        try:
+            child = subprocess.Popen(
+                argv, cwd=cwd, env=env, stdin=stdio.stdin, stdout=stdio.stdout, stderr=stdio.stderr
+            )
+        except OSError as error:
+            code = EXIT_NOT_FOUND if isinstance(error, FileNotFoundError) else EXIT_NOT_EXECUTABLE
+            return Finished(code, None, False, 0, start_error(os.fsencode(argv[0]), error))
+        try:
+            code = child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            timed_out, code = True, EXIT_TIMED_OUT
+            _end_tree_windows(child)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    return Finished(code & 0xFFFFFFFF, None, timed_out, clock.monotonic_ns() - started)
+
+
+def _end_tree_windows(child: subprocess.Popen[bytes]) -> None:
+    run(["taskkill", "/T", "/F", "/PID", str(child.pid)])
+    child.kill()
+    child.wait()
+
+
+def start_error(program: bytes, error: OSError) -> str:
+    """The words for a program that did not start, as a shell would put them."""
+    name = program.decode("utf-8", "backslashreplace")
+    if isinstance(error, FileNotFoundError) and b"/" not in program:
+        return f"{name}: command not found"
+    return f"{name}: {error.strerror or error}"
+
+
+def _name(argv: Sequence[Arg]) -> str:
+    return os.fsdecode(argv[0])
+
+
+def _no_directory(cwd: PathArg) -> WorkspaceError:
+    return WorkspaceError(
+        f"{os.fsdecode(cwd)} is not a directory", hint="name a directory that is there"
+    )
+
+
+def _not_started(argv: Sequence[Arg], cwd: PathArg | None, error: OSError) -> SubstrateError:
+    name = _name(argv)
+    if cwd is not None and not os.path.isdir(cwd):
+        return _no_directory(cwd)
+    if isinstance(error, FileNotFoundError):
+        return MissingDependencyError(
+            f"{name} was not found", hint=f"install {name}, or put it on PATH"
+        )
+    if isinstance(error, PermissionError):
+        return MissingDependencyError(
+            f"{name} cannot be executed: {error.strerror}", hint=f"check the permissions of {name}"
+        )
+    return SubstrateError(f"{name} could not be started: {error.strerror or error}")
+
+
+def _failed(argv: Sequence[Arg], completed: Completed) -> SubstrateError:
+    lines = completed.stderr.decode("utf-8", "replace").strip().splitlines()
+    said = f": {lines[-1]}" if lines else ""
+    if completed.returncode < 0:
+        return SubstrateError(f"{_name(argv)} was killed by signal {-completed.returncode}{said}")
+    return SubstrateError(f"{_name(argv)} exited with status {completed.returncode}{said}")
