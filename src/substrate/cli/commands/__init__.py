@@ -1,1 +1,4 @@
-"""TODO: one line and what a caller must know."""
+"""One module per verb, each with `NAME`, `HELP`, `EXAMPLE`, `configure` and `run`.
+
+The table of verbs stands in `substrate.cli.arguments`; `Command` there is the shape.
+"""

@@ -1,0 +1,227 @@
+"""From words to a verb: the table of verbs, the global options, one parser per call.
+
+Only the chosen verb's module is imported, and argparse only once a verb is known. The words
+before the verb are split by hand, because argparse would need every verb's parser to do it:
+
+    substrate --session s-1 --limit 3 log --json
+              └─ global ──┘ └─ log's ┘     └─ global, after the verb
+    substrate --no-world -c 'make test'        is  run --no-world --command='make test'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+from substrate.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+
+_COMMANDS = "substrate.cli.commands."
+
+#: Every verb and its module, in the order `--help` lists them.
+VERBS: Mapping[str, str] = {
+    "run": _COMMANDS + "run",
+    "log": _COMMANDS + "log",
+    "show": _COMMANDS + "show",
+    "diff": _COMMANDS + "diff",
+    "undo": _COMMANDS + "undo",
+    "redo": _COMMANDS + "redo",
+    "rollback": _COMMANDS + "rollback",
+    "checkpoint": _COMMANDS + "checkpoint",
+    "session": _COMMANDS + "session",
+    "blame": _COMMANDS + "blame",
+    "status": _COMMANDS + "status",
+    "stats": _COMMANDS + "stats",
+    "compact": _COMMANDS + "compact",
+    "recover": _COMMANDS + "recover",
+    "fsck": _COMMANDS + "fsck",
+    "history": _COMMANDS + "history",
+    "trace": _COMMANDS + "trace",
+}
+
+#: Global options that take a value, and the name the value has in the parsed arguments.
+_GLOBAL_VALUES = {
+    "--session": "session",
+    "--agent-id": "agent_id",
+    "--workspace": "workspace",
+    "-C": "workspace",
+}
+#: Options that are a verb by themselves. The long spelling takes any text after its `=`,
+#: also one that is empty or starts with a dash.
+_RUN_OPTIONS = {"-c": "--command", "-f": "--file"}
+
+
+class Command(Protocol):
+    """The shape of a module in `cli/commands/`."""
+
+    NAME: str
+    #: One line, without a full stop: what the verb does.
+    HELP: str
+    #: A call worth copying, whole: `substrate undo --dry-run`.
+    EXAMPLE: str
+
+    def configure(self, parser: ArgumentParser) -> None:
+        """Add the verb's own options and words; the global options are there already."""
+        ...
+
+    def run(self, args: Namespace, context: Context) -> int:
+        """Do it; return the exit status."""
+        ...
+
+
+class Invocation(NamedTuple):
+    """The words of one call, sorted."""
+
+    #: "" when none was given.
+    verb: str
+    #: What the verb's parser is to read.
+    words: tuple[str, ...]
+    #: Global options met before the verb.
+    session: str | None = None
+    agent_id: str | None = None
+    workspace: str | None = None
+    json: bool = False
+    wants_help: bool = False
+    wants_version: bool = False
+
+
+def split(argv: Sequence[str], verbs: Mapping[str, str] = VERBS) -> Invocation:
+    """Find the verb in `argv` and sort the words around it; `UsageError` if there is no such verb.
+
+    Before the verb stand global options and options of the verb itself. Whether one of the
+    latter takes a value is not known yet: a word behind it that is no verb is taken for one.
+    """
+    found: dict[str, str] = {}
+    flags: set[str] = set()
+    early: list[str] = []
+    verb = ""
+    at = 0
+    while at < len(argv) and not verb:
+        word = argv[at]
+        name, has_value, value = word.partition("=")
+        if name in _GLOBAL_VALUES and (has_value or word == name):
+            if not has_value:
+                at += 1
+                value = _value_of(name, argv, at)
+            found[_GLOBAL_VALUES[name]] = value
+        elif word.startswith("-C") and len(word) > 2:
+            found["workspace"] = word[2:]
+        elif word in ("--json", "--help", "-h", "--version"):
+            flags.add(word)
+        elif word in _RUN_OPTIONS:
+            verb = "run"
+            at += 1
+            early.append(f"{_RUN_OPTIONS[word]}={_value_of(word, argv, at)}")
+        elif word == "--":
+            raise UsageError(
+                "no verb before --", hint="to run a command: substrate run -- COMMAND …"
+            )
+        elif word.startswith("-"):
+            early.append(word)
+        elif word in verbs:
+            verb = word
+        elif early and early[-1].startswith("-") and "=" not in early[-1]:
+            early.append(word)
+        else:
+            raise _unknown_verb(word, verbs)
+        at += 1
+    if not verb and early:
+        raise UsageError(f"unknown option: {early[0]}", hint="substrate --help lists the options")
+    if verb and flags & {"--help", "-h"}:
+        early.insert(0, "--help")
+    return Invocation(
+        verb=verb,
+        words=(*early, *argv[at:]),
+        session=found.get("session"),
+        agent_id=found.get("agent_id"),
+        workspace=found.get("workspace"),
+        json="--json" in flags,
+        wants_help=bool(flags & {"--help", "-h"}),
+        wants_version="--version" in flags,
+    )
+
+
+def _value_of(option: str, argv: Sequence[str], at: int) -> str:
+    if at >= len(argv):
+        raise UsageError(f"{option} needs a value", hint="substrate --help shows each option")
+    return argv[at]
+
+
+def _unknown_verb(word: str, verbs: Mapping[str, str]) -> UsageError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, verbs, n=1)
+    hint = f"did you mean: substrate {near[0]}" if near else "substrate --help lists the verbs"
+    return UsageError(f"unknown verb: {word}", hint=hint)
+
+
+def wants_json(argv: Sequence[str]) -> bool:
+    """Whether `--json` stands among our own words: for errors met before they are parsed."""
+    before = ""
+    for word in argv:
+        if word == "--":
+            return False
+        if word == "--json" and before not in _RUN_OPTIONS:
+            return True
+        before = word
+    return False
+
+
+def load(verb: str, verbs: Mapping[str, str] = VERBS) -> Command:
+    """Import the verb's module, and no other."""
+    return cast(Command, import_module(verbs[verb]))
+
+
+def parse(command: Command, invocation: Invocation) -> Namespace:
+    """Read the verb's words. `session`, `agent_id`, `workspace` and `json` are always set."""
+    from argparse import Namespace, RawDescriptionHelpFormatter
+
+    from substrate.cli.parser import Parser
+
+    parser = Parser(
+        prog=f"substrate {command.NAME}",
+        description=command.HELP[:1].upper() + command.HELP[1:] + ".",
+        epilog=f"example:\n  {command.EXAMPLE}",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    command.configure(parser)
+    start = Namespace(
+        session=invocation.session,
+        agent_id=invocation.agent_id,
+        workspace=invocation.workspace,
+        json=invocation.json,
+    )
+    return parser.parse_args(invocation.words, start)
+
+
+def overview(verbs: Mapping[str, str] = VERBS) -> str:
+    """The text of `substrate --help`: every verb with its line and its example."""
+    commands = [load(verb, verbs) for verb in verbs]
+    width = max(len(command.NAME) for command in commands)
+    listing = "\n".join(
+        f"  {command.NAME:<{width}}  {command.HELP}\n  {'':<{width}}    {command.EXAMPLE}"
+        for command in commands
+    )
+    return f"{_USAGE}\nverbs:\n{listing}\n\n{_OPTIONS}"
+
+
+_USAGE = """\
+usage: substrate -c COMMAND            run a shell command and record what it changes
+       substrate -f FILE               run a script the same way
+       substrate run -- PROGRAM ARG…   run a program without a shell between
+       substrate VERB …                look at what was recorded, or take it back
+"""
+
+_OPTIONS = """\
+options, before or after the verb:
+  --json              one JSON document on stdout, for programs
+  --session ID        the session to record in, or to look at
+  --agent-id ID       who is acting
+  -C, --workspace DIR act as if started in DIR
+  --version, --help
+"""

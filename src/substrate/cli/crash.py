@@ -1,0 +1,72 @@
+"""The report an unexpected exception leaves behind, for whoever mends the bug.
+
+It holds versions, the words of the call and the traceback, with secrets redacted; never the
+environment. It stays on this machine, readable by its owner only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import substrate
+from substrate.system import clock, ids
+
+if TYPE_CHECKING:
+    from substrate.system.environment import Environment
+
+
+def write_report(error: BaseException, argv: Sequence[str], environment: Environment) -> Path:
+    """Write the report and return its path; an `OSError` says that no place would take it."""
+    text = report(error, argv)
+    now = clock.iso(clock.now_ns())
+    name = f"{now[:19].replace(':', '').replace('-', '')}Z-{ids.new_id('c')[2:]}.txt"
+    try:
+        return _write_private(environment.substrate_home / "crash", name, text)
+    except OSError:
+        # Its own home may be what is broken: read-only, full, not a directory.
+        from tempfile import mkdtemp
+
+        return _write_private(Path(mkdtemp(prefix="substrate-crash-")), name, text)
+
+
+def report(error: BaseException, argv: Sequence[str]) -> str:
+    """The text of the report."""
+    import platform
+    import traceback
+
+    trace = "".join(traceback.format_exception(error))
+    words = " ".join(repr(word) for word in argv)
+    return "\n".join(
+        (
+            f"substrate {substrate.__version__}",
+            f"python    {sys.version.split()[0]} ({sys.executable})",
+            f"platform  {platform.platform()}",
+            f"time      {clock.iso(clock.now_ns())}",
+            f"arguments {_redacted(words)}",
+            "",
+            _redacted(trace),
+        )
+    )
+
+
+def _redacted(text: str) -> str:
+    """Without a working redactor nothing is shown: better a poor report than a leaked key."""
+    try:
+        from substrate.trace.redact import redact_text
+
+        return redact_text(text)
+    except Exception:  # noqa: BLE001  the bug being reported may be in there
+        return "(withheld: it could not be redacted)"
+
+
+def _write_private(directory: Path, name: str, text: str) -> Path:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = directory / name
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    return path

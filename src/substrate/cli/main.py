@@ -1,0 +1,156 @@
+"""The program: find the verb, run it, and turn every failure into words and an exit status.
+
+This is the only place that picks an exit status for a failure; `errors.py` holds the table.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from substrate.cli.arguments import VERBS, Invocation, load, overview, parse, split, wants_json
+from substrate.cli.context import Context
+from substrate.cli.output import Output, open_output
+from substrate.errors import (
+    EXIT_BUG,
+    EXIT_OK,
+    EXIT_RUN_FAILED,
+    SubstrateError,
+    UsageError,
+    WorkspaceError,
+)
+from substrate.system import environment as environment_module
+
+if TYPE_CHECKING:
+    from substrate.system.environment import Environment
+
+#: As a shell reports a program that a signal ended: 128 + SIGINT, 128 + SIGPIPE.
+_EXIT_INTERRUPTED = 130
+_EXIT_BROKEN_PIPE = 141
+
+
+def substrate(argv: Sequence[str] | None = None, verbs: Mapping[str, str] = VERBS) -> int:
+    """Run one call and return its exit status; never raises, never lets a traceback out."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    environment = environment_module.current()
+    output = open_output(environment, json=wants_json(words))
+    running = False
+    try:
+        invocation = split(words, verbs)
+        # From here on a status other than 125 could be mistaken for the command's own.
+        running = invocation.verb == "run"
+        status = _dispatch(invocation, environment, verbs, output)
+        output.flush()
+        return status
+    except SystemExit as error:  # argparse, after --help
+        return error.code if isinstance(error.code, int) else EXIT_OK
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
+    except BrokenPipeError:
+        _silence_stdout()
+        return _EXIT_BROKEN_PIPE
+    except SubstrateError as error:
+        return _failed(error, output, running)
+    except Exception as error:  # noqa: BLE001  the last line of defence
+        known = _from_os_error(error)
+        if known is not None:
+            return _failed(known, output, running)
+        _report_crash(error, words, environment, output)
+        return EXIT_RUN_FAILED if running else EXIT_BUG
+
+
+def _dispatch(
+    invocation: Invocation, environment: Environment, verbs: Mapping[str, str], output: Output
+) -> int:
+    if invocation.verb:
+        command = load(invocation.verb, verbs)
+        args = parse(command, invocation)
+        output.json = args.json
+        context = Context(
+            cwd=_working_directory(args.workspace),
+            environment=environment,
+            output=output,
+            json=args.json,
+            session=args.session,
+            agent_id=args.agent_id,
+        )
+        return command.run(args, context)
+    if invocation.wants_version:
+        from substrate import __version__
+
+        if invocation.json:
+            output.emit_json({"version": __version__})
+        else:
+            output.line(f"substrate {__version__}")
+        return EXIT_OK
+    if invocation.wants_help:
+        output.block(overview(verbs).encode())
+        return EXIT_OK
+    raise UsageError("no verb given", hint="substrate --help lists the verbs")
+
+
+def _working_directory(wanted: str | None) -> Path:
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        raise WorkspaceError(
+            "the current directory is no longer there", hint="cd to a directory that exists"
+        ) from None
+    return Path(os.path.abspath(here / wanted)) if wanted is not None else here
+
+
+def _failed(error: SubstrateError, output: Output, running: bool) -> int:
+    try:
+        output.flush()
+        output.emit_error(error)
+    except OSError:  # nobody is left to read it; the status still tells
+        _silence_stdout()
+    return EXIT_RUN_FAILED if running else error.exit_code
+
+
+def _from_os_error(error: Exception) -> SubstrateError | None:
+    """What the machine refuses (disk full, read-only, no permission) is no bug of ours."""
+    import errno
+
+    hints = {
+        errno.ENOSPC: "free some disk space and try again",
+        errno.EDQUOT: "free some of your disk quota and try again",
+        errno.EROFS: "the file system is mounted read-only",
+        errno.EACCES: "check who owns it and its permissions",
+        errno.EPERM: "check who owns it and its permissions",
+        errno.EIO: "the device reports errors: look after your disk first",
+        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+        errno.ENFILE: "too many files are open on this machine",
+    }
+    if not isinstance(error, OSError) or error.errno not in hints:
+        return None
+    where = f": {os.fsdecode(error.filename)}" if error.filename is not None else ""
+    return WorkspaceError(f"{error.strerror}{where}", hint=hints[error.errno])
+
+
+def _report_crash(
+    error: Exception, words: Sequence[str], environment: Environment, output: Output
+) -> None:
+    from substrate.cli.crash import write_report
+
+    try:
+        where = f"a report was written to {write_report(error, words, environment)}"
+    except Exception:  # noqa: BLE001  reporting must not raise what it reports
+        where = "no report could be written"
+    bug = SubstrateError(
+        f"a bug in Substrate: {type(error).__name__}",
+        hint=f"{where}; please send it to the maintainers",
+    )
+    bug.kind = "bug"
+    _failed(bug, output, running=False)
+
+
+def _silence_stdout() -> None:
+    """Whoever read us is gone: keep the interpreter from complaining about it at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass

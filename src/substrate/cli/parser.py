@@ -1,0 +1,40 @@
+"""An argument parser that knows the global options and raises instead of exiting.
+
+Kept apart from `arguments`, so that argparse is imported only when words are really parsed.
+"""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, ArgumentParser
+from typing import Any, NoReturn
+
+from substrate.errors import UsageError
+
+
+class Parser(ArgumentParser):
+    """Nested parsers (`checkpoint list`) are of this class too: argparse makes them so.
+
+    The global options have no default here: what stood before the verb must survive a
+    nested parser that did not meet the option.
+    """
+
+    # argparse's own keyword arguments: handed through unseen.
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        # A verb may word a global option's help for itself.
+        kwargs.setdefault("conflict_handler", "resolve")
+        super().__init__(*args, **kwargs)
+        shared = self.add_argument_group("global options")
+        shared.add_argument(
+            "--json", action="store_true", default=SUPPRESS, help="one JSON document on stdout"
+        )
+        shared.add_argument(
+            "--session", metavar="ID", default=SUPPRESS, help="the session to act in or look at"
+        )
+        shared.add_argument("--agent-id", metavar="ID", default=SUPPRESS, help="who is acting")
+        shared.add_argument(
+            "-C", "--workspace", metavar="DIR", default=SUPPRESS, help="act as if started in DIR"
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint=f"{self.prog} --help shows how it is used")

@@ -1,0 +1,71 @@
+"""Text as people see it: made safe for a terminal, measured in columns, cut to fit.
+
+File names, command lines and commit messages come from anywhere. Printed as they are, an
+escape sequence in a name could move the cursor, retitle the window or hide a line; a
+right-to-left override could make `exe.txt` of `txt.exe`.
+"""
+
+from __future__ import annotations
+
+from unicodedata import category, combining, east_asian_width
+
+#: Invisible marks that reorder the text around them.
+_REORDERING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+#: Controls, lone surrogates, line and paragraph separators.
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def safe(text: str) -> str:
+    """`text` on one line, with everything a terminal would act on spelt out.
+
+    "a\\nb" -> "a\\\\nb"      "\\x1b[31m" -> "\\\\x1b[31m"      printable text stays as it is
+    """
+    if text.isprintable():
+        return text
+    return "".join(_spell(c) if _is_unsafe(c) else c for c in text)
+
+
+def safe_block(text: str) -> str:
+    """The same for text of several lines: line feeds and tabs stay."""
+    return "\n".join("\t".join(map(safe, line.split("\t"))) for line in text.split("\n"))
+
+
+def width(text: str) -> int:
+    """How many terminal columns `text` takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(c) for c in text)
+
+
+def clip(text: str, columns: int) -> str:
+    """`text`, cut with an ellipsis if it is wider than `columns`."""
+    if width(text) <= columns:
+        return text
+    out: list[str] = []
+    left = columns - 1
+    for c in text:
+        left -= _columns(c)
+        if left < 0:
+            break
+        out.append(c)
+    return "".join(out) + "…"
+
+
+def _columns(c: str) -> int:
+    if combining(c) or category(c) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(c) in ("W", "F") else 1
+
+
+def _is_unsafe(c: str) -> bool:
+    return c in _REORDERING or category(c) in _UNSAFE_CATEGORIES
+
+
+def _spell(c: str) -> str:
+    if c in _SHORT:
+        return _SHORT[c]
+    code = ord(c)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8, as os.fsdecode gives it
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

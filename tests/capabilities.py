@@ -1,0 +1,114 @@
+"""What a machine may lack, and so which skips are expected on it.
+
+A test that cannot run everywhere says so with ``@pytest.mark.needs("root")``, or skips by hand
+with a reason that starts ``needs <capability>``. Under CI, or with ``--strict-skips``, a skip
+for any other reason, or for a capability that is there, fails the run: a suite that quietly
+skips what it was meant to prove is worse than a red one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+
+def _has_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _has_other_user() -> bool:
+    """Root can become nobody: for what must hold for an ordinary user or a foreign one."""
+    if not _has_root():
+        return False
+    import pwd
+
+    try:
+        pwd.getpwnam("nobody")
+    except KeyError:
+        return False
+    return True
+
+
+def _has_strace() -> bool:
+    """Installed and allowed: many containers forbid ptrace."""
+    if shutil.which("strace") is None:
+        return False
+    traced = subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, check=False)
+    return traced.returncode == 0
+
+
+def _has_overlay() -> bool:
+    try:
+        return "overlay" in Path("/proc/filesystems").read_text()
+    except OSError:
+        return False
+
+
+def _has_user_xattrs() -> bool:
+    if not hasattr(os, "setxattr"):
+        return False
+    import tempfile
+
+    with tempfile.NamedTemporaryFile() as file:
+        try:
+            os.setxattr(file.name, "user.substrate-test", b"1")
+        except OSError:
+            return False
+    return True
+
+
+def _has_loop_devices() -> bool:
+    return _has_root() and Path("/dev/loop-control").exists()
+
+
+def _has_byte_names() -> bool:
+    """macOS and Windows refuse file names that are not Unicode."""
+    return sys.platform.startswith("linux")
+
+
+def _has_case_sensitive_names() -> bool:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "a").touch()
+        return not Path(directory, "A").exists()
+
+
+#: Name -> does this machine have it?
+CAPABILITIES: dict[str, Callable[[], bool]] = {
+    "byte-names": _has_byte_names,
+    "case-sensitive": _has_case_sensitive_names,
+    "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    "fork": lambda: hasattr(os, "fork"),
+    "linux": lambda: sys.platform.startswith("linux"),
+    "loop-devices": _has_loop_devices,
+    "npm": lambda: shutil.which("npm") is not None,
+    "other-user": _has_other_user,
+    "overlay": _has_overlay,
+    "posix": lambda: os.name == "posix",
+    "root": _has_root,
+    "not-root": lambda: not _has_root(),
+    "strace": _has_strace,
+    "symlinks": lambda: os.name == "posix",
+    "user-xattrs": _has_user_xattrs,
+}
+
+
+@cache
+def present(capability: str) -> bool:
+    """Whether this machine has `capability`; a `KeyError` if nobody declared it."""
+    return CAPABILITIES[capability]()
+
+
+def is_expected_skip(reason: str) -> bool:
+    """Whether a skip for `reason` is right here: a declared capability that is really missing."""
+    text = reason.removeprefix("Skipped: ")
+    if not text.startswith("needs "):
+        return False
+    capability = text.removeprefix("needs ").partition(":")[0].strip()
+    return capability in CAPABILITIES and not present(capability)
