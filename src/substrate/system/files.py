@@ -1,0 +1,190 @@
+"""Small file work that must not tear: atomic writes, directory syncs, removal of our own trees."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from pathlib import Path
+
+_BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.unlink in os.supports_dir_fd
+_DIRECTORY_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+#: Directories held open at once; anything deeper is moved up and removed from there.
+_MAX_DEPTH = 60
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
+    """Make `path` hold `data`: readers see the old bytes or the new ones, never a mixture.
+
+    `mode` is exact, whatever the umask. With `durable` the bytes and the name survive a power
+    cut once this returns. On any error the old file stands and no temporary is left.
+    """
+    temporary = path.parent / f".tmp-{os.getpid():x}-{os.urandom(6).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    fd = os.open(temporary, flags, 0o600)
+    try:
+        try:
+            write_all(fd, data)
+            if hasattr(os, "fchmod"):
+                os.fchmod(fd, mode)
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    if durable:
+        fsync_dir(path.parent)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write every byte: a single ``write`` may stop short (a signal, a nearly full disk)."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def fsync_dir(path: Path) -> None:
+    """Make the names in a directory durable; silently nothing where the system cannot (Windows)."""
+    if os.name == "nt":
+        return
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        fsync_fd(fd)
+    finally:
+        os.close(fd)
+
+
+def fsync_fd(fd: int) -> None:
+    """`os.fsync`, for directories too: some file systems answer EINVAL there and mean "no need"."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def read_bytes_or_none(path: Path) -> bytes | None:
+    """The file's bytes, or None when there is no such file."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree of our own (scratch, worlds, expired trash), whatever its modes.
+
+    Links are removed, never followed; another process removing the same things meanwhile is
+    fine; what is mounted inside is left alone (and the error then says so).
+    """
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        _unlink(path, None)
+    elif _BY_DESCRIPTOR:
+        _remove_by_descriptor(path)
+    else:
+        _remove_by_path(path)
+
+
+def _remove_by_descriptor(path: Path) -> None:
+    top = _open_for_removal(path, None)
+    if top is None:
+        return
+    try:
+        _empty(top, top, 0)
+    finally:
+        os.close(top)
+    _rmdir(path, None)
+
+
+def _empty(fd: int, top: int, depth: int) -> None:
+    device = os.fstat(top).st_dev
+    while True:
+        with os.scandir(fd) as found:
+            entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
+        moved_up = False
+        for name, is_directory in entries:
+            if not is_directory:
+                _unlink(name, fd)
+            elif depth >= _MAX_DEPTH:
+                # Deeper than we hold descriptors for: hang it under the top and go on there.
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(name, f"deep-{os.urandom(8).hex()}", src_dir_fd=fd, dst_dir_fd=top)
+            else:
+                _remove_child(name, fd, top, depth, device)
+                moved_up = moved_up or depth == 0
+        # Only the top can have gained entries, and only while it had directories to descend.
+        if not moved_up or not _has_entries(fd):
+            return
+
+
+def _has_entries(fd: int) -> bool:
+    with os.scandir(fd) as found:
+        return next(found, None) is not None
+
+
+def _remove_child(name: str, fd: int, top: int, depth: int, device: int) -> None:
+    child = _open_for_removal(name, fd)
+    if child is None:
+        return
+    try:
+        if os.fstat(child).st_dev != device:
+            raise OSError(errno.EBUSY, "something is mounted inside", name)
+        _empty(child, top, depth + 1)
+    finally:
+        os.close(child)
+    _rmdir(name, fd)
+
+
+def _open_for_removal(path: Path | str, dir_fd: int | None) -> int | None:
+    """A descriptor on the directory, made writable first when its mode is in the way."""
+    for attempt in (1, 2):
+        try:
+            fd = os.open(path, _DIRECTORY_FLAGS, dir_fd=dir_fd)
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            if attempt == 2:
+                raise
+            # Not followed: a link here would have failed with ELOOP or ENOTDIR, not EACCES.
+            os.chmod(path, 0o700, dir_fd=dir_fd)
+            continue
+        if hasattr(os, "geteuid") and os.geteuid() != 0 and os.fstat(fd).st_mode & 0o300 != 0o300:
+            with contextlib.suppress(PermissionError):
+                os.fchmod(fd, 0o700)
+        return fd
+    raise AssertionError("unreachable")
+
+
+def _unlink(path: Path | str, dir_fd: int | None) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path, dir_fd=dir_fd)
+
+
+def _rmdir(path: Path | str, dir_fd: int | None) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(path, dir_fd=dir_fd)
+
+
+def _remove_by_path(path: Path) -> None:
+    with os.scandir(path) as found:
+        entries = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in found]
+    for name, is_directory in entries:
+        if is_directory and not os.path.islink(name):
+            _remove_by_path(Path(name))
+            continue
+        try:
+            _unlink(name, None)
+        except PermissionError:
+            # Windows refuses to remove a read-only file until the flag is off.
+            os.chmod(name, stat.S_IWRITE)
+            _unlink(name, None)
+    _rmdir(path, None)

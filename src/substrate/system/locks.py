@@ -1,0 +1,251 @@
+"""One writer at a time: a lock file that says who holds it, and lets go when the holder dies."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from substrate.errors import LockedError, WorkspaceError
+from substrate.system.platform import boot_id, pid_alive, process_start_token
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment,unused-ignore]
+try:
+    import msvcrt
+except ImportError:  # only on Windows
+    msvcrt = None  # type: ignore[assignment,unused-ignore]
+
+#: Far behind the holder's record: Windows locks bar others from reading the locked range.
+_LOCKED_BYTE = 1 << 30
+_BUSY = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EINTR})
+_NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL})
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
+
+
+class Holder(NamedTuple):
+    """Who holds (or last held) a lock, as written in its file."""
+
+    pid: int
+    boot: str
+    start: str
+    purpose: str
+
+    def is_gone(self) -> bool:
+        """Certainly dead: of another boot, no such process, or the id now names another one."""
+        if self.boot and boot_id() and self.boot != boot_id():
+            return True
+        if not pid_alive(self.pid):
+            return True
+        now = process_start_token(self.pid)
+        return bool(self.start and now and self.start != now)
+
+
+class FileLock:
+    """An exclusive lock between processes; not re-entrant.
+
+    With kernel locks (flock, Windows) a dead holder's lock is free at once, and the file stays.
+    Where there are none (some network file systems) ``<path>.held`` exists while the lock is
+    held, and one whose holder is dead or of another boot is taken over.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+        self._held_file: Path | None = None
+
+    @property
+    def held(self) -> bool:
+        return self._fd is not None or self._held_file is not None
+
+    def acquire(self, timeout_s: float, purpose: str) -> None:
+        """Take the lock, waiting up to `timeout_s`; `LockedError` names holder and purpose."""
+        if self.held:
+            raise RuntimeError("this lock is held already")
+        deadline = time.monotonic() + timeout_s
+        pause_s = _FIRST_PAUSE_S
+        while not self._try(purpose):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise self._locked_error()
+            time.sleep(min(pause_s, left_s))
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    def release(self) -> None:
+        """Let go; harmless when not held."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(fd, 0)
+            _kernel_unlock(fd)
+            os.close(fd)
+        held_file, self._held_file = self._held_file, None
+        if held_file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(held_file)
+
+    def holder(self) -> Holder | None:
+        """Who the lock file says holds it; None when it says nothing."""
+        return _read_holder(self.path) or _read_holder(self._exclusive_path())
+
+    def __enter__(self) -> FileLock:
+        if not self.held:
+            self.acquire(0.0, "")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    def _try(self, purpose: str) -> bool:
+        fd = self._open()
+        try:
+            taken = _kernel_lock(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        if taken is None:
+            os.close(fd)
+            return self._try_exclusive_file(purpose)
+        # Somebody may have removed the file between our open and our lock: then we hold nothing.
+        if not taken or not _same_file(fd, self.path):
+            os.close(fd)
+            return False
+        try:
+            _write_record(fd, purpose)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        return True
+
+    def _open(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        try:
+            return os.open(self.path, flags, 0o600)
+        except OSError as error:
+            raise WorkspaceError(
+                f"cannot open the lock file {self.path}: {error.strerror}",
+                hint="check that the directory is there and that you may write to it",
+            ) from error
+
+    def _exclusive_path(self) -> Path:
+        return self.path.with_name(self.path.name + ".held")
+
+    def _try_exclusive_file(self, purpose: str) -> bool:
+        held = self._exclusive_path()
+        if _create_record(held, purpose):
+            self._held_file = held
+            return True
+        holder = _read_holder(held)
+        if holder is not None and holder.is_gone() and _take_away(held, holder):
+            return self._try_exclusive_file(purpose)
+        return False
+
+    def _locked_error(self) -> LockedError:
+        holder = self.holder()
+        if holder is None:
+            who = "another process"
+        else:
+            who = f"process {holder.pid}" + (f" ({holder.purpose})" if holder.purpose else "")
+        return LockedError(
+            f"{self.path.name} is held by {who}",
+            hint="wait until it has finished, then try again",
+        )
+
+
+def _kernel_lock(fd: int) -> bool | None:
+    """True: ours. False: another's. None: no kernel locks here."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        elif msvcrt is not None:
+            os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            return None
+    except OSError as error:
+        if error.errno in _BUSY:
+            return False
+        if error.errno in _NO_LOCKS_HERE:
+            return None
+        raise
+    return True
+
+
+def _kernel_unlock(fd: int) -> None:
+    # Spelled out rather than left to close(): a forked child may still share the descriptor.
+    if fcntl is not None:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+    elif msvcrt is not None:
+        os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+
+
+def _same_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _record(purpose: str) -> bytes:
+    pid = os.getpid()
+    fields = {"pid": pid, "boot": boot_id(), "start": process_start_token(pid), "purpose": purpose}
+    return json.dumps(fields).encode() + b"\n"
+
+
+def _write_record(fd: int, purpose: str) -> None:
+    os.lseek(fd, 0, os.SEEK_SET)
+    os.ftruncate(fd, 0)
+    os.write(fd, _record(purpose))
+
+
+def _create_record(path: Path, purpose: str) -> bool:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
+    try:
+        os.write(fd, _record(purpose))
+    finally:
+        os.close(fd)
+    return True
+
+
+def _read_holder(path: Path) -> Holder | None:
+    try:
+        with open(path, "rb") as file:
+            fields = json.loads(file.read(4096))
+        return Holder(
+            int(fields["pid"]), str(fields["boot"]), str(fields["start"]), str(fields["purpose"])
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _take_away(held: Path, dead: Holder) -> bool:
+    """Remove a dead holder's file; put it back if it turns out to be a newer, living one's."""
+    aside = held.with_name(f"{held.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    try:
+        os.rename(held, aside)
+    except FileNotFoundError:
+        return True
+    if _read_holder(aside) != dead:
+        with contextlib.suppress(OSError):
+            os.link(aside, held)
+        os.unlink(aside)
+        return False
+    os.unlink(aside)
+    return True
