@@ -1,0 +1,166 @@
+"""Writing objects: what one recorded command (or one baseline) adds to the store.
+
+    add_* ──► memory ──► small_objects(): the caller logs them durably ──► publish(): loose files
+       │
+       ├─► a content over 256 KiB: a synced loose file at once
+       └─► more than 200 objects or 8 MiB: all of it, and all that follows, into one synced pack
+
+A batch dedups against the store as it is when the batch begins: make it after taking the lock
+that keeps others from pruning.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from substrate.objects import loose
+from substrate.objects.commits import Commit, parse_commit, serialize_commit
+from substrate.objects.packwriter import PackWriter
+from substrate.objects.store import ObjectStore
+from substrate.objects.trees import Tree, parse_tree, serialize_tree
+
+LARGE_BYTES = 256 << 10
+HELD_OBJECTS_MAX = 200
+HELD_BYTES_MAX = 8 << 20
+
+
+class Batch:
+    """Collects new objects. Reads see its own objects first. Implements ``BlobWriter``.
+
+    As a context manager it discards what was not published.
+    """
+
+    def __init__(self, store: ObjectStore, *, durable: bool = True) -> None:
+        self.store = store
+        self.durable = durable
+        self._held: dict[bytes, tuple[str, bytes]] = {}
+        self._held_bytes = 0
+        self._pack: PackWriter | None = None
+        self._large: dict[bytes, None] = {}
+        self._unsynced: list[bytes] = []
+        store.reload()
+
+    def add_blob(self, data: bytes) -> bytes:
+        return self.add("blob", data)
+
+    def add_tree(self, tree: Tree) -> bytes:
+        """Write a tree. The mapping is kept in a cache: do not change it afterwards."""
+        if not tree:
+            return self.add("tree", b"")
+        data = serialize_tree(tree)
+        oid = self.add("tree", data)
+        self.store.remember_tree(oid, tree, len(data))
+        return oid
+
+    def add_commit(self, commit: Commit) -> bytes:
+        return self.add("commit", serialize_commit(commit))
+
+    def add(self, kind: str, data: bytes) -> bytes:
+        """Keep an object of any kind, unless it is there already; returns its id."""
+        oid = loose.object_id(kind, data)
+        pack = self._pack
+        if oid in self._held or oid in self._large or (pack is not None and oid in pack):
+            return oid
+        if self.store.has_known(oid):
+            return oid
+        if pack is not None:
+            pack.add(oid, kind, data)
+        elif len(data) > LARGE_BYTES:
+            self.store.write_loose(oid, kind, data, durable=self.durable)
+            self._large[oid] = None
+            self._unsynced.append(oid)
+        else:
+            self._held[oid] = (kind, data)
+            self._held_bytes += len(data)
+            if len(self._held) > HELD_OBJECTS_MAX or self._held_bytes > HELD_BYTES_MAX:
+                self._spill()
+        return oid
+
+    def _spill(self) -> None:
+        pack = PackWriter(self.store.objects_dir)
+        self._pack = pack
+        for oid, (kind, data) in self._held.items():
+            pack.add(oid, kind, data)
+        self._held.clear()
+        self._held_bytes = 0
+
+    def read(self, oid: bytes) -> tuple[str, bytes]:
+        held = self._held.get(oid)
+        if held is not None:
+            return held
+        if self._pack is not None and oid in self._pack:
+            return self._pack.read(oid)
+        return self.store.read(oid)
+
+    def read_blob(self, oid: bytes) -> bytes:
+        own = self._own(oid, "blob")
+        return self.store.read_blob(oid) if own is None else own
+
+    def read_tree(self, oid: bytes) -> Tree:
+        own = self._own(oid, "tree")
+        return parse_tree(own) if own is not None else self.store.read_tree(oid)
+
+    def read_commit(self, oid: bytes) -> Commit:
+        own = self._own(oid, "commit")
+        return parse_commit(own) if own is not None else self.store.read_commit(oid)
+
+    def _own(self, oid: bytes, wanted: str) -> bytes | None:
+        if oid not in self._held and (self._pack is None or oid not in self._pack):
+            return None
+        kind, data = self.read(oid)
+        if kind != wanted:
+            raise loose.damaged(oid, f"is a {kind} where a {wanted} should be")
+        return data
+
+    def has(self, oid: bytes) -> bool:
+        own = oid in self._held or (self._pack is not None and oid in self._pack)
+        return own or self.store.has(oid)
+
+    def seal(self) -> None:
+        """Finish the pack and sync the large objects, so that only the small ones are at risk."""
+        if self._pack is not None:
+            pack, self._pack = self._pack, None
+            try:
+                pack.finish(durable=self.durable)
+            except BaseException:
+                pack.discard()
+                raise
+            self.store.reload()
+        if self._unsynced and self.durable:
+            self.store.sync_loose(self._unsynced)
+        self._unsynced = []
+
+    def small_objects(self) -> list[tuple[bytes, str, bytes]]:
+        """``(oid, kind, data)`` of what is held in memory, for the caller to log durably.
+
+        Everything else is durable on disk when this returns.
+        """
+        self.seal()
+        return [(oid, kind, data) for oid, (kind, data) in self._held.items()]
+
+    def publish(self) -> None:
+        """Make every object visible to readers of the store; small ones without a sync."""
+        self.seal()
+        for oid, (kind, data) in self._held.items():
+            loose.write_loose(self.store.objects_dir, oid, kind, data)
+        self._held.clear()
+        self._held_bytes = 0
+
+    def discard(self) -> None:
+        """Forget what was not published (large contents already on disk are left to pruning)."""
+        if self._pack is not None:
+            self._pack.discard()
+            self._pack = None
+        self._held.clear()
+        self._held_bytes = 0
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.discard()

@@ -1,0 +1,59 @@
+"""The files of a new, ordinary git repository, written without running git."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# What a user keeps in a `.gitmodules` or `.gitattributes` is their content, not a fault of ours:
+# `git fsck --strict` must not stumble over it.
+_USER_CONTENT_CHECKS = (
+    "gitmodulesBlob",
+    "gitmodulesLarge",
+    "gitmodulesMissing",
+    "gitmodulesName",
+    "gitmodulesParse",
+    "gitmodulesPath",
+    "gitmodulesSymlink",
+    "gitmodulesUpdate",
+    "gitmodulesUrl",
+    "gitattributesBlob",
+    "gitattributesLarge",
+    "gitattributesLineLength",
+    "gitattributesMissing",
+    "gitattributesSymlink",
+    "gitignoreSymlink",
+    "mailmapSymlink",
+)
+
+_CONFIG = """\
+[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = false
+\tlogallrefupdates = false
+\tquotepath = true
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+[fsck]
+"""
+
+
+def create_repository(git_dir: Path) -> None:
+    """Make `git_dir` a repository that plain git can read; what is there already stays."""
+    for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
+        (git_dir / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+    config = _CONFIG + "".join(f"\t{check} = ignore\n" for check in _USER_CONTENT_CHECKS)
+    _write_new(git_dir / "config", config)
+    # HEAD last: it is what makes the directory a repository.
+    _write_new(git_dir / "HEAD", "ref: refs/heads/main\n")
+
+
+def _write_new(path: Path, text: str) -> None:
+    if path.exists():
+        return
+    temp = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    temp.write_bytes(text.encode())
+    os.replace(temp, path)

@@ -1,0 +1,169 @@
+"""Loose objects: one zlib-compressed file each, named by the SHA-1 of what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import zlib
+from pathlib import Path
+
+from substrate.errors import DamagedStoreError
+
+HINT = "run `substrate fsck` to see what is affected, `substrate fsck --repair` to mend it"
+KINDS = ("blob", "tree", "commit", "tag")
+#: Level 1: this is on the path of every command; packing compresses better later.
+COMPRESSION_LEVEL = 1
+_HEADER_MAX = 32
+_BIG_FILE_BYTES = 1 << 20
+
+
+def object_id(kind: str, data: bytes) -> bytes:
+    """The 20-byte git id of an object."""
+    digest = hashlib.sha1(b"%s %d\0" % (kind.encode(), len(data)), usedforsecurity=False)
+    digest.update(data)
+    return digest.digest()
+
+
+def damaged(oid: bytes, what: str) -> DamagedStoreError:
+    return DamagedStoreError(f"object {oid.hex()} {what}", hint=HINT)
+
+
+def check_id(oid: bytes, kind: str, data: bytes) -> None:
+    """Raise unless `data` is what `oid` names."""
+    if object_id(kind, data) != oid:
+        raise damaged(oid, "does not hold what its name says")
+
+
+def loose_path(objects_dir: str, oid: bytes) -> str:
+    name = oid.hex()
+    return f"{objects_dir}/{name[:2]}/{name[2:]}"
+
+
+def read_loose(objects_dir: str, oid: bytes) -> tuple[str, bytes] | None:
+    """Kind and verified content, or None if there is no such file."""
+    try:
+        fd = os.open(loose_path(objects_dir, oid), os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise damaged(oid, f"cannot be read: {error.strerror}") from error
+    try:
+        with open(fd, "rb", buffering=0) as file:
+            raw = file.read()
+    except OSError as error:
+        raise damaged(oid, f"cannot be read: {error.strerror}") from error
+    return decode_loose(oid, raw)
+
+
+def decode_loose(oid: bytes, raw: bytes) -> tuple[str, bytes]:
+    """Kind and content of a loose object file's bytes, verified against `oid`."""
+    stream = zlib.decompressobj()
+    try:
+        start = stream.decompress(raw, 4096)
+        header, separator, content = start.partition(b"\0")
+        kind_text, _, size_text = header.partition(b" ")
+        kind = kind_text.decode("ascii", "replace")
+        if not separator or len(header) > _HEADER_MAX or kind not in KINDS:
+            raise damaged(oid, "has no readable header")
+        if not size_text.isdigit():
+            raise damaged(oid, "has no readable size")
+        size = int(size_text)
+        # One byte more than announced, so that an object which is too long shows.
+        missing = size + 1 - len(content)
+        if missing > 0 and not stream.eof:
+            content += stream.decompress(stream.unconsumed_tail, missing)
+    except zlib.error as error:
+        raise damaged(oid, "is not readable: its compressed bytes are broken") from error
+    # An exactly sized read may stop just before the end marker of the stream.
+    if len(content) != size or not (stream.eof or _ends(stream)) or stream.unused_data:
+        raise damaged(oid, "is truncated or has bytes that do not belong to it")
+    check_id(oid, kind, content)
+    return kind, content
+
+
+def _ends(stream: zlib._Decompress) -> bool:
+    try:
+        return not stream.decompress(stream.unconsumed_tail, 1) and stream.eof
+    except zlib.error:
+        return False
+
+
+def write_loose(
+    objects_dir: str, oid: bytes, kind: str, data: bytes, *, durable: bool = False
+) -> None:
+    """Put the object in place, over whatever stands there (a torn copy, say).
+
+    With `durable` the bytes are synced before they get their name; the name itself is
+    safe only after the caller has also synced the directory (`sync_loose`).
+    """
+    path = loose_path(objects_dir, oid)
+    directory = path.rpartition("/")[0]
+    temp = f"{directory}/tmp_obj_{secrets.token_hex(8)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    try:
+        fd = os.open(temp, flags, 0o444)
+    except FileNotFoundError:
+        os.makedirs(directory, 0o777, exist_ok=True)
+        fd = os.open(temp, flags, 0o444)
+    try:
+        with open(fd, "wb", buffering=0) as file:
+            for chunk in _compressed(kind, data):
+                _write_all(file.fileno(), chunk)
+            if durable:
+                os.fsync(file.fileno())
+        os.replace(temp, path)
+    except BaseException:
+        Path(temp).unlink(missing_ok=True)
+        raise
+
+
+def _compressed(kind: str, data: bytes) -> list[bytes]:
+    header = b"%s %d\0" % (kind.encode(), len(data))
+    if len(data) < _BIG_FILE_BYTES:
+        return [zlib.compress(header + data, COMPRESSION_LEVEL)]
+    # No second copy of a big content only to put a header before it.
+    stream = zlib.compressobj(COMPRESSION_LEVEL)
+    return [stream.compress(header), stream.compress(data), stream.flush()]
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def sync_loose(objects_dir: str, oids: list[bytes]) -> list[bytes]:
+    """Make loose objects and their names durable; returns those that are not there."""
+    missing, directories = [], set()
+    for oid in oids:
+        path = loose_path(objects_dir, oid)
+        try:
+            fd = os.open(path, os.O_RDONLY)
+        except OSError:
+            missing.append(oid)
+            continue
+        _fsync_and_close(fd)
+        directories.add(path.rpartition("/")[0])
+    for directory in sorted(directories):
+        sync_directory(directory)
+    if directories:
+        sync_directory(objects_dir)
+    return missing
+
+
+def sync_directory(path: str) -> None:
+    """Sync a directory's names; a system that cannot open directories needs no such call."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return
+    _fsync_and_close(fd)
+
+
+def _fsync_and_close(fd: int) -> None:
+    try:
+        if os.name != "nt":  # there a descriptor opened for reading cannot be synced
+            os.fsync(fd)
+    finally:
+        os.close(fd)

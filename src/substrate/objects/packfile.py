@@ -1,0 +1,252 @@
+"""Reading packs: find an object through its idx (version 2) and rebuild it.
+
+Pack data is read with ``pread``, not mapped: a mapped file that somebody truncates kills the
+process with SIGBUS, a short read can be reported. Only a big idx is mapped.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import threading
+import zlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+
+from substrate.errors import DamagedStoreError
+from substrate.objects.delta import BadDelta, apply_delta
+from substrate.objects.loose import HINT, check_id, damaged
+
+_IDX_START = b"\xfftOc\x00\x00\x00\x02"
+_TABLE = 8 + 1024
+_MAP_IDX_FROM_BYTES = 16 << 20
+_FIRST_READ_BYTES = 4096
+_CHAIN_MAX = 4096
+_KIND_NAMES = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
+_OFS_DELTA, _REF_DELTA = 6, 7
+
+#: Finds the base of a REF_DELTA, which may stand in another pack or be loose.
+BaseReader = Callable[[bytes], tuple[str, bytes]]
+
+
+class PackDamaged(DamagedStoreError):
+    """A pack or its idx is unusable as a whole; what else the store holds is still readable."""
+
+
+class PackIndex:
+    """One ``.idx`` file: sorted object ids and where each stands in the pack."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._data = _load(path)
+        self._check()
+
+    def _check(self) -> None:
+        data, size = self._data, len(self._data)
+        if size < _TABLE + 40 or data[:8] != _IDX_START:
+            raise PackDamaged(f"{self.path} is no pack index (version 2)", hint=HINT)
+        self._fanout = (0, *struct.unpack(">256I", data[8:_TABLE]))
+        self.count = self._fanout[256]
+        self._offsets = _TABLE + 24 * self.count
+        self._big_offsets = self._offsets + 4 * self.count
+        big_bytes = size - 40 - self._big_offsets
+        ordered = all(a <= b for a, b in zip(self._fanout, self._fanout[1:], strict=False))
+        if not ordered or big_bytes < 0 or big_bytes % 8 or big_bytes > 8 * self.count:
+            raise PackDamaged(f"{self.path} is truncated or damaged", hint=HINT)
+        self._big_count = big_bytes // 8
+
+    def find(self, oid: bytes) -> int | None:
+        """The object's offset in the pack, or None."""
+        data = self._data
+        low, high = self._fanout[oid[0]], self._fanout[oid[0] + 1]
+        while low < high:
+            middle = (low + high) >> 1
+            at = _TABLE + 20 * middle
+            found = data[at : at + 20]
+            if found < oid:
+                low = middle + 1
+            elif found == oid:
+                return self._offset(middle)
+            else:
+                high = middle
+        return None
+
+    def _offset(self, position: int) -> int:
+        at = self._offsets + 4 * position
+        offset = int.from_bytes(self._data[at : at + 4], "big")
+        if not offset & 0x80000000:
+            return offset
+        row = offset & 0x7FFFFFFF
+        if row >= self._big_count:
+            raise PackDamaged(f"{self.path} is damaged: an offset is out of range", hint=HINT)
+        at = self._big_offsets + 8 * row
+        return int.from_bytes(self._data[at : at + 8], "big")
+
+    def oids(self) -> Iterator[bytes]:
+        for at in range(_TABLE, _TABLE + 20 * self.count, 20):
+            yield self._data[at : at + 20]
+
+    def with_prefix(self, prefix: bytes) -> list[bytes]:
+        """Ids that start with these whole bytes (at least one)."""
+        low, high = self._fanout[prefix[0]], self._fanout[prefix[0] + 1]
+        ids = [self._data[at : at + 20] for at in range(_TABLE + 20 * low, _TABLE + 20 * high, 20)]
+        start = bisect_left(ids, prefix)
+        stop = start
+        while stop < len(ids) and ids[stop].startswith(prefix):
+            stop += 1
+        return ids[start:stop]
+
+
+def _load(path: str) -> bytes | mmap.mmap:
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < _MAP_IDX_FROM_BYTES:
+                return file.read()
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise PackDamaged(f"{path} cannot be read: {error}", hint=HINT) from error
+
+
+class Pack:
+    """One pack with its idx. Opened when first read, closed by `close`."""
+
+    def __init__(self, idx_path: str) -> None:
+        self._file: int | None = None
+        self.index = PackIndex(idx_path)
+        self.path = idx_path[: -len("idx")] + "pack"
+        self._seek_lock = threading.Lock()
+
+    def __contains__(self, oid: bytes) -> bool:
+        return self.index.find(oid) is not None
+
+    def read(self, oid: bytes, read_base: BaseReader) -> tuple[str, bytes] | None:
+        """Kind and verified content, or None if this pack does not hold it."""
+        offset = self.index.find(oid)
+        if offset is None:
+            return None
+        try:
+            kind, data = self._resolve(oid, offset, read_base)
+        except (BadDelta, zlib.error, _BadEntry) as error:
+            raise damaged(oid, f"is unreadable in {self.path}: {error}") from error
+        check_id(oid, kind, data)
+        return kind, data
+
+    def _resolve(self, oid: bytes, offset: int, read_base: BaseReader) -> tuple[str, bytes]:
+        deltas: list[bytes] = []
+        while True:
+            if len(deltas) > _CHAIN_MAX:
+                raise _BadEntry("its delta chain does not end")
+            type_code, size, base, at = self._entry_header(offset)
+            data = self._inflate(at, size)
+            if type_code in _KIND_NAMES:
+                kind = _KIND_NAMES[type_code]
+                break
+            deltas.append(data)
+            if isinstance(base, int):
+                offset = base
+                continue
+            in_pack = self.index.find(base)
+            if in_pack is None:
+                if base == oid:
+                    raise _BadEntry("it is a delta of itself")
+                kind, data = read_base(base)
+                break
+            offset = in_pack
+        for delta in reversed(deltas):
+            data = apply_delta(data, delta)
+        return kind, data
+
+    def _entry_header(self, offset: int) -> tuple[int, int, int | bytes, int]:
+        """``(type, size, delta base as offset or id, where the compressed bytes start)``."""
+        head = self._pread(offset, 64)
+        if offset < 12 or len(head) < 22:
+            raise _BadEntry("it ends too early")
+        byte, at = head[0], 1
+        type_code, size, shift = (byte >> 4) & 7, byte & 15, 4
+        while byte & 0x80:
+            if at > 10:
+                raise _BadEntry("its size is malformed")
+            byte = head[at]
+            at += 1
+            size |= (byte & 0x7F) << shift
+            shift += 7
+        if type_code == _REF_DELTA:
+            return type_code, size, head[at : at + 20], offset + at + 20
+        if type_code == _OFS_DELTA:
+            byte = head[at]
+            at += 1
+            distance = byte & 0x7F
+            while byte & 0x80:
+                if at > 24:
+                    raise _BadEntry("its base is malformed")
+                byte = head[at]
+                at += 1
+                distance = ((distance + 1) << 7) | (byte & 0x7F)
+            if not 0 < distance < offset:
+                raise _BadEntry("its base lies outside the pack")
+            return type_code, size, offset - distance, offset + at
+        if type_code not in _KIND_NAMES:
+            raise _BadEntry("its type is unknown")
+        return type_code, size, 0, offset + at
+
+    def _inflate(self, at: int, size: int) -> bytes:
+        stream = zlib.decompressobj()
+        parts: list[bytes] = []
+        produced, step = 0, min(_FIRST_READ_BYTES, size + 64)
+        while not stream.eof:
+            raw = stream.unconsumed_tail or self._pread(at, step)
+            if not raw:
+                raise _BadEntry("it ends too early")
+            if not stream.unconsumed_tail:
+                at += len(raw)
+                step = min(step * 8, 1 << 22)
+            part = stream.decompress(raw, size + 1 - produced)
+            produced += len(part)
+            parts.append(part)
+            if produced > size:
+                break
+        if produced != size:
+            raise _BadEntry("its size is not the announced one")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _pread(self, offset: int, size: int) -> bytes:
+        if self._file is None:
+            self._open()
+        assert self._file is not None
+        # The last 20 bytes are the pack's checksum, not part of any object; but a header read
+        # near the end may reach into them, so they are not cut off here.
+        try:
+            if hasattr(os, "pread"):
+                return os.pread(self._file, size, offset)
+            with self._seek_lock:
+                os.lseek(self._file, offset, os.SEEK_SET)
+                return os.read(self._file, size)
+        except (OSError, OverflowError) as error:
+            raise PackDamaged(f"{self.path} cannot be read: {error}", hint=HINT) from error
+
+    def _open(self) -> None:
+        try:
+            self._file = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        except OSError as error:
+            raise PackDamaged(f"{self.path} cannot be read: {error}", hint=HINT) from error
+        head = self._pread(0, 12)
+        if head[:4] != b"PACK" or head[4:8] not in (b"\0\0\0\2", b"\0\0\0\3"):
+            self.close()
+            raise PackDamaged(f"{self.path} is no pack", hint=HINT)
+        if int.from_bytes(head[8:12], "big") != self.index.count:
+            self.close()
+            raise PackDamaged(f"{self.path} and its index do not belong together", hint=HINT)
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _BadEntry(ValueError):
+    """What is wrong with one object's entry in a pack."""

@@ -1,0 +1,279 @@
+"""The object store: an ordinary git repository, read and written without running git.
+
+Everything that is read is hashed again and compared with its name, so that a damaged store is
+reported and never believed. Loose objects, packs and alternates are looked at, in that order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from substrate.errors import DamagedStoreError
+from substrate.objects import loose
+from substrate.objects.commits import Commit, parse_commit
+from substrate.objects.layout import create_repository
+from substrate.objects.packfile import Pack, PackDamaged
+from substrate.objects.trees import EMPTY_TREE, Tree, parse_tree
+
+_TREE_CACHE_BYTES = 64 << 20
+_BLOB_CACHE_BYTES = 2 << 20
+#: Attrs records and other small things that are asked for again and again.
+_CACHED_BLOB_MAX_BYTES = 2048
+#: What a parsed tree entry costs in memory over its bytes in the object, roughly.
+_TREE_OVERHEAD = 5
+_ALTERNATES_DEPTH = 5
+
+
+class ObjectDir:
+    """One ``objects`` directory: its loose objects and its packs."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.packs: dict[str, Pack] = {}
+        #: Packs that cannot be used at all, and why; the others go on working.
+        self.broken: dict[str, PackDamaged] = {}
+        self._pack_dir_mtime = -1
+        self.refresh()
+
+    def refresh(self, *, force: bool = False) -> bool:
+        """Look for new and vanished packs if the directory changed; whether anything did."""
+        pack_dir = f"{self.path}/pack"
+        try:
+            mtime = os.stat(pack_dir).st_mtime_ns
+            if mtime == self._pack_dir_mtime and not force:
+                return False
+            names = os.listdir(pack_dir)
+        except OSError:
+            mtime, names = -1, []
+        self._pack_dir_mtime = mtime
+        present = set(names)
+        wanted = {
+            name for name in names if name.endswith(".idx") and name[:-3] + "pack" in present
+        }
+        for name in [name for name in self.packs if name not in wanted]:
+            self.packs.pop(name).close()
+        self.broken = {name: error for name, error in self.broken.items() if name in wanted}
+        new = wanted - self.packs.keys() - self.broken.keys()
+        for name in sorted(new):
+            try:
+                self.packs[name] = Pack(f"{pack_dir}/{name}")
+            except PackDamaged as error:
+                self.broken[name] = error
+        return True
+
+    def in_packs(self, oid: bytes) -> bool:
+        return any(oid in pack for pack in self.packs.values())
+
+    def has_loose(self, oid: bytes) -> bool:
+        return os.path.exists(loose.loose_path(self.path, oid))
+
+    def loose_oids(self) -> Iterator[bytes]:
+        for number in range(256):
+            try:
+                names = os.listdir(f"{self.path}/{number:02x}")
+            except OSError:
+                continue
+            for name in names:
+                if len(name) == 38:
+                    try:
+                        yield bytes.fromhex(f"{number:02x}{name}")
+                    except ValueError:
+                        continue
+
+
+class ObjectStore:
+    """Read access to the objects of `git_dir`; `Batch` writes. Implements ``BlobReader``."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self.git_dir = git_dir
+        self.objects_dir = str(git_dir / "objects")
+        self._dirs: list[ObjectDir] | None = None
+        self._trees: OrderedDict[bytes, tuple[int, Tree]] = OrderedDict()
+        self._tree_bytes = 0
+        self._blobs: OrderedDict[bytes, bytes] = OrderedDict()
+        self._blob_bytes = 0
+        self._resolving: set[bytes] = set()
+
+    def init(self) -> None:
+        """Make `git_dir` an ordinary repository; does nothing where it is one already."""
+        create_repository(self.git_dir)
+        self._dirs = None
+
+    def read(self, oid: bytes) -> tuple[str, bytes]:
+        """Kind and content, verified; `DamagedStoreError` when missing or damaged."""
+        problem: DamagedStoreError | None = None
+        for attempt in range(2):
+            for directory in self._directories():
+                try:
+                    found = self._read_in(directory, oid)
+                except DamagedStoreError as error:
+                    # Another copy may be sound: remember the trouble, look on.
+                    problem = problem or error
+                    continue
+                if found is not None:
+                    return found
+            # Another process may have packed meanwhile, and then removed the loose file.
+            if attempt == 0:
+                for directory in self._directories():
+                    directory.refresh(force=True)
+        raise problem or self._missing(oid)
+
+    def _read_in(self, directory: ObjectDir, oid: bytes) -> tuple[str, bytes] | None:
+        problem: DamagedStoreError | None = None
+        try:
+            found = loose.read_loose(directory.path, oid)
+        except DamagedStoreError as error:
+            found, problem = None, error
+        if found is not None:
+            return found
+        for pack in list(directory.packs.values()):
+            try:
+                found = pack.read(oid, self._read_base)
+            except DamagedStoreError as error:
+                problem = problem or error
+                continue
+            if found is not None:
+                return found
+        if problem is not None:
+            raise problem
+        return None
+
+    def _read_base(self, oid: bytes) -> tuple[str, bytes]:
+        """The base of a delta, elsewhere; damaged packs may name each other in a circle."""
+        if oid in self._resolving:
+            raise loose.damaged(oid, "is stored as a delta of itself")
+        self._resolving.add(oid)
+        try:
+            return self.read(oid)
+        finally:
+            self._resolving.discard(oid)
+
+    def _missing(self, oid: bytes) -> DamagedStoreError:
+        broken = [error for d in self._directories() for error in d.broken.values()]
+        if broken:
+            return loose.damaged(oid, f"is missing; it may be in a damaged pack: {broken[0]}")
+        return loose.damaged(oid, "is missing")
+
+    def read_blob(self, oid: bytes) -> bytes:
+        cached = self._blobs.get(oid)
+        if cached is not None:
+            return cached
+        data = self._read_kind(oid, "blob")
+        if len(data) <= _CACHED_BLOB_MAX_BYTES:
+            self._blobs[oid] = data
+            self._blob_bytes += len(data) + 64
+            while self._blob_bytes > _BLOB_CACHE_BYTES:
+                self._blob_bytes -= len(self._blobs.popitem(last=False)[1]) + 64
+        return data
+
+    def read_tree(self, oid: bytes) -> Tree:
+        """The parsed tree, shared with others through a cache: never change it in place."""
+        cached = self._trees.get(oid)
+        if cached is not None:
+            self._trees.move_to_end(oid)
+            return cached[1]
+        # Git takes the empty tree for granted and may not have stored it.
+        data = b"" if oid == EMPTY_TREE else self._read_kind(oid, "tree")
+        try:
+            tree = parse_tree(data)
+        except DamagedStoreError as error:
+            raise loose.damaged(oid, "is a malformed tree") from error
+        self.remember_tree(oid, tree, len(data))
+        return tree
+
+    def remember_tree(self, oid: bytes, tree: Tree, size_bytes: int) -> None:
+        """Put a tree that was just parsed or written into the cache."""
+        if oid in self._trees:
+            return
+        cost = 256 + _TREE_OVERHEAD * size_bytes
+        self._trees[oid] = (cost, tree)
+        self._tree_bytes += cost
+        while self._tree_bytes > _TREE_CACHE_BYTES:
+            self._tree_bytes -= self._trees.popitem(last=False)[1][0]
+
+    def read_commit(self, oid: bytes) -> Commit:
+        data = self._read_kind(oid, "commit")
+        try:
+            return parse_commit(data)
+        except DamagedStoreError as error:
+            raise loose.damaged(oid, "is a malformed commit") from error
+
+    def _read_kind(self, oid: bytes, wanted: str) -> bytes:
+        kind, data = self.read(oid)
+        if kind != wanted:
+            raise loose.damaged(oid, f"is a {kind} where a {wanted} should be")
+        return data
+
+    def has(self, oid: bytes) -> bool:
+        """Whether the object is there (not whether it is sound). New packs are noticed."""
+        return self.has_known(oid) or (
+            any([d.refresh() for d in self._directories()])
+            and any(d.in_packs(oid) for d in self._directories())
+        )
+
+    def has_known(self, oid: bytes) -> bool:
+        """`has` without a look for new packs: for many questions in a row, after `reload`."""
+        return any(d.in_packs(oid) or d.has_loose(oid) for d in self._directories())
+
+    def reload(self) -> None:
+        """Take notice of packs that came or went, now."""
+        for directory in self._directories():
+            directory.refresh(force=True)
+
+    def all_oids(self) -> Iterator[bytes]:
+        """Every object of this store itself (not of alternates); some may come twice."""
+        own = self._directories()[0]
+        yield from own.loose_oids()
+        for pack in list(own.packs.values()):
+            yield from pack.index.oids()
+
+    def write_loose(self, oid: bytes, kind: str, data: bytes, *, durable: bool = False) -> None:
+        """Put one object in place over whatever stands there; for replaying a log after a crash."""
+        loose.check_id(oid, kind, data)
+        loose.write_loose(self.objects_dir, oid, kind, data, durable=durable)
+
+    def sync_loose(self, oids: Iterable[bytes]) -> list[bytes]:
+        """Make these loose objects survive a power cut; returns those that are not loose."""
+        return loose.sync_loose(self.objects_dir, list(oids))
+
+    def damaged_packs(self) -> dict[str, str]:
+        """Packs that cannot be opened, and why: ``{"pack-….idx": reason}``."""
+        self.reload()
+        return {name: e.message for d in self._directories() for name, e in d.broken.items()}
+
+    def _directories(self) -> list[ObjectDir]:
+        if self._dirs is None:
+            self._dirs = [ObjectDir(path) for path in _with_alternates(self.objects_dir)]
+        return self._dirs
+
+    def close(self) -> None:
+        """Give back open pack files; the store stays usable."""
+        for directory in self._dirs or []:
+            for pack in directory.packs.values():
+                pack.close()
+
+
+def _with_alternates(objects_dir: str) -> list[str]:
+    """`objects_dir` and the directories its ``info/alternates`` names, each once."""
+    found = [objects_dir]
+    pending = [(objects_dir, 0)]
+    while pending:
+        path, depth = pending.pop(0)
+        for line in _read_alternates(path):
+            other = os.path.normpath(os.path.join(path, line))
+            if other not in found and depth < _ALTERNATES_DEPTH:
+                found.append(other)
+                pending.append((other, depth + 1))
+    return found
+
+
+def _read_alternates(objects_dir: str) -> list[str]:
+    try:
+        text = Path(objects_dir, "info/alternates").read_bytes()
+    except OSError:
+        return []
+    lines = (os.fsdecode(line) for line in text.split(b"\n"))
+    return [line for line in lines if line and not line.startswith("#")]
