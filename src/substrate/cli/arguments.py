@@ -5,7 +5,7 @@ before the verb are split by hand, because argparse would need every verb's pars
 
     substrate --session s-1 --limit 3 log --json
               └─ global ──┘ └─ log's ┘     └─ global, after the verb
-    substrate --no-world -c 'make test'        is  run --no-world --command='make test'
+    substrate --no-world -c 'make test'        is the verb `run`, with `command` set
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _GLOBAL_VALUES = {
     "--workspace": "workspace",
     "-C": "workspace",
 }
-#: Options that are a verb by themselves. The long spelling takes any text after its `=`,
-#: also one that is empty or starts with a dash.
-_RUN_OPTIONS = {"-c": "--command", "-f": "--file"}
+#: Options that mean the verb `run`. Their value never passes through argparse, which would
+#: balk at a command that starts with a dash and drop one that is `--`.
+_RUN_OPTIONS = {"-c": "command", "-f": "file"}
 
 
 class Command(Protocol):
@@ -86,6 +86,9 @@ class Invocation(NamedTuple):
     agent_id: str | None = None
     workspace: str | None = None
     json: bool = False
+    #: The values of `-c` and `-f`.
+    command: str | None = None
+    file: str | None = None
     wants_help: bool = False
     wants_version: bool = False
 
@@ -116,7 +119,7 @@ def split(argv: Sequence[str], verbs: Mapping[str, str] = VERBS) -> Invocation:
         elif word in _RUN_OPTIONS:
             verb = "run"
             at += 1
-            early.append(f"{_RUN_OPTIONS[word]}={_value_of(word, argv, at)}")
+            found[_RUN_OPTIONS[word]] = _value_of(word, argv, at)
         elif word == "--":
             raise UsageError(
                 "no verb before --", hint="to run a command: substrate run -- COMMAND …"
@@ -137,12 +140,10 @@ def split(argv: Sequence[str], verbs: Mapping[str, str] = VERBS) -> Invocation:
     return Invocation(
         verb=verb,
         words=(*early, *argv[at:]),
-        session=found.get("session"),
-        agent_id=found.get("agent_id"),
-        workspace=found.get("workspace"),
         json="--json" in flags,
         wants_help=bool(flags & {"--help", "-h"}),
         wants_version="--version" in flags,
+        **found,
     )
 
 
@@ -178,7 +179,10 @@ def load(verb: str, verbs: Mapping[str, str] = VERBS) -> Command:
 
 
 def parse(command: Command, invocation: Invocation) -> Namespace:
-    """Read the verb's words. `session`, `agent_id`, `workspace` and `json` are always set."""
+    """Read the verb's words. `session`, `agent_id`, `workspace` and `json` are always set.
+
+    For `run`, `command` or `file` is set beforehand where `-c` or `-f` stood for the verb.
+    """
     from argparse import Namespace, RawDescriptionHelpFormatter
 
     from substrate.cli.parser import Parser
@@ -196,6 +200,10 @@ def parse(command: Command, invocation: Invocation) -> Namespace:
         workspace=invocation.workspace,
         json=invocation.json,
     )
+    if invocation.command is not None:
+        start.command = invocation.command
+    if invocation.file is not None:
+        start.file = invocation.file
     return parser.parse_args(invocation.words, start)
 
 

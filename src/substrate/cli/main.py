@@ -45,8 +45,6 @@ def substrate(argv: Sequence[str] | None = None, verbs: Mapping[str, str] = VERB
         status = _dispatch(invocation, environment, verbs, output)
         output.flush()
         return status
-    except SystemExit as error:  # argparse, after --help
-        return error.code if isinstance(error.code, int) else EXIT_OK
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
     except BrokenPipeError:
@@ -67,7 +65,10 @@ def _dispatch(
 ) -> int:
     if invocation.verb:
         command = load(invocation.verb, verbs)
-        args = parse(command, invocation)
+        try:
+            args = parse(command, invocation)
+        except SystemExit:  # argparse's way out after --help
+            return EXIT_OK
         output.json = args.json
         context = Context(
             cwd=_working_directory(args.workspace),

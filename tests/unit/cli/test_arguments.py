@@ -1,0 +1,141 @@
+"""Which verb is meant, and what it gets to read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from argparse import Namespace
+
+import pytest
+
+from substrate.cli.arguments import VERBS, load, overview, parse, split, wants_json
+from substrate.errors import UsageError
+from tests.unit.cli.conftest import SAMPLE_VERBS
+
+
+def read(*argv: str) -> Namespace:
+    invocation = split(argv, SAMPLE_VERBS)
+    return parse(load(invocation.verb, SAMPLE_VERBS), invocation)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--json", "--session", "s-1", "--agent-id=bot", "-C", "x", "parrot", "--times", "3"),
+        ("parrot", "--json", "--session=s-1", "--agent-id", "bot", "-Cx", "--times=3"),
+        ("--times", "3", "--agent-id", "bot", "parrot", "--json", "--session", "s-1", "-C", "x"),
+        ("--times=3", "-Cx", "--session", "s-1", "parrot", "--agent-id=bot", "--json"),
+    ],
+)
+def test_options_stand_before_or_after_the_verb(argv: tuple[str, ...]) -> None:
+    args = read(*argv)
+    assert (args.json, args.session, args.agent_id, args.workspace, args.times) == (
+        True,
+        "s-1",
+        "bot",
+        "x",
+        3,
+    )
+
+
+def test_global_options_are_always_set() -> None:
+    args = read("parrot")
+    assert (args.json, args.session, args.agent_id, args.workspace) == (False, None, None, None)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--session", "s-1", "parrot", "softly", "--json"),
+        ("parrot", "--json", "softly", "--session", "s-1"),
+        ("--json", "parrot", "--session", "s-1", "softly"),
+    ],
+)
+def test_a_nested_verb_keeps_what_stood_before_it(argv: tuple[str, ...]) -> None:
+    args = read(*argv)
+    assert (args.mood, args.json, args.session) == ("softly", True, "s-1")
+
+
+@pytest.mark.parametrize(
+    "text", ["make test", "", "-x", "--json", "--", "a=b", "=", "-", "log", "l1\nl2", "\udcff"]
+)
+def test_the_text_behind_c_is_taken_as_it_is(text: str) -> None:
+    args = read("-c", text)
+    assert args.command == text
+    assert args.json is False
+
+
+def test_options_around_c_reach_run() -> None:
+    args = read("--no-world", "--timeout", "5", "-c", "ls", "--session", "s-1")
+    assert (args.command, args.no_world, args.timeout, args.session) == ("ls", True, 5.0, "s-1")
+    assert read("-f", "-odd-name").file == "-odd-name"
+
+
+@pytest.mark.parametrize(
+    "argv", [["ls", "--json"], ["-x"], ["--"], ["a", "--", "-b", "--"], [""], ["--session", "x"]]
+)
+def test_what_follows_the_dashes_is_the_programs_own(argv: list[str]) -> None:
+    args = read("run", "--no-world", "--", *argv)
+    assert args.argv == argv
+    assert (args.json, args.session) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        (("parot",), "unknown verb: parot", "did you mean: substrate parrot"),
+        (("xyzzy",), "unknown verb: xyzzy", "substrate --help lists the verbs"),
+        (("--bogus",), "unknown option: --bogus", "substrate --help lists the options"),
+        (("-c",), "-c needs a value", "substrate --help shows each option"),
+        (("--session",), "--session needs a value", "substrate --help shows each option"),
+        (("--", "ls"), "no verb before --", "to run a command: substrate run -- COMMAND …"),
+        (("parrot", "--time=3"), "unrecognized arguments", "substrate parrot --help"),
+        (("parrot", "--times", "x"), "invalid int value", "substrate parrot --help"),
+        (("parrot", "gently"), "invalid choice", "substrate parrot --help"),
+        (("parrot", "loudly"), "required: word", "substrate parrot loudly --help"),
+    ],
+)
+def test_wrong_words_get_a_hint(argv: tuple[str, ...], message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(*argv)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("argv", "answer"),
+    [
+        (("log", "--json"), True),
+        (("--json", "-c", "x"), True),
+        (("-c", "x", "--json"), True),
+        (("-c", "--json"), False),
+        (("run", "--", "ls", "--json"), False),
+        ((), False),
+    ],
+)
+def test_json_is_recognised_before_parsing(argv: tuple[str, ...], answer: bool) -> None:
+    assert wants_json(argv) is answer
+
+
+def test_help_shows_every_verb_with_an_example() -> None:
+    text = overview(SAMPLE_VERBS)
+    for verb in SAMPLE_VERBS:
+        command = load(verb, SAMPLE_VERBS)
+        assert command.HELP in text
+        assert command.EXAMPLE in text
+
+
+def test_only_the_chosen_verb_is_imported() -> None:
+    script = f"""
+import sys
+from substrate.cli.arguments import load, parse, split
+assert "argparse" not in sys.modules, "argparse is imported before a verb is known"
+load("parrot", {SAMPLE_VERBS!r})
+loaded = [m for m in sys.modules if m.startswith("tests.unit.cli.sample_verbs.")]
+assert loaded == ["tests.unit.cli.sample_verbs.parrot"], loaded
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_table_names_each_verb_after_its_module() -> None:
+    assert all(module == f"substrate.cli.commands.{verb}" for verb, module in VERBS.items())
