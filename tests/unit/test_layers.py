@@ -1,0 +1,160 @@
+"""The architecture as checks: what each layer may touch, and what import time may cost.
+
+import-linter holds the direction of imports; ruff bans calls, but can only switch its rule off
+for a whole file, so the homes are checked one by one here.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "substrate"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+#: What may be named in one place only, and that place.
+HOMES = {
+    "subprocess": "system/process.py",
+    "os.system": "system/process.py",
+    "os.popen": "system/process.py",
+    "os.environ": "system/environment.py",
+    "os.environb": "system/environment.py",
+    "os.getenv": "system/environment.py",
+    "time.time": "system/clock.py",
+    "time.time_ns": "system/clock.py",
+    "datetime.now": "system/clock.py",
+    "datetime.datetime.now": "system/clock.py",
+    "print": "cli/output.py",
+}
+
+#: There on Linux only, or not on Windows.
+NOT_EVERYWHERE = (
+    "fcntl",
+    "pwd",
+    "grp",
+    "resource",
+    "termios",
+    "tty",
+    "pty",
+    "ctypes",
+    "_posixshmem",
+)
+
+#: Each costs milliseconds at start-up, which every recorded command would pay.
+HEAVY = (
+    "argparse",
+    "asyncio",
+    "ctypes",
+    "difflib",
+    "hashlib",
+    "importlib.metadata",
+    "json",
+    "logging",
+    "pathspec",
+    "platform",
+    "shutil",
+    "socket",
+    "sqlite3",
+    "subprocess",
+    "tempfile",
+    "traceback",
+    "unittest",
+)
+
+
+def uses(tree: ast.Module) -> set[str]:
+    """Dotted names in a module: imported, called or looked up."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute):
+            found.add(ast.unparse(node))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            found.add(node.func.id)
+    return found
+
+
+def strays(where: str, text: str) -> set[str]:
+    """What the module at `where` names although its home is elsewhere."""
+    return {name for name in uses(ast.parse(text)) & set(HOMES) if HOMES[name] != where}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_each_door_to_the_outside_has_one_home(module: Path) -> None:
+    assert strays(module.relative_to(SOURCE).as_posix(), module.read_text("utf-8")) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import subprocess", {"subprocess"}),
+        ("from os import environ", {"os.environ"}),
+        ("import os\nos.environ.get('X')", {"os.environ"}),
+        ("from datetime import datetime\ndatetime.now()", {"datetime.now"}),
+        ("def f():\n    import time\n    return time.time()", {"time.time"}),
+        ("print('x')", {"print"}),
+        ("import os\nos.getcwd()", set()),
+    ],
+)
+def test_a_stray_use_is_noticed(text: str, found: set[str]) -> None:
+    assert strays("history/store.py", text) == found
+
+
+def python(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
+    )
+
+
+def test_every_module_imports_where_linux_is_missing() -> None:
+    """macOS and Windows import the same packages; so blocked modules must not stop any of them."""
+    names = [
+        ".".join(("substrate", *module.relative_to(SOURCE).with_suffix("").parts))
+        for module in MODULES
+        if module.name not in ("__init__.py", "__main__.py")
+    ]
+    done = python(
+        f"""
+import importlib, sys
+for name in {NOT_EVERYWHERE!r}:
+    sys.modules[name] = None
+for name in {names!r}:
+    importlib.import_module(name)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_programs_start_is_light() -> None:
+    done = python(
+        f"""
+import sys
+before = set(sys.modules)
+import substrate.cli.main
+print(*sorted((set(sys.modules) - before) & set({HEAVY!r})))
+"""
+    )
+    assert done.stderr == ""
+    assert done.stdout.split() == []
+
+
+def test_the_package_itself_imports_nothing_of_ours() -> None:
+    done = python(
+        "import substrate, sys; print(*sorted(m for m in sys.modules if 'substrate.' in m))"
+    )
+    assert done.stdout.split() == []
+
+
+def test_an_unknown_name_in_the_package_is_an_attribute_error() -> None:
+    import substrate
+
+    with pytest.raises(AttributeError, match="no attribute 'Histroy'"):
+        substrate.__getattr__("Histroy")
