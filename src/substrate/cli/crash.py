@@ -18,6 +18,8 @@ from substrate.system import clock, ids
 if TYPE_CHECKING:
     from substrate.system.environment import Environment
 
+_WITHHELD = "(withheld: it could not be redacted)"
+
 
 def write_report(error: BaseException, argv: Sequence[str], environment: Environment) -> Path:
     """Write the report and return its path; an `OSError` says that no place would take it."""
@@ -39,28 +41,39 @@ def report(error: BaseException, argv: Sequence[str]) -> str:
     import traceback
 
     trace = "".join(traceback.format_exception(error))
-    words = " ".join(repr(word) for word in argv)
     return "\n".join(
         (
             f"substrate {substrate.__version__}",
             f"python    {sys.version.split()[0]} ({sys.executable})",
             f"platform  {platform.platform()}",
             f"time      {clock.iso(clock.now_ns())}",
-            f"arguments {_redacted(words)}",
+            f"arguments {_redacted_words(argv)}",
             "",
             _redacted(trace),
         )
     )
 
 
-def _redacted(text: str) -> str:
-    """Without a working redactor nothing is shown: better a poor report than a leaked key."""
-    try:
-        from substrate.trace.redact import redact_text
+# Without a working redactor nothing is shown: better a poor report than a leaked key. The bug
+# being reported may be in there, hence the broad excepts.
 
-        return redact_text(text)
-    except Exception:  # noqa: BLE001  the bug being reported may be in there
-        return "(withheld: it could not be redacted)"
+
+def _redacted(text: str) -> str:
+    try:
+        from substrate.trace.redact import redact
+
+        return redact(text)
+    except Exception:  # noqa: BLE001
+        return _WITHHELD
+
+
+def _redacted_words(argv: Sequence[str]) -> str:
+    try:
+        from substrate.trace.redact import redact_argv
+
+        return " ".join(repr(word) for word in redact_argv(argv))
+    except Exception:  # noqa: BLE001
+        return _WITHHELD
 
 
 def _write_private(directory: Path, name: str, text: str) -> Path:
