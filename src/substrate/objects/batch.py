@@ -38,6 +38,8 @@ class Batch:
         self._pack: PackWriter | None = None
         self._large: dict[bytes, None] = {}
         self._unsynced: list[bytes] = []
+        #: Content bytes of the objects this batch brought, before compression.
+        self.added_bytes = 0
         store.reload()
 
     def add_blob(self, data: bytes) -> bytes:
@@ -61,8 +63,14 @@ class Batch:
         pack = self._pack
         if oid in self._held or oid in self._large or (pack is not None and oid in pack):
             return oid
-        if self.store.has_known(oid):
+        # A loose object may be a leftover that was never synced (or never logged), so a small one
+        # is written and logged again; only what is packed is known to be durable.
+        if self.store.has_packed(oid):
             return oid
+        if len(data) > LARGE_BYTES and self.store.has_known(oid):
+            self._unsynced.append(oid)
+            return oid
+        self.added_bytes += len(data)
         if pack is not None:
             pack.add(oid, kind, data)
         elif len(data) > LARGE_BYTES:

@@ -56,7 +56,7 @@ def parse_commit(data: bytes) -> Commit:
             fields[-1] = (fields[-1][0], fields[-1][1] + b"\n" + value)
         else:
             fields.append((key, value))
-    known = {key: value for key, value in reversed(fields)}
+    known = dict(reversed(fields))  # the first of each name wins
     try:
         return Commit(
             tree=bytes.fromhex(known[b"tree"].decode("ascii")),

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 
-class BadDelta(ValueError):
+class BadDeltaError(ValueError):
     """The delta does not fit its base, or is malformed."""
 
 
 def apply_delta(base: bytes, delta: bytes) -> bytes:
-    """The object that `delta` describes; `BadDelta` when anything is off."""
+    """The object that `delta` describes; `BadDeltaError` when anything is off."""
     try:
         return _apply(base, delta)
     except IndexError as error:
-        raise BadDelta("the delta ends too early") from error
+        raise BadDeltaError("the delta ends too early") from error
 
 
 def _apply(base: bytes, delta: bytes) -> bytes:
     base_size, at = _size(delta, 0)
     result_size, at = _size(delta, at)
     if base_size != len(base):
-        raise BadDelta("the delta was made for another base")
+        raise BadDeltaError("the delta was made for another base")
     parts: list[bytes] = []
     produced = 0
     while at < len(delta):
@@ -28,21 +28,21 @@ def _apply(base: bytes, delta: bytes) -> bytes:
         if step & 0x80:
             offset, length, at = _copy_step(delta, step, at)
             if offset + length > base_size:
-                raise BadDelta("the delta copies from beyond its base")
+                raise BadDeltaError("the delta copies from beyond its base")
             parts.append(base[offset : offset + length])
         elif step:
             length = step
             if at + length > len(delta):
-                raise BadDelta("the delta ends too early")
+                raise BadDeltaError("the delta ends too early")
             parts.append(delta[at : at + length])
             at += length
         else:
-            raise BadDelta("the delta holds an unknown step")
+            raise BadDeltaError("the delta holds an unknown step")
         produced += length
         if produced > result_size:
             break
     if produced != result_size:
-        raise BadDelta("the delta's result has the wrong size")
+        raise BadDeltaError("the delta's result has the wrong size")
     return b"".join(parts)
 
 
@@ -56,7 +56,7 @@ def _size(delta: bytes, at: int) -> tuple[int, int]:
         if not byte & 0x80:
             return value, at
         if shift > 63:
-            raise BadDelta("a size in the delta is too long")
+            raise BadDeltaError("a size in the delta is too long")
 
 
 def _copy_step(delta: bytes, step: int, at: int) -> tuple[int, int, int]:

@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError
+from substrate.system.files import fsync_dir, fsync_fd, write_all
 
 HINT = "run `substrate fsck` to see what is affected, `substrate fsck --repair` to mend it"
 KINDS = ("blob", "tree", "commit", "tag")
@@ -109,9 +110,9 @@ def write_loose(
     try:
         with open(fd, "wb", buffering=0) as file:
             for chunk in _compressed(kind, data):
-                _write_all(file.fileno(), chunk)
+                write_all(file.fileno(), chunk)
             if durable:
-                os.fsync(file.fileno())
+                fsync_fd(file.fileno())
         os.replace(temp, path)
     except BaseException:
         Path(temp).unlink(missing_ok=True)
@@ -127,12 +128,6 @@ def _compressed(kind: str, data: bytes) -> list[bytes]:
     return [stream.compress(header), stream.compress(data), stream.flush()]
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
 def sync_loose(objects_dir: str, oids: list[bytes]) -> list[bytes]:
     """Make loose objects and their names durable; returns those that are not there."""
     missing, directories = [], set()
@@ -143,27 +138,14 @@ def sync_loose(objects_dir: str, oids: list[bytes]) -> list[bytes]:
         except OSError:
             missing.append(oid)
             continue
-        _fsync_and_close(fd)
+        try:
+            if os.name != "nt":  # there a descriptor opened for reading cannot be synced
+                fsync_fd(fd)
+        finally:
+            os.close(fd)
         directories.add(path.rpartition("/")[0])
     for directory in sorted(directories):
-        sync_directory(directory)
+        fsync_dir(Path(directory))
     if directories:
-        sync_directory(objects_dir)
+        fsync_dir(Path(objects_dir))
     return missing
-
-
-def sync_directory(path: str) -> None:
-    """Sync a directory's names; a system that cannot open directories needs no such call."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except OSError:
-        return
-    _fsync_and_close(fd)
-
-
-def _fsync_and_close(fd: int) -> None:
-    try:
-        if os.name != "nt":  # there a descriptor opened for reading cannot be synced
-            os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 from substrate.errors import DamagedStoreError
-from substrate.objects.delta import BadDelta, apply_delta
+from substrate.objects.delta import BadDeltaError, apply_delta
 from substrate.objects.loose import HINT, check_id, damaged
 
 _IDX_START = b"\xfftOc\x00\x00\x00\x02"
@@ -30,7 +30,7 @@ _OFS_DELTA, _REF_DELTA = 6, 7
 BaseReader = Callable[[bytes], tuple[str, bytes]]
 
 
-class PackDamaged(DamagedStoreError):
+class DamagedPackError(DamagedStoreError):
     """A pack or its idx is unusable as a whole; what else the store holds is still readable."""
 
 
@@ -45,7 +45,7 @@ class PackIndex:
     def _check(self) -> None:
         data, size = self._data, len(self._data)
         if size < _TABLE + 40 or data[:8] != _IDX_START:
-            raise PackDamaged(f"{self.path} is no pack index (version 2)", hint=HINT)
+            raise DamagedPackError(f"{self.path} is no pack index (version 2)", hint=HINT)
         self._fanout = (0, *struct.unpack(">256I", data[8:_TABLE]))
         self.count = self._fanout[256]
         self._offsets = _TABLE + 24 * self.count
@@ -53,7 +53,7 @@ class PackIndex:
         big_bytes = size - 40 - self._big_offsets
         ordered = all(a <= b for a, b in zip(self._fanout, self._fanout[1:], strict=False))
         if not ordered or big_bytes < 0 or big_bytes % 8 or big_bytes > 8 * self.count:
-            raise PackDamaged(f"{self.path} is truncated or damaged", hint=HINT)
+            raise DamagedPackError(f"{self.path} is truncated or damaged", hint=HINT)
         self._big_count = big_bytes // 8
 
     def find(self, oid: bytes) -> int | None:
@@ -79,7 +79,7 @@ class PackIndex:
             return offset
         row = offset & 0x7FFFFFFF
         if row >= self._big_count:
-            raise PackDamaged(f"{self.path} is damaged: an offset is out of range", hint=HINT)
+            raise DamagedPackError(f"{self.path} is damaged: an offset is out of range", hint=HINT)
         at = self._big_offsets + 8 * row
         return int.from_bytes(self._data[at : at + 8], "big")
 
@@ -106,7 +106,7 @@ def _load(path: str) -> bytes | mmap.mmap:
                 return file.read()
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:
-        raise PackDamaged(f"{path} cannot be read: {error}", hint=HINT) from error
+        raise DamagedPackError(f"{path} cannot be read: {error}", hint=HINT) from error
 
 
 class Pack:
@@ -128,7 +128,7 @@ class Pack:
             return None
         try:
             kind, data = self._resolve(oid, offset, read_base)
-        except (BadDelta, zlib.error, _BadEntry) as error:
+        except (BadDeltaError, zlib.error, _BadEntryError) as error:
             raise damaged(oid, f"is unreadable in {self.path}: {error}") from error
         check_id(oid, kind, data)
         return kind, data
@@ -137,7 +137,7 @@ class Pack:
         deltas: list[bytes] = []
         while True:
             if len(deltas) > _CHAIN_MAX:
-                raise _BadEntry("its delta chain does not end")
+                raise _BadEntryError("its delta chain does not end")
             type_code, size, base, at = self._entry_header(offset)
             data = self._inflate(at, size)
             if type_code in _KIND_NAMES:
@@ -150,7 +150,7 @@ class Pack:
             in_pack = self.index.find(base)
             if in_pack is None:
                 if base == oid:
-                    raise _BadEntry("it is a delta of itself")
+                    raise _BadEntryError("it is a delta of itself")
                 kind, data = read_base(base)
                 break
             offset = in_pack
@@ -162,12 +162,12 @@ class Pack:
         """``(type, size, delta base as offset or id, where the compressed bytes start)``."""
         head = self._pread(offset, 64)
         if offset < 12 or len(head) < 22:
-            raise _BadEntry("it ends too early")
+            raise _BadEntryError("it ends too early")
         byte, at = head[0], 1
         type_code, size, shift = (byte >> 4) & 7, byte & 15, 4
         while byte & 0x80:
             if at > 10:
-                raise _BadEntry("its size is malformed")
+                raise _BadEntryError("its size is malformed")
             byte = head[at]
             at += 1
             size |= (byte & 0x7F) << shift
@@ -180,15 +180,15 @@ class Pack:
             distance = byte & 0x7F
             while byte & 0x80:
                 if at > 24:
-                    raise _BadEntry("its base is malformed")
+                    raise _BadEntryError("its base is malformed")
                 byte = head[at]
                 at += 1
                 distance = ((distance + 1) << 7) | (byte & 0x7F)
             if not 0 < distance < offset:
-                raise _BadEntry("its base lies outside the pack")
+                raise _BadEntryError("its base lies outside the pack")
             return type_code, size, offset - distance, offset + at
         if type_code not in _KIND_NAMES:
-            raise _BadEntry("its type is unknown")
+            raise _BadEntryError("its type is unknown")
         return type_code, size, 0, offset + at
 
     def _inflate(self, at: int, size: int) -> bytes:
@@ -198,7 +198,7 @@ class Pack:
         while not stream.eof:
             raw = stream.unconsumed_tail or self._pread(at, step)
             if not raw:
-                raise _BadEntry("it ends too early")
+                raise _BadEntryError("it ends too early")
             if not stream.unconsumed_tail:
                 at += len(raw)
                 step = min(step * 8, 1 << 22)
@@ -208,7 +208,7 @@ class Pack:
             if produced > size:
                 break
         if produced != size:
-            raise _BadEntry("its size is not the announced one")
+            raise _BadEntryError("its size is not the announced one")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _pread(self, offset: int, size: int) -> bytes:
@@ -224,20 +224,20 @@ class Pack:
                 os.lseek(self._file, offset, os.SEEK_SET)
                 return os.read(self._file, size)
         except (OSError, OverflowError) as error:
-            raise PackDamaged(f"{self.path} cannot be read: {error}", hint=HINT) from error
+            raise DamagedPackError(f"{self.path} cannot be read: {error}", hint=HINT) from error
 
     def _open(self) -> None:
         try:
             self._file = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         except OSError as error:
-            raise PackDamaged(f"{self.path} cannot be read: {error}", hint=HINT) from error
+            raise DamagedPackError(f"{self.path} cannot be read: {error}", hint=HINT) from error
         head = self._pread(0, 12)
         if head[:4] != b"PACK" or head[4:8] not in (b"\0\0\0\2", b"\0\0\0\3"):
             self.close()
-            raise PackDamaged(f"{self.path} is no pack", hint=HINT)
+            raise DamagedPackError(f"{self.path} is no pack", hint=HINT)
         if int.from_bytes(head[8:12], "big") != self.index.count:
             self.close()
-            raise PackDamaged(f"{self.path} and its index do not belong together", hint=HINT)
+            raise DamagedPackError(f"{self.path} and its index do not belong together", hint=HINT)
 
     def close(self) -> None:
         if self._file is not None:
@@ -248,5 +248,5 @@ class Pack:
         self.close()
 
 
-class _BadEntry(ValueError):
+class _BadEntryError(ValueError):
     """What is wrong with one object's entry in a pack."""

@@ -12,7 +12,8 @@ import struct
 import zlib
 from pathlib import Path
 
-from substrate.objects.loose import COMPRESSION_LEVEL, sync_directory
+from substrate.objects.loose import COMPRESSION_LEVEL
+from substrate.system.files import fsync_dir, fsync_fd
 
 _TYPE_CODES = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
 _KINDS = {code: kind for kind, code in _TYPE_CODES.items()}
@@ -69,12 +70,12 @@ class PackWriter:
             file.write(self._index(checksum))
             file.flush()
             if durable:
-                os.fsync(file.fileno())
+                fsync_fd(file.fileno())
         for suffix in (".pack", ".idx"):
             os.chmod(self._temp + suffix, 0o444)
             os.replace(self._temp + suffix, final + suffix)
         if durable:
-            sync_directory(self._pack_dir)
+            fsync_dir(Path(self._pack_dir))
         return f"{final}.idx"
 
     def _complete_pack(self, durable: bool) -> bytes:
@@ -89,7 +90,7 @@ class PackWriter:
         file.write(digest.digest())
         file.flush()
         if durable:
-            os.fsync(file.fileno())
+            fsync_fd(file.fileno())
         file.close()
         return digest.digest()
 

@@ -15,7 +15,7 @@ from substrate.errors import DamagedStoreError
 from substrate.objects import loose
 from substrate.objects.commits import Commit, parse_commit
 from substrate.objects.layout import create_repository
-from substrate.objects.packfile import Pack, PackDamaged
+from substrate.objects.packfile import DamagedPackError, Pack
 from substrate.objects.trees import EMPTY_TREE, Tree, parse_tree
 
 _TREE_CACHE_BYTES = 64 << 20
@@ -34,7 +34,7 @@ class ObjectDir:
         self.path = path
         self.packs: dict[str, Pack] = {}
         #: Packs that cannot be used at all, and why; the others go on working.
-        self.broken: dict[str, PackDamaged] = {}
+        self.broken: dict[str, DamagedPackError] = {}
         self._pack_dir_mtime = -1
         self.refresh()
 
@@ -60,7 +60,7 @@ class ObjectDir:
         for name in sorted(new):
             try:
                 self.packs[name] = Pack(f"{pack_dir}/{name}")
-            except PackDamaged as error:
+            except DamagedPackError as error:
                 self.broken[name] = error
         return True
 
@@ -209,14 +209,22 @@ class ObjectStore:
 
     def has(self, oid: bytes) -> bool:
         """Whether the object is there (not whether it is sound). New packs are noticed."""
-        return self.has_known(oid) or (
-            any([d.refresh() for d in self._directories()])
-            and any(d.in_packs(oid) for d in self._directories())
-        )
+        if self.has_known(oid):
+            return True
+        changed = [d for d in self._directories() if d.refresh()]
+        return any(d.in_packs(oid) for d in changed)
 
     def has_known(self, oid: bytes) -> bool:
         """`has` without a look for new packs: for many questions in a row, after `reload`."""
         return any(d.in_packs(oid) or d.has_loose(oid) for d in self._directories())
+
+    def has_packed(self, oid: bytes) -> bool:
+        """Whether a pack holds it; packs are synced, loose objects may not be."""
+        return any(d.in_packs(oid) for d in self._directories())
+
+    def loose_oids(self) -> Iterator[bytes]:
+        """The loose objects of this store itself."""
+        return self._directories()[0].loose_oids()
 
     def reload(self) -> None:
         """Take notice of packs that came or went, now."""

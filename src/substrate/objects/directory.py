@@ -1,0 +1,228 @@
+"""One directory of a snapshot: its main tree and its attrs tree, read as one listing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from substrate.model.nodes import ABSENT, Kind, Node
+from substrate.objects import attrs
+from substrate.objects.attrs import NO_ATTRS, PLAIN, AttrsTree, EntryAttrs, Record
+from substrate.objects.batch import Batch
+from substrate.objects.loose import damaged
+from substrate.objects.trees import (
+    MODE_DIR,
+    MODE_EXEC,
+    MODE_FILE,
+    MODE_LINK,
+    Entry,
+    Tree,
+    is_forbidden_name,
+)
+
+
+class Reader(Protocol):
+    """Where trees and records come from: an `ObjectStore` or a `Batch`."""
+
+    def read_tree(self, oid: bytes) -> Tree: ...
+
+    def read_blob(self, oid: bytes) -> bytes: ...
+
+
+class Snapshot(NamedTuple):
+    """A state of the workspace, or of a directory in it: two trees; ``b""`` where there is none.
+
+    Of the workspace itself the main tree is always there, even when it is empty.
+    """
+
+    tree: bytes
+    attrs: bytes = b""
+
+
+#: What stands where nothing is: no real directory below the root has neither tree.
+NOTHING = Snapshot(b"", b"")
+
+
+def read_record(reader: Reader, split: AttrsTree) -> Record:
+    return attrs.parse_record(reader.read_blob(split.record_oid)) if split.record_oid else PLAIN
+
+
+def directory_node(reader: Reader, attrs_oid: bytes) -> Node:
+    """The node of a directory, of which only its attrs tree needs to be read."""
+    if not attrs_oid:
+        return Node(Kind.DIRECTORY, attrs.DIR_MODE)
+    record = read_record(reader, attrs.split_attrs_tree(reader.read_tree(attrs_oid)))
+    return Node(Kind.DIRECTORY, record.dir_mode, b"", record.dir_xattrs)
+
+
+class Directory:
+    """The content of one directory, as read. Never changed; see `DirectoryEdit`."""
+
+    def __init__(self, reader: Reader, at: Snapshot) -> None:
+        self.at = at
+        self._reader = reader
+        self.tree: Tree = reader.read_tree(at.tree) if at.tree else {}
+        self.attrs_tree: Tree = reader.read_tree(at.attrs) if at.attrs else {}
+        split = attrs.split_attrs_tree(self.attrs_tree) if at.attrs else NO_ATTRS
+        self.subdirs, self.forbidden = split.subdirs, split.forbidden
+        self.record = read_record(reader, split)
+
+    def names(self) -> set[bytes]:
+        special = {name for name, entry in self.record.entries.items() if entry.kind is not None}
+        return {*self.tree, *self.forbidden, *self.subdirs, *special}
+
+    def entry(self, name: bytes) -> Entry | None:
+        return self.tree.get(name) or self.forbidden.get(name)
+
+    def subdirectory(self, name: bytes) -> Snapshot | None:
+        """Where to find subdirectory `name`; None if that is no directory."""
+        entry, attrs_oid = self.entry(name), self.subdirs.get(name, b"")
+        if entry is None:
+            return Snapshot(b"", attrs_oid) if attrs_oid else None
+        return Snapshot(entry[1], attrs_oid) if entry[0] == MODE_DIR else None
+
+    def node(self, name: bytes) -> Node:
+        entry = self.entry(name)
+        if entry is None or entry[0] == MODE_DIR:
+            if entry is not None or name in self.subdirs:
+                return directory_node(self._reader, self.subdirs.get(name, b""))
+            special = self.record.entries.get(name)
+            if special is None or special.kind is None:
+                return ABSENT
+            return Node(special.kind, special.mode or 0, b"", special.xattrs)
+        mode, oid = entry
+        said = self.record.entries.get(name)
+        xattrs = said.xattrs if said else ()
+        if mode == MODE_LINK:
+            return Node(Kind.SYMLINK, 0, oid, xattrs)
+        if mode not in (MODE_FILE, MODE_EXEC):
+            raise damaged(self.at.tree, f"has an entry of unknown mode {mode:o}")
+        return Node(Kind.FILE, self.record.mode_of(name, mode), oid, xattrs)
+
+    def nodes(self) -> Iterator[tuple[bytes, Node]]:
+        """Every name and its node, in the order of the names."""
+        for name in sorted(self.names()):
+            yield name, self.node(name)
+
+
+class DirectoryEdit:
+    """A directory being rewritten; `write` gives its new trees."""
+
+    def __init__(self, base: Directory, *, existed: bool) -> None:
+        self.base = base
+        #: Whether there was such a directory before; an empty one stays one.
+        self.existed = existed
+        self._tree = dict(base.tree)
+        self._forbidden = dict(base.forbidden)
+        self._subdirs = dict(base.subdirs)
+        self._own = (base.record.dir_mode, base.record.dir_xattrs)
+        #: What the record has to say of names that were set or removed.
+        self._said: dict[bytes, EntryAttrs | None] = {}
+
+    def set_own(self, node: Node) -> None:
+        """Mode and xattrs of the directory itself."""
+        self._own = (node.mode & 0o7777, node.xattrs)
+
+    def remove(self, name: bytes) -> None:
+        self._tree.pop(name, None)
+        self._forbidden.pop(name, None)
+        self._subdirs.pop(name, None)
+        self._said[name] = None
+
+    def put(self, name: bytes, node: Node) -> None:
+        """Set a file, link or special file over whatever stands there."""
+        self.remove(name)
+        mode = node.mode & 0o7777
+        if node.is_special:
+            self._said[name] = EntryAttrs(mode, node.xattrs, node.kind)
+            return
+        if len(node.oid) != 20:
+            raise ValueError(f"{name!r}: a {node.kind.value} needs a blob id")
+        if node.kind is Kind.SYMLINK:
+            self._put_entry(name, (MODE_LINK, node.oid))
+            self._said[name] = EntryAttrs(None, node.xattrs)
+        else:
+            self._put_entry(name, (attrs.git_mode_of(mode), node.oid))
+            self._said[name] = EntryAttrs(mode, node.xattrs)
+
+    def put_directory(self, name: bytes, at: Snapshot) -> None:
+        self.remove(name)
+        if at.tree:
+            self._put_entry(name, (MODE_DIR, at.tree))
+        if at.attrs:
+            self._subdirs[name] = at.attrs
+
+    def _put_entry(self, name: bytes, entry: Entry) -> None:
+        (self._forbidden if is_forbidden_name(name) else self._tree)[name] = entry
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._tree or self._forbidden or self._subdirs) and not any(
+            entry.kind is not None for entry in self._entries().values()
+        )
+
+    def write(self, batch: Batch, *, is_root: bool = False) -> Snapshot:
+        """Write what changed of the two trees; the root has no mode of its own to record."""
+        mode, xattrs = (attrs.DIR_MODE, ()) if is_root else self._own
+        record = Record(mode, xattrs, *self._file_attrs())
+        record_oid = b""
+        if record != PLAIN or (self.is_empty and not is_root):
+            record_oid = batch.add_blob(attrs.serialize_record(record))
+        attrs_tree = attrs.join_attrs_tree(AttrsTree(record_oid, self._subdirs, self._forbidden))
+        base = self.base
+        return Snapshot(
+            # The empty tree of an empty workspace is written all the same: fsck wants to see it.
+            base.at.tree
+            if self._tree and self._tree == base.tree
+            else _tree_oid(batch, self._tree, is_root),
+            base.at.attrs
+            if attrs_tree and attrs_tree == base.attrs_tree
+            else _tree_oid(batch, attrs_tree, False),
+        )
+
+    def _entries(self) -> dict[bytes, EntryAttrs]:
+        """What is known of each entry; of a file that was set, with its exact mode."""
+        known: dict[bytes, EntryAttrs | None] = {**self.base.record.entries, **self._said}
+        return {name: entry for name, entry in known.items() if entry is not None}
+
+    def _file_attrs(self) -> tuple[int, int, Mapping[bytes, EntryAttrs]]:
+        """The defaults and the exceptions to them, from the present content alone."""
+        base, known = self.base.record, self._entries()
+        if (base.file_mode, base.exec_mode) == (attrs.FILE_MODE, attrs.EXEC_MODE) and all(
+            _is_implicit(entry) for entry in known.values()
+        ):
+            return attrs.FILE_MODE, attrs.EXEC_MODE, {}
+        exact: dict[bytes, int] = {}
+        counts: dict[int, Counter[int]] = {MODE_FILE: Counter(), MODE_EXEC: Counter()}
+        for entries in (self._tree, self._forbidden):
+            for name, (git_mode, _) in entries.items():
+                if git_mode in counts:
+                    entry = known.get(name)
+                    mode = entry.mode if entry else None
+                    if mode is None:
+                        mode = base.exec_mode if git_mode == MODE_EXEC else base.file_mode
+                    exact[name] = mode
+                    counts[git_mode][mode] += 1
+        file_mode = attrs.commonest(counts[MODE_FILE], attrs.FILE_MODE)
+        exec_mode = attrs.commonest(counts[MODE_EXEC], attrs.EXEC_MODE)
+        defaults = {file_mode, exec_mode}
+        out = {name: e for name, e in known.items() if e.xattrs or e.kind is not None}
+        for name, mode in exact.items():
+            if mode not in defaults:
+                out[name] = EntryAttrs(mode, out[name].xattrs if name in out else ())
+            elif name in out:
+                out[name] = EntryAttrs(None, out[name].xattrs)
+        return file_mode, exec_mode, out
+
+
+def _is_implicit(entry: EntryAttrs) -> bool:
+    return (
+        entry.mode in (None, attrs.FILE_MODE, attrs.EXEC_MODE)
+        and not entry.xattrs
+        and entry.kind is None
+    )
+
+
+def _tree_oid(batch: Batch, tree: Tree, is_root: bool) -> bytes:
+    return batch.add_tree(tree) if tree or is_root else b""

@@ -1,0 +1,125 @@
+"""Making snapshots: from another one and the paths that changed, or from nothing.
+
+Only the trees on changed paths are read and written. There is no recursion, because a
+workspace may be nested deeper than Python's stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from substrate.model.nodes import Kind, Node
+from substrate.model.paths import RelPath, display
+from substrate.objects.batch import Batch
+from substrate.objects.directory import NOTHING, Directory, DirectoryEdit, Snapshot
+from substrate.objects.trees import EMPTY_TREE
+
+EMPTY = Snapshot(EMPTY_TREE)
+
+_Groups = dict[bytes, dict[bytes, Node]]
+
+
+def build(batch: Batch, nodes: Iterable[tuple[RelPath, Node]]) -> Snapshot:
+    """The snapshot that holds exactly these paths (and the directories above them)."""
+    return edit(batch, EMPTY, dict(nodes))
+
+
+def edit(batch: Batch, snap: Snapshot, changes: Mapping[RelPath, Node]) -> Snapshot:
+    """`snap` with each of these paths set to its node.
+
+    - ABSENT takes away a file, or a directory with all that is in it.
+    - A directory set on a directory changes mode and xattrs only; what is in it stays.
+    - A directory above a new path that was not there becomes one of mode 0755.
+    - A directory that loses its last entry stays, empty, unless it is set ABSENT too.
+    - A path below one that is set to a file may only be set ABSENT (`ValueError` otherwise).
+    """
+    groups = _by_directory(changes)
+    order = sorted(groups)  # a directory comes before all that lies in it
+    edits: dict[bytes, DirectoryEdit | None] = {}
+    for path in order:
+        opened = _open(batch, snap, path, edits, changes)
+        edits[path] = opened
+        if opened is None:
+            _refuse_content(path, groups[path])
+            continue
+        for name, node in groups[path].items():
+            if node.kind is Kind.ABSENT:
+                opened.remove(name)
+            elif node.kind is not Kind.DIRECTORY:
+                opened.put(name, node)
+    for path in reversed(order[1:]):
+        _close(batch, path, edits, changes)
+    root = edits[b""]
+    assert root is not None
+    return root.write(batch, is_root=True)
+
+
+def _by_directory(changes: Mapping[RelPath, Node]) -> _Groups:
+    """Changes by the directory they are in; every directory to be rewritten has a group."""
+    groups: _Groups = {b"": {}}
+    for path, node in changes.items():
+        if not path:
+            raise ValueError("the workspace itself cannot be set")
+        above, _, name = path.rpartition(b"/")
+        group = groups.get(above)
+        if group is None:
+            group = groups[above] = {}
+        group[name] = node
+        if node.kind is Kind.DIRECTORY:
+            groups.setdefault(path, {})
+    for directory in list(groups):
+        above = directory.rpartition(b"/")[0]
+        while above not in groups:
+            groups[above] = {}
+            above = above.rpartition(b"/")[0]
+    return groups
+
+
+def _open(
+    batch: Batch,
+    snap: Snapshot,
+    path: bytes,
+    edits: Mapping[bytes, DirectoryEdit | None],
+    changes: Mapping[RelPath, Node],
+) -> DirectoryEdit | None:
+    """The directory at `path` as it was; None where a file or the like is to stand."""
+    if not path:
+        return DirectoryEdit(Directory(batch, snap), existed=True)
+    above, _, name = path.rpartition(b"/")
+    parent, change = edits[above], changes.get(RelPath(path))
+    if parent is None or (
+        change is not None and change.kind not in (Kind.ABSENT, Kind.DIRECTORY)
+    ):
+        return None
+    at = parent.base.subdirectory(name)
+    if at is None or (change is not None and change.kind is Kind.ABSENT):
+        return DirectoryEdit(Directory(batch, NOTHING), existed=False)
+    return DirectoryEdit(Directory(batch, at), existed=True)
+
+
+def _refuse_content(path: bytes, group: Mapping[bytes, Node]) -> None:
+    for name, node in group.items():
+        if node.kind is not Kind.ABSENT:
+            raise ValueError(f"{display(path)} cannot both be a file and hold {display(name)}")
+
+
+def _close(
+    batch: Batch,
+    path: bytes,
+    edits: Mapping[bytes, DirectoryEdit | None],
+    changes: Mapping[RelPath, Node],
+) -> None:
+    """Write the directory at `path` and hang it into the one above."""
+    done, change = edits[path], changes.get(RelPath(path))
+    if done is None:
+        return
+    if change is not None and change.kind is Kind.DIRECTORY:
+        done.set_own(change)
+    elif not done.existed and done.is_empty:
+        return
+    at = done.write(batch)
+    above, _, name = path.rpartition(b"/")
+    parent = edits[above]
+    assert parent is not None
+    if at != done.base.at or not done.existed:
+        parent.put_directory(name, at)
