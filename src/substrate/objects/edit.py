@@ -87,9 +87,7 @@ def _open(
         return DirectoryEdit(Directory(batch, snap), existed=True)
     above, _, name = path.rpartition(b"/")
     parent, change = edits[above], changes.get(RelPath(path))
-    if parent is None or (
-        change is not None and change.kind not in (Kind.ABSENT, Kind.DIRECTORY)
-    ):
+    if parent is None or (change is not None and change.kind not in (Kind.ABSENT, Kind.DIRECTORY)):
         return None
     at = parent.base.subdirectory(name)
     if at is None or (change is not None and change.kind is Kind.ABSENT):

@@ -46,9 +46,7 @@ def _find_directory(reader: Reader, snap: Snapshot, path: RelPath) -> Snapshot |
     return at
 
 
-def walk(
-    reader: Reader, snap: Snapshot, scope: RelPath = ROOT
-) -> Iterator[tuple[RelPath, Node]]:
+def walk(reader: Reader, snap: Snapshot, scope: RelPath = ROOT) -> Iterator[tuple[RelPath, Node]]:
     """Every path in `scope`, the scope itself included (but not the root).
 
     A directory comes before what is in it, names in the order of their bytes.

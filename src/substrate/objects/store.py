@@ -50,9 +50,7 @@ class ObjectDir:
             mtime, names = -1, []
         self._pack_dir_mtime = mtime
         present = set(names)
-        wanted = {
-            name for name in names if name.endswith(".idx") and name[:-3] + "pack" in present
-        }
+        wanted = {name for name in names if name.endswith(".idx") and name[:-3] + "pack" in present}
         for name in [name for name in self.packs if name not in wanted]:
             self.packs.pop(name).close()
         self.broken = {name: error for name, error in self.broken.items() if name in wanted}

@@ -57,9 +57,10 @@ def _git_order(item: tuple[bytes, Entry]) -> bytes:
 # Code points that HFS+ leaves out when it compares names.
 _HFS_IGNORED = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
 _HFS_DOTGIT = re.compile(
-    _HFS_IGNORED + rb"\." + _HFS_IGNORED + b"".join(
-        b"[%c%c]" % (letter, letter - 32) + _HFS_IGNORED for letter in b"git"
-    )
+    _HFS_IGNORED
+    + rb"\."
+    + _HFS_IGNORED
+    + b"".join(b"[%c%c]" % (letter, letter - 32) + _HFS_IGNORED for letter in b"git")
 )
 # `.git` or its short name, then dots and spaces that Windows drops, then the end of the name, a
 # stream (`:`) or a path separator; at the start, or after a backslash.

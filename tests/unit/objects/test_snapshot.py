@@ -153,9 +153,7 @@ def test_single_edits_in_any_order_make_the_same_snapshot(state: State, random) 
 
 
 @given(states, consistent_changes, st.one_of(st.just(ROOT), paths))
-def test_diff_is_the_difference_of_the_walks(
-    state: State, wanted: State, scope: RelPath
-) -> None:
+def test_diff_is_the_difference_of_the_walks(state: State, wanted: State, scope: RelPath) -> None:
     with fresh_batch() as batch:
         old = build(batch, state.items())
         new = edit(batch, old, wanted)
@@ -266,8 +264,7 @@ def test_an_unusual_umask_costs_one_shared_record(store: ObjectStore) -> None:
         assert len({oid for _, oid in root.values()}) == 1
         record = batch.read_tree(root[b"=d0"][1])[b"attrs"][1]
         assert (
-            batch.read_blob(record)
-            == b'{"dir":{"mode":"0700"},"exec":"0700","file":"0600","v":1}'
+            batch.read_blob(record) == b'{"dir":{"mode":"0700"},"exec":"0700","file":"0600","v":1}'
         )
 
 

@@ -1,0 +1,180 @@
+"""Refs: names for commits, in the files where plain git looks for them."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from substrate.errors import DamagedStoreError, RefusedError, UsageError
+from substrate.system.files import fsync_dir, write_atomic
+
+_SYMREF_DEPTH = 5
+_HINT = "run `substrate fsck` to see what is affected, `substrate fsck --repair` to mend it"
+# What git-check-ref-format(1) says a name may not hold.
+_BAD_NAME = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|\Z)|[./]\Z|\A[./]")
+_OID = re.compile(rb"[0-9a-f]{40}\s*\Z")
+TEMP_PREFIX = "tmp-substrate-ref-"
+
+
+def check_ref_name(name: str) -> None:
+    """`UsageError` unless `name` is a full ref name that git accepts."""
+    pseudo = re.fullmatch(r"[A-Z][A-Z_]*", name)
+    if not pseudo and (_BAD_NAME.search(name) or not name.startswith("refs/")):
+        raise UsageError(f"not a valid ref name: {name!r}", hint="use letters, digits, - and _")
+
+
+def read_ref(git_dir: Path, name: str) -> bytes | None:
+    """The id that `name` stands for, symbolic refs followed; None if there is no such ref."""
+    check_ref_name(name)
+    for _ in range(_SYMREF_DEPTH):
+        content = _read_loose_ref(git_dir / name)
+        if content is None:
+            return _read_packed(git_dir).get(name)
+        if not content.startswith(b"ref:"):
+            return _parse_oid(name, content)
+        name = os.fsdecode(content[len(b"ref:") :].strip())
+        check_ref_name(name)
+    raise DamagedStoreError(f"the ref {name} leads in a circle", hint=_HINT)
+
+
+def _read_loose_ref(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        raise DamagedStoreError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
+
+
+def _parse_oid(name: str, content: bytes) -> bytes:
+    if not _OID.match(content):
+        raise DamagedStoreError(f"the ref {name} does not hold an object id", hint=_HINT)
+    return bytes.fromhex(content[:40].decode("ascii"))
+
+
+def _read_packed(git_dir: Path) -> dict[str, bytes]:
+    content = _read_loose_ref(git_dir / "packed-refs")
+    refs: dict[str, bytes] = {}
+    for line in (content or b"").splitlines():
+        if line[:1] in (b"#", b"^") or not line:
+            continue
+        oid, space, name = line.partition(b" ")
+        if not space:
+            raise DamagedStoreError("the file packed-refs is malformed", hint=_HINT)
+        refs[os.fsdecode(name)] = _parse_oid("packed-refs", oid)
+    return refs
+
+
+def write_ref(git_dir: Path, name: str, oid: bytes, *, durable: bool = False) -> None:
+    """Make `name` stand for `oid`; readers see the old id or the new one.
+
+    Not synced unless asked: history's own log says what the refs must be after a crash.
+    """
+    check_ref_name(name)
+    path = git_dir / name
+    # Not beside the ref: git would take a leftover for a ref of its own.
+    temp = git_dir / (TEMP_PREFIX + secrets.token_hex(8))
+    temp.write_bytes(oid.hex().encode() + b"\n")
+    try:
+        if durable:
+            _sync_file(temp)
+        _move_into_place(temp, path, name)
+    except BaseException:
+        temp.unlink(missing_ok=True)
+        raise
+    if durable:
+        fsync_dir(path.parent)
+
+
+def _sync_file(path: Path) -> None:
+    fd = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _move_into_place(temp: Path, path: Path, name: str) -> None:
+    for _ in range(3):
+        try:
+            os.replace(temp, path)
+            return
+        except FileNotFoundError:
+            _make_directories(path.parent, name)
+        except (IsADirectoryError, PermissionError, NotADirectoryError):
+            if not path.is_dir():
+                raise _in_the_way(name) from None
+            _remove_empty(path, name)
+    os.replace(temp, path)
+
+
+def _make_directories(path: Path, name: str) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise _in_the_way(name) from None
+
+
+def _remove_empty(path: Path, name: str) -> None:
+    """Directories left by refs that are gone may stand where a ref is to be."""
+    for directory, _, _ in os.walk(path, topdown=False):
+        try:
+            os.rmdir(directory)
+        except OSError:
+            raise _in_the_way(name) from None
+
+
+def _in_the_way(name: str) -> RefusedError:
+    return RefusedError(
+        f"the ref {name} cannot be written: another ref's name is part of its name, or the reverse",
+        hint="choose another name",
+    )
+
+
+def delete_ref(git_dir: Path, name: str) -> bool:
+    """Take the ref away; whether there was one."""
+    check_ref_name(name)
+    # First from packed-refs, so that no older value shows through.
+    packed = _read_packed(git_dir)
+    found = packed.pop(name, None) is not None
+    if found:
+        _write_packed(git_dir, packed)
+    path = git_dir / name
+    try:
+        path.unlink()
+        found = True
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError):
+        if path.is_file():
+            raise
+    for directory in path.parents:
+        if directory.parent in (git_dir / "refs", git_dir) or directory == git_dir:
+            break
+        try:
+            directory.rmdir()
+        except OSError:
+            break
+    return found
+
+
+def _write_packed(git_dir: Path, refs: dict[str, bytes]) -> None:
+    # Without the peeled values, which is what the missing header line tells git.
+    rows = sorted((os.fsencode(name), oid.hex().encode()) for name, oid in refs.items())
+    write_atomic(git_dir / "packed-refs", b"".join(b"%s %s\n" % (oid, name) for name, oid in rows))
+
+
+def list_refs(git_dir: Path, prefix: str = "refs/") -> dict[str, bytes]:
+    """Every ref whose full name starts with `prefix`, sorted by name."""
+    refs = {name: oid for name, oid in _read_packed(git_dir).items() if name.startswith(prefix)}
+    top = git_dir / prefix.rpartition("/")[0]
+    for directory, _, names in os.walk(top):
+        for leaf in names:
+            path = Path(directory, leaf)
+            name = path.relative_to(git_dir).as_posix()
+            if not name.startswith(prefix) or _BAD_NAME.search(name):
+                continue  # a lock, or something that a file manager left
+            oid = read_ref(git_dir, name)
+            if oid is not None:
+                refs[name] = oid
+    return dict(sorted(refs.items()))
