@@ -1,43 +1,20 @@
-"""Running the user's command in our place, on POSIX systems.
-
-fork and exec by hand, for three reasons: the command must start with the signal mask and the
-dispositions we were started with, not with those we use while waiting; a failing exec must be
-told apart from a failing command; and importing `subprocess` would cost more than the fork.
-
-While the command runs every signal worth passing on is blocked here and fetched with sigwait:
-no handler can interrupt anything, none can be lost between fork and wait, and (where the system
-has sigtimedwait) we learn who sent it. That matters for Ctrl-C: the terminal sends it to the whole
-process group, so the command has it already and must not get it twice; `kill -INT` to us alone
-has to be passed on.
-"""
+"""Running the user's command in our place, on POSIX systems."""
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from substrate.errors import SubstrateError
-from substrate.system import clock, environment, process_tree
+from substrate.system import clock, process_tree, signals, spawn
 from substrate.system.process import (
     EXIT_NOT_EXECUTABLE,
     EXIT_NOT_FOUND,
     EXIT_TIMED_OUT,
     Finished,
-    PathArg,
-    Stdio,
     start_error,
 )
-
-
-class Program(NamedTuple):
-    argv: tuple[bytes, ...]
-    cwd: PathArg | None
-    env: Mapping[str, str] | None
-    stdio: Stdio
 
 
 class Limits(NamedTuple):
@@ -46,27 +23,21 @@ class Limits(NamedTuple):
     kill_children: bool
 
 
-#: The terminal sends these to the whole group; by themselves they are not ours to pass on.
-_FROM_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
-_PASSED_ON = _FROM_TERMINAL | {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
-_WAITED_FOR = _PASSED_ON | {signal.SIGCHLD, signal.SIGALRM}
-#: SIGCHLD is not lost, but a thread that does not block it might eat it: look once in a while.
-_TICK_S = 1.0
 #: A child seen stopped this long was stopped alone, not by a Ctrl-Z that stopped us as well.
 _SETTLE_S = 0.05
 
 
-def run(program: Program, limits: Limits) -> Finished:
+def run(program: spawn.Program, limits: Limits) -> Finished:
     """See `process.run_foreground`."""
     started = clock.monotonic_ns()
     finds_orphans = limits.kill_children or limits.timeout_s is not None
     adopting = finds_orphans and process_tree.adopt_orphans(True)
-    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WAITED_FOR)
     # Where SIGCHLD is ignored (an inherited disposition) nobody could be waited for, and some
     # systems drop even a blocked SIGCHLD unless it has a handler.
     old_chld = _set_handler(signal.SIGCHLD, lambda *_: None)
     try:
-        pid, error = _start(program, old_mask)
+        pid, error = spawn.start(program, old_mask)
         if error is not None:
             return _not_started(program, error, clock.monotonic_ns() - started)
         child = _Child(pid, limits, started)
@@ -76,7 +47,7 @@ def run(program: Program, limits: Limits) -> Finished:
     finally:
         _set_handler(signal.SIGCHLD, old_chld)
         # What is still pending was meant for the command: it must not end us now.
-        _drain()
+        signals.drain()
         signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         if adopting:
             process_tree.adopt_orphans(False)
@@ -98,8 +69,8 @@ class _Child:
 
     def wait(self) -> None:
         while not self._reap():
-            signum, from_terminal = _next_signal(self._patience_s())
-            if signum in _PASSED_ON and not from_terminal:
+            signum, from_terminal = signals.next_signal(self._patience_s())
+            if signum in signals.PASSED_ON and not from_terminal:
                 self._send(signum)
             if self.deadline_ns is not None and clock.monotonic_ns() >= self.deadline_ns:
                 self._enforce_timeout()
@@ -148,10 +119,10 @@ class _Child:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signum)
 
-    def _patience_s(self) -> float:
+    def _patience_s(self) -> float | None:
         if self.deadline_ns is None:
-            return _TICK_S
-        return min(_TICK_S, max(0.0, (self.deadline_ns - clock.monotonic_ns()) / 1e9))
+            return None
+        return max(0.0, (self.deadline_ns - clock.monotonic_ns()) / 1e9)
 
     def _enforce_timeout(self) -> None:
         tree = process_tree.descendants(self.pid)
@@ -175,141 +146,10 @@ class _Child:
         process_tree.end_all(self.ended, max(0.0, left_ns / 1e9))
 
 
-def _start(program: Program, mask: Iterable[int]) -> tuple[int, OSError | None]:
-    """Fork and exec; the child's pid, or the reason why exec failed (the child is reaped)."""
-    told, tell = os.pipe()  # close-on-exec: reading its end means that exec worked
-    try:
-        pid = os.fork()
-        if pid == 0:
-            _exec(program, mask, tell)
-    except OSError as error:
-        os.close(tell)
-        os.close(told)
-        raise SubstrateError(f"no process could be started: {error.strerror}") from error
-    os.close(tell)
-    try:
-        failure = _read_all(told)
-    finally:
-        os.close(told)
-    if not failure:
-        return pid, None
-    os.waitpid(pid, 0)
-    number = int(failure)
-    # OSError picks its own subclass from the number.
-    return pid, OSError(number, os.strerror(number))
-
-
-def _exec(program: Program, mask: Iterable[int], tell: int) -> NoReturn:
-    """In the child: become the program, or say why not and go."""
-    number = errno.EINVAL  # for an argument that exec cannot take, such as one with a NUL
-    try:
-        _move_stdio(program.stdio)
-        if program.cwd is not None:
-            os.chdir(program.cwd)
-        for signum in (signal.SIGPIPE, getattr(signal, "SIGXFSZ", None)):
-            if signum is not None:  # Python ignores these; exec would pass that on
-                signal.signal(signum, signal.SIG_DFL)
-        env = _environment(program.env)
-        _reset_pending_safe(mask)
-        _exec_first(program.argv, env)
-    except OSError as error:
-        number = error.errno or errno.EINVAL
-    finally:  # whatever it was: never return into a second copy of our caller
-        with suppress(OSError):
-            os.write(tell, b"%d" % number)
-        os._exit(EXIT_NOT_FOUND)
-
-
-def _reset_pending_safe(mask: Iterable[int]) -> None:
-    """Give the program our old mask, with no handler of ours left to run in between."""
-    for signum in _WAITED_FOR:
-        if signal.getsignal(signum) not in (signal.SIG_IGN, signal.SIG_DFL):
-            signal.signal(signum, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _environment(env: Mapping[str, str] | None) -> Mapping[bytes, bytes]:
-    source = environment.current().variables if env is None else env
-    return {os.fsencode(name): os.fsencode(value) for name, value in source.items()}
-
-
-def _exec_first(argv: tuple[bytes, ...], env: Mapping[bytes, bytes]) -> NoReturn:
-    """exec the first match on PATH, as execvp(3): a file that may not be run does not end the
-    search, and a script without ``#!`` is given to sh."""
-    refused: OSError | None = None
-    for path in _candidates(argv[0], env):
-        try:
-            os.execve(path, argv, env)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except PermissionError as error:
-            refused = refused or error
-        except OSError as error:
-            if error.errno != errno.ENOEXEC:
-                raise
-            os.execve(b"/bin/sh", (b"sh", path, *argv[1:]), env)
-    raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-
-
-def _candidates(name: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:
-    if b"/" in name:
-        return [name]
-    if not name:
-        return []
-    search = env.get(b"PATH", os.fsencode(os.defpath))
-    return [os.path.join(directory or b".", name) for directory in search.split(b":")]
-
-
-def _move_stdio(stdio: Stdio) -> None:
-    # Copies above 2 first: one of the wanted descriptors may itself be 0, 1 or 2.
-    copies = [None if fd is None else _above_stdio(fd) for fd in stdio]
-    for target, fd in enumerate(copies):
-        if fd is not None:
-            os.dup2(fd, target, inheritable=True)
-
-
-def _above_stdio(fd: int) -> int:
-    low = []
-    copy = os.dup(fd)
-    while copy <= 2:
-        low.append(copy)
-        copy = os.dup(fd)
-    for spare in low:
-        os.close(spare)
-    return copy
-
-
-def _not_started(program: Program, error: OSError, duration_ns: int) -> Finished:
+def _not_started(program: spawn.Program, error: OSError, duration_ns: int) -> Finished:
     found = not isinstance(error, FileNotFoundError)
     code = EXIT_NOT_EXECUTABLE if found else EXIT_NOT_FOUND
     return Finished(code, None, False, duration_ns, start_error(program.argv[0], error))
-
-
-def _next_signal(timeout_s: float) -> tuple[int, bool]:
-    """The next signal for us, 0 after the timeout; and whether it came from the terminal."""
-    if hasattr(signal, "sigtimedwait"):
-        info = signal.sigtimedwait(_WAITED_FOR, timeout_s)
-        if info is None:
-            return 0, False
-        # si_code is positive if the kernel sent it, as it does for the terminal's keys.
-        return info.si_signo, info.si_code > 0
-    signal.setitimer(signal.ITIMER_REAL, max(timeout_s, 1e-6))
-    try:
-        signum = signal.sigwait(_WAITED_FOR)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    if signum == signal.SIGALRM:
-        return 0, False
-    # Nobody can say who sent it: take what the terminal can send for the terminal's.
-    return signum, signum in _FROM_TERMINAL
-
-
-def _drain() -> None:
-    for _ in range(len(_WAITED_FOR)):
-        pending = signal.sigpending() & _WAITED_FOR
-        if not pending:
-            return
-        signal.sigwait(pending)
 
 
 def _set_handler(signum: int, handler: object) -> object:
@@ -318,10 +158,3 @@ def _set_handler(signum: int, handler: object) -> object:
         return signal.signal(signum, handler)  # type: ignore[arg-type]
     except ValueError:
         return None
-
-
-def _read_all(fd: int) -> bytes:
-    out = b""
-    while chunk := os.read(fd, 64):
-        out += chunk
-    return out

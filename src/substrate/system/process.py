@@ -130,10 +130,10 @@ def run_foreground(
         raise _no_directory(cwd)
     if sys.platform == "win32":
         return _foreground_windows(argv, cwd, env, timeout_s, stdio)
-    from substrate.system import foreground
+    from substrate.system import foreground, spawn
 
     return foreground.run(
-        foreground.Program(tuple(os.fsencode(arg) for arg in argv), cwd, env, stdio),
+        spawn.Program(tuple(os.fsencode(arg) for arg in argv), cwd, env, stdio),
         foreground.Limits(timeout_s, grace_s, kill_children),
     )
 
@@ -144,6 +144,31 @@ def shell_argv(command: Arg) -> list[Arg]:
         return [environment.current().get("COMSPEC") or "cmd.exe", "/d", "/s", "/c", command]
     shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
     return [shell, "-c", command]
+
+
+def current_umask() -> int:
+    """The umask that a command we start gets."""
+    # It can only be read by setting it; the strictest one for the moment in between.
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
+def stdin_kind(fd: int = 0) -> str:
+    """What a command would read from: terminal, pipe, socket, null, file, closed or other."""
+    import stat
+
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return "closed"
+    if os.isatty(fd):
+        return "terminal"
+    if stat.S_ISCHR(found.st_mode):
+        with open(os.devnull, "rb") as null:
+            return "null" if os.path.samestat(found, os.fstat(null.fileno())) else "other"
+    kinds = ((stat.S_ISREG, "file"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
+    return next((name for test, name in kinds if test(found.st_mode)), "other")
 
 
 def _foreground_windows(

@@ -1,0 +1,77 @@
+"""Waiting for signals instead of being interrupted by them, on POSIX systems.
+
+While a command runs every signal worth passing on is blocked here and fetched: no handler can
+interrupt anything, none can be lost between fork and wait, and (where the system has
+sigtimedwait) we learn who sent it. That matters for Ctrl-C: the terminal sends it to the whole
+process group, so the command has it already and must not get it twice; a ``kill -INT`` to us
+alone has to be passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Set
+
+from substrate.system import clock
+
+#: The terminal sends these to the whole group; by themselves they are not ours to pass on.
+_FROM_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
+PASSED_ON = _FROM_TERMINAL | {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
+WAITED_FOR = PASSED_ON | {signal.SIGCHLD}
+#: SIGCHLD is not lost, but a thread that does not block it might eat it: look once in a while.
+_TICK_S = 1.0
+#: Between two looks for a signal, on systems that cannot wait for one with a timeout.
+_LONGEST_PAUSE_S = 0.02
+
+
+def next_signal(timeout_s: float | None) -> tuple[int, bool]:
+    """The next signal for us, 0 after a while; and whether the command has got it, too.
+
+    "A while" is `timeout_s`, or as long as the caller need not look for anything else.
+    """
+    if not hasattr(signal, "sigtimedwait"):
+        return next_signal_by_sigwait(timeout_s)
+    info = signal.sigtimedwait(WAITED_FOR, _TICK_S if timeout_s is None else timeout_s)
+    return (0, False) if info is None else (info.si_signo, _is_from_terminal(info))
+
+
+def _is_from_terminal(info: signal.struct_siginfo) -> bool:
+    """Whether the command, being in our process group, has got this signal, too."""
+    # si_code is positive if the kernel sent it, as it does for the terminal's keys.
+    if info.si_code <= 0 or info.si_signo not in _FROM_TERMINAL:
+        return False
+    # When a terminal goes away the kernel tells the session's leader alone.
+    return info.si_signo != signal.SIGHUP or os.getsid(0) != os.getpid()
+
+
+def next_signal_by_sigwait(timeout_s: float | None) -> tuple[int, bool]:
+    """The same on systems without sigtimedwait, macOS among them."""
+    pending = WAITED_FOR if timeout_s is None else _poll(timeout_s)
+    if not pending:
+        return 0, False
+    signum = signal.sigwait(pending)
+    # Nobody can say who sent it: take what a key sends for the terminal's. A hangup that comes
+    # twice does no harm; one that does not come leaves the command behind.
+    return signum, signum in (signal.SIGINT, signal.SIGQUIT)
+
+
+def _poll(timeout_s: float) -> Set[int]:
+    deadline = clock.monotonic_ns() + int(timeout_s * 1e9)
+    pause_s = 0.001
+    while not (pending := WAITED_FOR.intersection(signal.sigpending())):
+        left_s = (deadline - clock.monotonic_ns()) / 1e9
+        if left_s <= 0:
+            return frozenset()
+        clock.sleep(min(pause_s, left_s))
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+    return pending
+
+
+def drain() -> None:
+    """Forget what is pending."""
+    for _ in range(len(WAITED_FOR)):
+        pending = signal.sigpending() & WAITED_FOR
+        if not pending:
+            return
+        signal.sigwait(pending)

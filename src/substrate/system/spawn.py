@@ -1,0 +1,141 @@
+"""fork and exec by hand, on POSIX systems.
+
+For three reasons: the program must start with the signal mask and the dispositions we were
+started with, not with those we use while waiting for it; an exec that fails must be told apart
+from a program that does; and importing `subprocess` costs more than the fork.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple, NoReturn
+
+from substrate.errors import SubstrateError
+from substrate.system import environment, signals
+from substrate.system.process import EXIT_NOT_FOUND, PathArg, Stdio
+
+
+class Program(NamedTuple):
+    """What to become; `None` means as we are."""
+
+    argv: tuple[bytes, ...]
+    cwd: PathArg | None
+    env: Mapping[str, str] | None
+    stdio: Stdio
+
+
+def start(program: Program, mask: Iterable[int]) -> tuple[int, OSError | None]:
+    """Fork and exec; the child's pid, or the reason why exec failed (the child is reaped)."""
+    told, tell = os.pipe()  # close-on-exec: reading its end means that exec worked
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _exec(program, mask, tell)
+    except OSError as error:
+        os.close(tell)
+        os.close(told)
+        raise SubstrateError(f"no process could be started: {error.strerror}") from error
+    os.close(tell)
+    try:
+        failure = _read_all(told)
+    finally:
+        os.close(told)
+    if not failure:
+        return pid, None
+    os.waitpid(pid, 0)
+    number = int(failure)
+    # OSError picks its own subclass from the number.
+    return pid, OSError(number, os.strerror(number))
+
+
+def _exec(program: Program, mask: Iterable[int], tell: int) -> NoReturn:
+    """In the child: become the program, or say why not and go."""
+    number = errno.EINVAL  # for an argument that exec cannot take, such as one with a NUL
+    try:
+        _move_stdio(program.stdio)
+        if program.cwd is not None:
+            os.chdir(program.cwd)
+        env = _environment(program.env)
+        _restore_signals(mask)
+        _exec_first(program.argv, env)
+    except OSError as error:
+        number = error.errno or errno.EINVAL
+    finally:  # whatever it was: never return into a second copy of our caller
+        with suppress(OSError):
+            os.write(tell, b"%d" % number)
+        os._exit(EXIT_NOT_FOUND)
+
+
+def _restore_signals(mask: Iterable[int]) -> None:
+    """Give the program the dispositions and the mask we were started with."""
+    # Python ignores these two for itself, and exec would pass that on.
+    for ignored in ("SIGPIPE", "SIGXFSZ"):
+        if hasattr(signal, ignored):
+            signal.signal(getattr(signal, ignored), signal.SIG_DFL)
+    # exec does away with handlers; but one must not run between here and there.
+    for signum in signals.WAITED_FOR:
+        if signal.getsignal(signum) not in (signal.SIG_IGN, signal.SIG_DFL):
+            signal.signal(signum, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _environment(env: Mapping[str, str] | None) -> Mapping[bytes, bytes]:
+    source = environment.current().variables if env is None else env
+    return {os.fsencode(name): os.fsencode(value) for name, value in source.items()}
+
+
+def _exec_first(argv: tuple[bytes, ...], env: Mapping[bytes, bytes]) -> NoReturn:
+    """exec the first match on PATH, as execvp(3): a file that may not be run does not end the
+    search, and a script without ``#!`` is given to sh."""
+    refused: OSError | None = None
+    for path in _candidates(argv[0], env):
+        try:
+            os.execve(path, argv, env)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError as error:
+            refused = refused or error
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            os.execve(b"/bin/sh", (b"sh", path, *argv[1:]), env)
+    raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+
+def _candidates(name: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:
+    if b"/" in name:
+        return [name]
+    if not name:
+        return []
+    search = env.get(b"PATH", os.fsencode(os.defpath))
+    return [os.path.join(directory or b".", name) for directory in search.split(b":")]
+
+
+def _move_stdio(stdio: Stdio) -> None:
+    # Copies above 2 first: one of the wanted descriptors may itself be 0, 1 or 2.
+    copies = [None if fd is None else _above_stdio(fd) for fd in stdio]
+    for target, fd in enumerate(copies):
+        if fd is not None:
+            os.dup2(fd, target, inheritable=True)
+
+
+def _above_stdio(fd: int) -> int:
+    low = []
+    copy = os.dup(fd)
+    while copy <= 2:
+        low.append(copy)
+        copy = os.dup(fd)
+    for spare in low:
+        os.close(spare)
+    return copy
+
+
+def _read_all(fd: int) -> bytes:
+    out = b""
+    while chunk := os.read(fd, 64):
+        out += chunk
+    return out

@@ -1,0 +1,92 @@
+"""What a command did to files, in the words of a span: writes, mods, deletes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.model.nodes import Change, Kind
+from substrate.model.paths import RelPath, ancestors, to_text
+
+
+class FsDiff(NamedTuple):
+    """Workspace-relative paths, each list sorted.
+
+    Files, links and special files are listed; a directory only when it was created or removed
+    empty. A path can be in two lists: a file that became an empty directory was deleted and
+    written. `truncated` says that this is a shortened copy, made to be shown.
+    """
+
+    writes: tuple[RelPath, ...] = ()
+    mods: tuple[RelPath, ...] = ()
+    deletes: tuple[RelPath, ...] = ()
+    truncated: bool = False
+
+    def paths(self) -> tuple[RelPath, ...]:
+        """Every path once, sorted."""
+        return tuple(sorted({*self.writes, *self.mods, *self.deletes}))
+
+    def shown(self, limit: int) -> FsDiff:
+        """A copy with at most `limit` paths a list. To look at: never act on a shortened list."""
+        if max(map(len, (self.writes, self.mods, self.deletes))) <= limit:
+            return self
+        return FsDiff(self.writes[:limit], self.mods[:limit], self.deletes[:limit], truncated=True)
+
+
+def fs_diff(changes: Iterable[Change]) -> FsDiff:
+    """Sort `changes` (directories among them) by the rules above."""
+    changes = [change for change in changes if change.old != change.new]
+    held_before = _parents(change.path for change in changes if change.old.kind is not Kind.ABSENT)
+    hold_now = _parents(change.path for change in changes if change.new.kind is not Kind.ABSENT)
+    writes, mods, deletes = [], [], []
+    for path, old, new in changes:
+        was = _is_listed(old.kind, path, held_before)
+        is_now = _is_listed(new.kind, path, hold_now)
+        if old.kind is new.kind is Kind.DIRECTORY:
+            continue  # its mode changed: kept in history, not listed here
+        if was and is_now and Kind.DIRECTORY not in (old.kind, new.kind):
+            mods.append(path)
+            continue
+        if was:
+            deletes.append(path)
+        if is_now:
+            writes.append(path)
+    return FsDiff(tuple(sorted(writes)), tuple(sorted(mods)), tuple(sorted(deletes)))
+
+
+def absolute_texts(root: Path, paths: Sequence[RelPath]) -> tuple[list[str], bool]:
+    """The paths under `root` as JSON shows them, and whether a name had to be encoded."""
+    prefix = os.fsencode(root).rstrip(b"/") + b"/"
+    return _texts([prefix + path for path in paths])
+
+
+def relative_texts(paths: Sequence[RelPath]) -> tuple[list[str], bool]:
+    return _texts(paths)
+
+
+def _texts(paths: Sequence[bytes]) -> tuple[list[str], bool]:
+    texts, any_encoded = [], False
+    for path in paths:
+        text, encoded = to_text(path)
+        texts.append(text)
+        any_encoded = any_encoded or encoded
+    return texts, any_encoded
+
+
+def _parents(paths: Iterable[RelPath]) -> set[RelPath]:
+    """Every directory that holds one of `paths`, at any depth."""
+    found: set[RelPath] = set()
+    for path in paths:
+        for above in ancestors(path):
+            if above in found:
+                break  # and so are all above it
+            found.add(above)
+    return found
+
+
+def _is_listed(kind: Kind, path: RelPath, holding: set[RelPath]) -> bool:
+    if kind is Kind.DIRECTORY:
+        return path not in holding
+    return kind is not Kind.ABSENT

@@ -1,0 +1,58 @@
+"""Passwords in URLs: ``scheme://user:password@host``."""
+
+from __future__ import annotations
+
+from substrate.trace.redact_rule import REDACTED, Rule, compiled
+from substrate.trace.secret_names import looks_random
+from substrate.trace.shell_words import is_reference
+
+_WORD = r"[^\s\"'<>`]++"
+#: A user name with digits is common; one that long with digits is a token.
+_TOKEN_LENGTH = 16
+
+
+def _urls(text: str) -> str:
+    return compiled(_WORD).sub(lambda found: _word(found[0]), text)
+
+
+def _word(word: str) -> str:
+    """One word may hold several URLs, and passwords may hold ``/`` and ``@``."""
+    last_at = word.rfind("@")
+    out, done = [], 0
+    while 0 <= (start := word.find("://", done)) < last_at:
+        start += 3
+        end = _authority_end(word, start)
+        at = word.rfind("@", start, end)
+        if at < 0 and _goes_on_after(word[start:end]):
+            at = last_at
+        out.append(word[done:start])
+        if at < 0:
+            out.append(word[start:end])
+            done = end
+        else:
+            out.append(_without_password(word[start:at]))
+            done = at
+    return "".join(out) + word[done:]
+
+
+def _authority_end(word: str, start: int) -> int:
+    found = compiled(r"[/?#]").search(word, start)
+    return found.start() if found else len(word)
+
+
+def _goes_on_after(authority: str) -> bool:
+    """``user:half-a-password``: what follows the colon is no port, so a ``/`` was part of it."""
+    _, colon, after = authority.partition(":")
+    return bool(colon) and after != "" and not after.isdigit() and "[" not in authority
+
+
+def _without_password(credentials: str) -> str:
+    user, colon, password = credentials.partition(":")
+    if looks_random(user, _TOKEN_LENGTH):
+        user = REDACTED  # some services take the token as the user's name
+    if password and not is_reference(password):
+        password = REDACTED
+    return user + colon + password
+
+
+RULES = (Rule(("://",), _urls),)
