@@ -1,0 +1,281 @@
+"""One directory as it is now against its record, entry by entry."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+
+from substrate.model.nodes import ABSENT, SPECIAL_KINDS, BlobWriter, Node
+from substrate.model.paths import RelPath
+from substrate.system import clock
+from substrate.workspace.exclude import Exclusions
+from substrate.workspace.listing import UNKNOWN, Directory, Listing, RawEntry
+from substrate.workspace.reading import (
+    KindChangedError,
+    KnownBlob,
+    TooLargeError,
+    is_racy,
+    known_entry,
+    read_entry,
+    stored,
+)
+from substrate.workspace.stat_cache import (
+    DirRecord,
+    Entry,
+    Payload,
+    StatCache,
+    Xattrs,
+    directory_node,
+    kind_of,
+    node_of,
+)
+
+
+class ScanResult:
+    """What a scan found; the cache it was given describes the new state now."""
+
+    def __init__(self) -> None:
+        #: Every path whose node may differ from the cached one, with the node on disk. For a
+        #: directory that vanished also every path below it, as ABSENT.
+        self.seen: dict[RelPath, Node] = {}
+        #: Recorded paths that are as they were.
+        self.unchanged_count = 0
+        #: What is left out, with the reason; nothing below these was looked at.
+        self.excluded: dict[RelPath, str] = {}
+        #: Excluded paths of the cached state that are gone or, for files, changed.
+        self.excluded_gone: list[RelPath] = []
+        #: FIFOs, sockets, devices: known, without content.
+        self.specials: list[RelPath] = []
+        #: Paths that could not be read, with the reason. They keep their cached state.
+        self.unreadable: dict[RelPath, str] = {}
+        #: Blobs that were taken from `known` instead of being read.
+        self.borrowed: set[bytes] = set()
+
+
+class Comparison:
+    """Compares directories for one scan; the findings go to `result`, vanished records away."""
+
+    def __init__(
+        self,
+        cache: StatCache,
+        exclusions: Exclusions,
+        blobs: BlobWriter,
+        known: Mapping[RelPath, KnownBlob],
+        result: ScanResult,
+    ) -> None:
+        self.cache = cache
+        self.exclusions = exclusions
+        self.blobs = blobs
+        self.known = known
+        self.result = result
+
+    def compare(
+        self, path: str, directory: Directory, listing: Listing, *, last_try: bool
+    ) -> DirRecord:
+        """The directory's new record.
+
+        Raises `KindChangedError` if a name changed kind while we looked; on the last try such a
+        name counts as unreadable instead. Asking again for the same directory is harmless.
+        """
+        record = self.cache.dirs.get(path)
+        old = record.open() if record is not None else None
+        one = _OneDirectory(self, path, directory, old, last_try)
+        one.racy = not listing.signature
+        remaining = dict(old.entries) if old is not None else {}
+        for raw in listing.entries:
+            one.entry(raw, remaining.pop(raw[0], None))
+        for name, before in remaining.items():
+            one.vanished(name, before)
+        return one.finish(listing)
+
+    def drop(self, path: str, *, gone: bool) -> None:
+        """Forget a directory and all below; `gone` unless it only is excluded from now on."""
+        pending = [path]
+        while pending:
+            here = pending.pop()
+            record = self.cache.dirs.get(here)
+            if record is None:
+                continue
+            self.result.seen[_rel(here)] = ABSENT
+            for name, entry in record.open().entries.items():
+                if not entry.reason and not entry.is_dir:
+                    self.result.seen[_rel(f"{here}/{name}")] = ABSENT
+                elif entry.reason and gone:
+                    self.result.excluded_gone.append(_rel(f"{here}/{name}"))
+            pending += [f"{here}/{name}" for name in record.subdirs]
+            self.cache.drop(here)
+
+
+class _OneDirectory:
+    def __init__(
+        self,
+        scan: Comparison,
+        path: str,
+        directory: Directory,
+        old: Payload | None,
+        last_try: bool,
+    ) -> None:
+        self.scan = scan
+        self.path = path
+        self.prefix = path + "/" if path else ""
+        self.directory = directory
+        self.old = old
+        self.last_try = last_try
+        self.entries: dict[str, Entry] = {}
+        self.subdirs: list[str] = []
+        self.excluded: dict[str, str] = {}
+        self.specials: list[str] = []
+        self.unchanged = 0
+        #: Something here must be looked at again next time, whatever the stat says then.
+        self.racy = False
+
+    def entry(self, raw: RawEntry, before: Entry | None) -> None:
+        name, mode, size = raw[0], raw[1], raw[2]
+        text = self.prefix + name
+        path = _rel(text)
+        if mode == UNKNOWN:
+            self._keep(name, before, os.strerror(size))
+            return
+        is_dir = mode == stat.S_IFDIR
+        reason = self.scan.exclusions.own_reason(path, is_dir=is_dir, size=size)
+        if before is not None and before.reason and _other_than(before, raw):
+            self.scan.result.excluded_gone.append(path)
+        if before is not None and not before.reason and (reason or not is_dir):
+            # What stood here is recorded no longer, or is no directory any more.
+            if before.is_dir:
+                self.scan.drop(text, gone=not is_dir)
+            elif reason:
+                self.scan.result.seen[path] = ABSENT
+        if reason:
+            self._exclude(name, Entry(raw[1:], reason=reason))
+        elif is_dir:
+            self.entries[name] = Entry(raw[1:])
+            self.subdirs.append(name)
+        elif before is not None and self._same(before, raw):
+            self._add(name, before)
+            self.unchanged += 1
+        else:
+            self._read(name, path, raw, before)
+
+    def _same(self, before: Entry, raw: RawEntry) -> bool:
+        if before.stat != raw[1:] or before.racy or before.reason:
+            return False
+        return before.newest_ns <= self.scan.cache.distrust_after_ns
+
+    def _read(self, name: str, path: RelPath, raw: RawEntry, before: Entry | None) -> None:
+        try:
+            known = self.scan.known.get(path)
+            entry = known_entry(self.directory, raw, known) if known is not None else None
+            if entry is not None:
+                self.scan.result.borrowed.add(entry.oid)
+                content = None
+            else:
+                entry, content = read_entry(
+                    self.directory, raw, self.scan.exclusions.size_cap_bytes
+                )
+        except TooLargeError as error:
+            if before is not None and not before.reason:
+                self.scan.result.seen[path] = ABSENT
+            self._exclude(name, error.entry._replace(reason=self.scan.exclusions.cap_reason))
+            return
+        except FileNotFoundError:
+            self.racy = True  # the listing has a name that is no more
+            if before is not None:
+                self.vanished(name, before)
+            return
+        except KindChangedError:
+            if not self.last_try:
+                raise
+            self._keep(name, before, "it changes while it is being read")
+            return
+        except OSError as error:
+            self._keep(name, before, error.strerror or str(error))
+            return
+        if content is not None:
+            entry = stored(entry, content, self.scan.blobs)
+        # Replaced since it was listed: the listing's signature must not stand for this entry.
+        self.racy = self.racy or entry.stat != raw[1:]
+        self._add(name, entry)
+        self.scan.result.seen[path] = node_of(entry)
+
+    def _add(self, name: str, entry: Entry) -> None:
+        self.entries[name] = entry
+        self.racy = self.racy or entry.racy
+        if kind_of(entry.stat[0]) in SPECIAL_KINDS:
+            self.specials.append(name)
+
+    def _exclude(self, name: str, entry: Entry) -> None:
+        self.entries[name] = entry
+        self.excluded[name] = entry.reason
+        self.scan.result.excluded[_rel(self.prefix + name)] = entry.reason
+
+    def _keep(self, name: str, before: Entry | None, why: str) -> None:
+        """Unreadable: what was known of it stays, to be looked at again next time."""
+        self.scan.result.unreadable[_rel(self.prefix + name)] = why
+        self.racy = True
+        if before is None:
+            return
+        if before.reason:
+            self._exclude(name, before)
+        elif not before.is_dir:
+            self._add(name, before._replace(racy=True))
+        elif self.prefix + name in self.scan.cache.dirs:
+            self.entries[name] = before
+            self.subdirs.append(name)
+
+    def vanished(self, name: str, before: Entry) -> None:
+        text = self.prefix + name
+        if before.reason:
+            self.scan.result.excluded_gone.append(_rel(text))
+        elif before.is_dir:
+            self.scan.drop(text, gone=True)
+        else:
+            self.scan.result.seen[_rel(text)] = ABSENT
+
+    def finish(self, listing: Listing) -> DirRecord:
+        mode, ctime_ns, ino, _ = listing.own
+        racy, xattrs = self._own_xattrs(ctime_ns, ino)
+        payload = Payload(mode, ctime_ns, ino, racy, xattrs, self.entries)
+        node = directory_node(payload)
+        if self.path and (self.old is None or directory_node(self.old) != node):
+            self.scan.result.seen[_rel(self.path)] = node
+        self.scan.result.unchanged_count += self.unchanged
+        self.scan.result.specials += [_rel(self.prefix + name) for name in self.specials]
+        newest = max((entry.newest_ns for entry in self.entries.values()), default=0)
+        return DirRecord(
+            signature=b"" if self.racy or racy else listing.signature,
+            subdirs=self.subdirs,
+            excluded=self.excluded,
+            specials=self.specials,
+            entry_count=len(self.entries) - len(self.excluded),
+            newest_ns=max(newest, ctime_ns),
+            payload=payload.pack(),
+        )
+
+    def _own_xattrs(self, ctime_ns: int, ino: int) -> tuple[bool, Xattrs]:
+        """The directory's attributes, read again only when its stat says they may differ."""
+        if not self.path:
+            return False, ()
+        old = self.old
+        trusted = ctime_ns <= self.scan.cache.distrust_after_ns
+        same = old is not None and (old.ctime_ns, old.ino) == (ctime_ns, ino)
+        if old is not None and same and trusted and not old.racy:
+            return False, old.xattrs
+        racy = is_racy(ctime_ns, ctime_ns, clock.now_ns())
+        try:
+            return racy, self.directory.xattrs()
+        except OSError as error:
+            self.scan.result.unreadable[_rel(self.path)] = error.strerror or str(error)
+            return True, old.xattrs if old is not None else ()
+
+
+def _other_than(before: Entry, raw: RawEntry) -> bool:
+    """Whether an excluded entry was replaced or, being a file, changed."""
+    if before.is_dir and raw[1] == stat.S_IFDIR:
+        return before.stat[4] != raw[5]
+    return before.stat != raw[1:]
+
+
+def _rel(text: str) -> RelPath:
+    return RelPath(os.fsencode(text))

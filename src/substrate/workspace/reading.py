@@ -1,0 +1,169 @@
+"""Reading one entry of a directory: its content, link target and attributes, as a cache entry.
+
+Nothing but regular files is ever opened, and what was opened is looked at again: between the
+listing and the open anybody may have put something else there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import NamedTuple
+
+from substrate.model.nodes import BlobWriter
+from substrate.system import clock
+from substrate.system.xattrs import read_user_xattrs
+from substrate.workspace.listing import Directory, RawEntry
+from substrate.workspace.stat_cache import Entry, Xattrs
+
+_SECOND_NS = 10**9
+_RACY_WINDOW_NS = 100 * 10**6
+_COARSE_RACY_WINDOW_NS = 2 * _SECOND_NS
+_CHUNK_BYTES = 1 << 20
+
+
+class KnownBlob(NamedTuple):
+    """A file that the user's git index vouches for: with this stat it has this content.
+
+    Whoever makes these leaves out entries that git would call racy (mtime not older than the
+    index) and blobs that are not byte for byte the file (filters, line endings).
+    """
+
+    oid: bytes
+    git_mode: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    ino: int
+
+
+class KindChangedError(Exception):
+    """Something of another kind has taken the name since it was listed: list again."""
+
+
+class TooLargeError(Exception):
+    """The file is over the size cap, perhaps only since we began to read it."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__()
+        self.entry = entry
+
+
+def is_racy(mtime_ns: int, ctime_ns: int, now_ns: int) -> bool:
+    """Whether a later write could leave the very same times, seen from the moment of reading.
+
+        ctime                    now            the clock that stamps files ticks every
+          |<------ 100 ms ------->|             1-10 ms; on file systems that keep whole
+          `- not older: racy                    seconds, or two, only every 2 s
+
+    ctime decides where it means "changed", because nobody can put it back. mtime is looked at
+    for systems where ctime is the time of creation; far in the future it says nothing.
+    """
+    if ctime_ns > now_ns - _window(ctime_ns):
+        return True
+    return now_ns - _window(mtime_ns) < mtime_ns <= now_ns + _COARSE_RACY_WINDOW_NS
+
+
+def _window(stamp_ns: int) -> int:
+    return _COARSE_RACY_WINDOW_NS if stamp_ns % _SECOND_NS == 0 else _RACY_WINDOW_NS
+
+
+def read_entry(directory: Directory, raw: RawEntry, size_cap_bytes: int) -> tuple[Entry, bytes]:
+    """What stands at ``raw``'s name now, still without its blob id, and its content.
+
+    Never called for directories. Raises `KindChangedError`, `TooLargeError`, or `OSError` if it
+    cannot be read. The caller stores the content, so that a full disk is no unreadable file.
+    """
+    name, mode = raw[0], raw[1]
+    if stat.S_ISREG(mode):
+        return _read_file(directory, name, size_cap_bytes)
+    now_ns = clock.now_ns()
+    content = b""
+    if stat.S_ISLNK(mode):
+        try:
+            content = directory.read_link(name)
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise KindChangedError from error
+            raise
+    racy = is_racy(raw[3], raw[4], now_ns)
+    return Entry(raw[1:], racy=racy), content
+
+
+def stored(entry: Entry, content: bytes, blobs: BlobWriter) -> Entry:
+    """The entry with its content kept; specials have none."""
+    if not stat.S_ISREG(entry.stat[0]) and not stat.S_ISLNK(entry.stat[0]):
+        return entry
+    return entry._replace(oid=blobs.add_blob(content))
+
+
+def known_entry(directory: Directory, raw: RawEntry, known: KnownBlob) -> Entry | None:
+    """The entry as the git index has it, if the stat leaves no doubt; `None` means: read it."""
+    name, mode, size, mtime_ns, ctime_ns, ino = raw
+    if stat.S_IFMT(mode) != stat.S_IFMT(known.git_mode):
+        return None
+    if (size ^ known.size | ino ^ known.ino) & 0xFFFFFFFF:
+        return None
+    if not (_same_time(mtime_ns, known.mtime_ns) and _same_time(ctime_ns, known.ctime_ns)):
+        return None
+    xattrs = directory.xattrs_of(name) if stat.S_ISREG(mode) else ()
+    racy = is_racy(mtime_ns, ctime_ns, clock.now_ns())
+    return Entry(raw[1:], known.oid, xattrs, racy)
+
+
+def _same_time(ours_ns: int, theirs_ns: int) -> bool:
+    """Equal but for the index keeping only 32 bits of the seconds."""
+    our_seconds, our_rest = divmod(ours_ns, _SECOND_NS)
+    their_seconds, their_rest = divmod(theirs_ns, _SECOND_NS)
+    return our_rest == their_rest and not (our_seconds ^ their_seconds) & 0xFFFFFFFF
+
+
+def _read_file(directory: Directory, name: str, cap: int) -> tuple[Entry, bytes]:
+    try:
+        fd = directory.open_file(name)
+    except OSError as error:
+        # A link (ELOOP), a socket or an unserved device (ENXIO) stands there now.
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
+            raise KindChangedError from error
+        raise
+    try:
+        before = os.fstat(fd)
+        if not stat.S_ISREG(before.st_mode):
+            raise KindChangedError
+        now_ns = clock.now_ns()
+        data = _content(fd, before, cap)
+        xattrs = read_user_xattrs(fd)
+        after = os.fstat(fd)
+    finally:
+        os.close(fd)
+    racy = is_racy(before.st_mtime_ns, before.st_ctime_ns, now_ns)
+    racy = racy or len(data) != after.st_size or _stamp(before) != _stamp(after)
+    return _file_entry(before, xattrs, racy), data
+
+
+def _content(fd: int, info: os.stat_result, cap: int) -> bytes:
+    """All of the file; one system call for most files."""
+    if info.st_size > cap:
+        raise TooLargeError(_file_entry(info, (), False))
+    data = os.read(fd, min(info.st_size, _CHUNK_BYTES) + 1)
+    if len(data) == info.st_size <= _CHUNK_BYTES:
+        return data  # one byte more was asked for: this is the end
+    parts = [data]
+    size = len(data)
+    while data:
+        data = os.read(fd, _CHUNK_BYTES)
+        parts.append(data)
+        size += len(data)
+        if size > cap:
+            raise TooLargeError(_file_entry(os.fstat(fd), (), True))
+    return b"".join(parts)
+
+
+def _stamp(info: os.stat_result) -> tuple[int, int, int, int]:
+    return (info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+
+
+def _file_entry(info: os.stat_result, xattrs: Xattrs, racy: bool) -> Entry:
+    times = (info.st_mtime_ns, info.st_ctime_ns)
+    return Entry((info.st_mode, info.st_size, *times, info.st_ino), b"", xattrs, racy)

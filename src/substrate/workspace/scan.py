@@ -1,0 +1,218 @@
+"""Finding what differs on disk from what was last seen, reading only files whose stat changed.
+
+    for every directory, from the root down:
+        signature as recorded?   nothing changed in it; go on with its subdirectories
+        otherwise                compare its entries one by one; read those whose stat differs
+
+What a scan cannot see: a write through a shared memory mapping that changes no time stamp until
+the kernel writes the page back. The scan after that finds it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from substrate.errors import WorkspaceError
+from substrate.model.nodes import BlobWriter
+from substrate.model.paths import RelPath
+from substrate.workspace.compare import Comparison, ScanResult
+from substrate.workspace.exclude import Exclusions
+from substrate.workspace.listing import Directory, Listing, Tree
+from substrate.workspace.observe import node_at, observe
+from substrate.workspace.reading import KindChangedError, KnownBlob
+from substrate.workspace.scan_workers import Looks, can_fork, look_in_parallel, worker_count
+from substrate.workspace.stat_cache import (
+    CacheDamagedError,
+    DirRecord,
+    Payload,
+    StatCache,
+    cached_node,
+    cached_nodes,
+    directory_node,
+)
+
+__all__ = [
+    "KnownBlob",
+    "ScanResult",
+    "StatCache",
+    "cached_node",
+    "cached_nodes",
+    "node_at",
+    "observe",
+    "scan",
+]
+
+#: How often a directory is listed again because something in it changed kind meanwhile.
+_MOST_TRIES = 3
+_RESTLESS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
+
+
+def scan(
+    workspace_root: Path,
+    cache: StatCache,
+    exclusions: Exclusions,
+    blobs: BlobWriter,
+    *,
+    workers: int | None = None,
+    known: Mapping[RelPath, KnownBlob] | None = None,
+) -> ScanResult:
+    """Bring `cache` up to date with the disk and say what may have changed.
+
+    With an empty cache everything is in `seen`. The cache is changed in memory: if what the
+    scan found is not recorded after all, throw the cache away too. `workers` is chosen by size
+    unless given. A damaged cache is emptied (`cache.reason`, `cache.describes`), so ask what it
+    describes after the scan, not before.
+    """
+    try:
+        tree = Tree(workspace_root)
+    except OSError as error:
+        raise _unreadable_root(os.fspath(workspace_root), error) from error
+    with tree:
+        try:
+            return _Scan(tree, cache, exclusions, blobs, known or {}).run(workers)
+        except CacheDamagedError:
+            cache.clear("the cache is damaged")
+            return _Scan(tree, cache, exclusions, blobs, known or {}).run(workers)
+
+
+class _Scan:
+    def __init__(
+        self,
+        tree: Tree,
+        cache: StatCache,
+        exclusions: Exclusions,
+        blobs: BlobWriter,
+        known: Mapping[RelPath, KnownBlob],
+    ) -> None:
+        self.tree = tree
+        self.cache = cache
+        self.rules = exclusions.fingerprint
+        self.result = ScanResult()
+        self.comparison = Comparison(cache, exclusions, blobs, known, self.result)
+        self.pending = [""]
+        self.done: set[str] = set()
+        self.tries: dict[str, int] = {}
+        self.looks: Looks = {}
+
+    def run(self, workers: int | None) -> ScanResult:
+        # Under other rules every entry must be asked about again, though few will be read.
+        same_rules = self.cache.rules == self.rules
+        if same_rules:
+            count = worker_count(self.cache) if workers is None else workers
+            if count > 1 and can_fork():
+                self.looks = look_in_parallel(self.tree, self.cache, count)
+        while self.pending:
+            path = self.pending.pop()
+            if path not in self.done:
+                self.done.add(path)
+                self.directory(path, same_rules)
+        self.cache.rules = self.rules
+        self.cache.trust()
+        return self.result
+
+    def directory(self, path: str, same_rules: bool) -> None:
+        record = self.cache.dirs.get(path)
+        listing: Listing | None = None
+        if record is not None and record.signature and same_rules:
+            if path in self.looks:
+                listing = self.looks.pop(path)
+                if listing is None:
+                    self.unchanged(path, record)
+                    return
+            else:
+                listing = self.tree.quick_listing(path)
+                if listing is not None and listing.signature == record.signature:
+                    self.unchanged(path, record)
+                    return
+        try:
+            directory = self.tree.enter(path)
+        except OSError as error:
+            self.cannot_enter(path, error)
+            return
+        with directory:
+            self.look_closer(path, directory, listing)
+
+    def unchanged(self, path: str, record: DirRecord) -> None:
+        prefix = path + "/" if path else ""
+        self.result.unchanged_count += record.entry_count
+        for name, reason in record.excluded.items():
+            self.result.excluded[_rel(prefix + name)] = reason
+        for name in record.specials:
+            self.result.specials.append(_rel(prefix + name))
+        for name in record.subdirs:
+            self.pending.append(prefix + name)
+
+    def look_closer(self, path: str, directory: Directory, listing: Listing | None) -> None:
+        tries = self.tries[path] = self.tries.get(path, 0) + 1
+        try:
+            # A quick listing may be of another directory than the one we stand in now.
+            if listing is None or listing.own != directory.own():
+                listing = directory.listing()
+        except OSError as error:
+            self.unreadable(path, error)
+            return
+        try:
+            record = self.comparison.compare(
+                path, directory, listing, last_try=tries >= _MOST_TRIES
+            )
+        except KindChangedError:
+            self.list_again(path)
+            return
+        self.cache.put(path, record)
+        prefix = path + "/" if path else ""
+        self.pending += [prefix + name for name in record.subdirs]
+
+    def list_again(self, path: str) -> None:
+        self.forget_signature(path)
+        self.done.discard(path)
+        self.pending.append(path)
+
+    def cannot_enter(self, path: str, error: OSError) -> None:
+        """A directory that its parent lists: gone, swapped for something else, or locked."""
+        parent = path.rpartition("/")[0]
+        if path and error.errno in _RESTLESS and self.tries.get(parent, 0) < _MOST_TRIES:
+            self.list_again(parent)
+            # Listed again, it may turn out to be a directory after all.
+            self.done.discard(path)
+            return
+        self.unreadable(path, error)
+
+    def unreadable(self, path: str, error: OSError) -> None:
+        """Keep what is known of the directory and all below; only its mode can be news."""
+        if not path:
+            raise _unreadable_root(self.tree.root, error) from error
+        self.result.unreadable[_rel(path)] = error.strerror or str(error)
+        record = self.cache.dirs.get(path)
+        old = record.open() if record is not None else Payload(0, 0, 0, True, (), {})
+        parent, _, name = path.rpartition("/")
+        try:
+            with self.tree.enter(parent) as above:
+                mode = above.lstat(name).st_mode
+        except OSError:
+            self.forget_signature(path)
+            return
+        new = old._replace(mode=mode, racy=True)
+        if record is None:
+            record = DirRecord(b"", [], {}, [], 0, 0, b"")
+        if directory_node(new) != directory_node(old):
+            self.result.seen[_rel(path)] = directory_node(new)
+        self.cache.put(path, record._replace(signature=b"", payload=new.pack()))
+
+    def forget_signature(self, path: str) -> None:
+        record = self.cache.dirs.get(path)
+        if record is not None:
+            self.cache.put(path, record._replace(signature=b""))
+
+
+def _rel(text: str) -> RelPath:
+    return RelPath(os.fsencode(text))
+
+
+def _unreadable_root(root: str, error: OSError) -> WorkspaceError:
+    return WorkspaceError(
+        f"the workspace {root} cannot be read: {error.strerror}",
+        hint="check that it exists and that its permissions let you list it",
+    )
