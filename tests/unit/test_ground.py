@@ -26,7 +26,13 @@ def run_pytest(directory: Path, text: str, *options: str, home: Path) -> tuple[i
     done = subprocess.run(
         [*command, *where, *options, str(sample)],
         cwd=directory,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(home)},
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(home),
+            "SUBSTRATE_SESSION_ID": "s-the-developers-own",
+            "GIT_DIR": "/nowhere",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -82,10 +88,16 @@ def test_a_long_test_runs_only_when_asked_for(tmp_path: Path, private_environmen
     assert "1 passed" in run_pytest(tmp_path, text, "--long", home=private_environment)[1]
 
 
-def test_the_environment_has_no_past(private_environment: Path) -> None:
-    assert Path.home() == private_environment
-    assert list(private_environment.iterdir()) == []
-    done = subprocess.run(
-        ["git", "config", "--list", "--show-origin"], capture_output=True, check=False, text=True
+def test_the_environment_has_no_past(tmp_path: Path, private_environment: Path) -> None:
+    text = (
+        "import os, subprocess\n"
+        "def test_it():\n"
+        f"    assert os.environ['HOME'] != {str(private_environment)!r}\n"
+        "    assert 'SUBSTRATE_SESSION_ID' not in os.environ\n"
+        "    assert os.listdir(os.environ['HOME']) == []\n"
+        "    subprocess.run(['git', 'init', '-q', 'repo'], check=True)\n"
+        "    said = subprocess.check_output(['git', '-C', 'repo', 'var', 'GIT_AUTHOR_IDENT'])\n"
+        "    assert said.startswith(b'Ada Tester ')\n"
     )
-    assert "user." not in done.stdout
+    status, said = run_pytest(tmp_path, text, home=private_environment)
+    assert status == 0, said

@@ -145,6 +145,16 @@ def test_a_full_stdout_is_told(frame: Frame) -> None:
     assert done.stderr.startswith(b"substrate: error: No space left on device")
 
 
+def test_a_word_the_locale_cannot_spell_is_escaped(
+    frame: Frame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    done = frame("parrot", "--session", "grün")
+    assert done.returncode == 0
+    assert rb"gr\xfcn" in done.stdout
+    assert json.loads(frame("--json", "parrot", "--session", "grün").stdout)["session"] == "grün"
+
+
 def test_version_and_help(frame: Frame) -> None:
     assert frame("--version").stdout.decode() == f"substrate {substrate.__version__}\n"
     assert json.loads(frame("--version", "--json").stdout) == {"version": substrate.__version__}

@@ -125,7 +125,7 @@ def on_a_terminal(**variables: str) -> str:
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
-        env=dict(os.environ, TERM="xterm", **variables),
+        env={**os.environ, "TERM": "xterm", **variables},
     )
     os.close(terminal)
     received = b""
@@ -158,4 +158,5 @@ def test_on_a_terminal_there_is_colour_progress_and_a_cut_last_column() -> None:
 @pytest.mark.needs("posix")
 def test_no_color_and_dumb_terminals_are_respected() -> None:
     assert "\x1b[31m" not in on_a_terminal(NO_COLOR="1")
+    assert "\x1b[31m" not in on_a_terminal(TERM="dumb")
     assert "\x1b[31m" in on_a_terminal(NO_COLOR="")
