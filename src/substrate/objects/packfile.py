@@ -58,6 +58,11 @@ class PackIndex:
 
     def find(self, oid: bytes) -> int | None:
         """The object's offset in the pack, or None."""
+        position = self.position(oid)
+        return None if position is None else self._offset(position)
+
+    def position(self, oid: bytes) -> int | None:
+        """The object's place among the sorted ids, or None."""
         data = self._data
         low, high = self._fanout[oid[0]], self._fanout[oid[0] + 1]
         while low < high:
@@ -67,7 +72,7 @@ class PackIndex:
             if found < oid:
                 low = middle + 1
             elif found == oid:
-                return self._offset(middle)
+                return middle
             else:
                 high = middle
         return None
@@ -119,16 +124,16 @@ class Pack:
         self._seek_lock = threading.Lock()
 
     def __contains__(self, oid: bytes) -> bool:
-        return self.index.find(oid) is not None
+        return self.index.position(oid) is not None
 
     def read(self, oid: bytes, read_base: BaseReader) -> tuple[str, bytes] | None:
         """Kind and verified content, or None if this pack does not hold it."""
-        offset = self.index.find(oid)
-        if offset is None:
-            return None
         try:
+            offset = self.index.find(oid)
+            if offset is None:
+                return None
             kind, data = self._resolve(oid, offset, read_base)
-        except (BadDeltaError, zlib.error, _BadEntryError) as error:
+        except (BadDeltaError, zlib.error, _BadEntryError, DamagedStoreError) as error:
             raise damaged(oid, f"is unreadable in {self.path}: {error}") from error
         check_id(oid, kind, data)
         return kind, data

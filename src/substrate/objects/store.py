@@ -70,11 +70,7 @@ class ObjectDir:
 
     def loose_oids(self) -> Iterator[bytes]:
         for number in range(256):
-            try:
-                names = os.listdir(f"{self.path}/{number:02x}")
-            except OSError:
-                continue
-            for name in names:
+            for name in _names(f"{self.path}/{number:02x}"):
                 if len(name) == 38:
                     try:
                         yield bytes.fromhex(f"{number:02x}{name}")
@@ -245,6 +241,22 @@ class ObjectStore:
         """Make these loose objects survive a power cut; returns those that are not loose."""
         return loose.sync_loose(self.objects_dir, list(oids))
 
+    def remove_leftovers(self) -> list[str]:
+        """Clear away temporaries of writers that were killed; call with the lock held."""
+        found = [
+            f"{self.objects_dir}/pack/{name}"
+            for name in _names(f"{self.objects_dir}/pack")
+            if name.startswith(("tmp-substrate-", "tmp_pack_", "tmp_idx_"))
+        ]
+        for number in range(256):
+            directory = f"{self.objects_dir}/{number:02x}"
+            found += [f"{directory}/{n}" for n in _names(directory) if n.startswith("tmp_obj_")]
+        top = str(self.git_dir)
+        found += [f"{top}/{n}" for n in _names(top) if n.startswith("tmp-substrate-")]
+        for path in found:
+            Path(path).unlink(missing_ok=True)
+        return found
+
     def damaged_packs(self) -> dict[str, str]:
         """Packs that cannot be opened, and why: ``{"pack-….idx": reason}``."""
         self.reload()
@@ -260,6 +272,13 @@ class ObjectStore:
         for directory in self._dirs or []:
             for pack in directory.packs.values():
                 pack.close()
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 def _with_alternates(objects_dir: str) -> list[str]:

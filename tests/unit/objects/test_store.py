@@ -1,0 +1,366 @@
+"""The store beside real git: each reads what the other wrote, and damage is always reported."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from substrate.errors import DamagedStoreError
+from substrate.objects import batch as batch_module
+from substrate.objects.batch import Batch
+from substrate.objects.commits import Commit, parse_commit, serialize_commit, signature
+from substrate.objects.loose import loose_path, object_id
+from substrate.objects.packwriter import PackWriter
+from substrate.objects.snapshot import EMPTY
+from substrate.objects.store import ObjectStore
+from tests.unit.objects.conftest import SOMEONE, commit_snapshot, run_git
+
+
+def _versions(rng: random.Random) -> list[bytes]:
+    """Contents that git stores as deltas of each other, and some that it does not."""
+    lines = [b"%d %d\n" % (number, rng.randrange(10**9)) for number in range(800)]
+    out = [b"", b"x", rng.randbytes(5000), b"z" * 300_000]
+    for _ in range(25):
+        lines[rng.randrange(len(lines))] = b"changed %d\n" % rng.randrange(10**9)
+        out.append(b"".join(lines))
+    return out
+
+
+@pytest.fixture
+def contents() -> list[bytes]:
+    return _versions(random.Random(7))
+
+
+def _publish(store: ObjectStore, contents: list[bytes]) -> dict[bytes, bytes]:
+    with Batch(store) as batch:
+        oids = {batch.add_blob(data): data for data in contents}
+        tree = batch.add_tree({b"f%d" % i: (0o100644, oid) for i, oid in enumerate(oids)})
+        commit = batch.add_commit(Commit(tree, (), SOMEONE, SOMEONE, b"all\n"))
+        batch.publish()
+    (store.git_dir / "refs/heads/main").write_bytes(commit.hex().encode() + b"\n")
+    return oids
+
+
+def test_loose_objects_are_gits_own(store: ObjectStore, contents: list[bytes]) -> None:
+    for oid, data in _publish(store, contents).items():
+        assert run_git(store.git_dir, "cat-file", "blob", oid.hex()) == data
+        assert store.read(oid) == ("blob", data)
+    theirs = run_git(store.git_dir, "hash-object", "-w", "--stdin", stdin=b"from git")
+    assert store.read_blob(bytes.fromhex(theirs.strip().decode())) == b"from git"
+    run_git(store.git_dir, "fsck", "--strict", "--full")
+
+
+@pytest.mark.parametrize("delta", ["ofs", "ref"])
+def test_packs_made_by_git_are_read(store: ObjectStore, contents: list[bytes], delta: str) -> None:
+    oids = _publish(store, contents)
+    use_offsets = "true" if delta == "ofs" else "false"
+    config = ("-c", f"repack.useDeltaBaseOffset={use_offsets}")
+    run_git(store.git_dir, *config, "repack", "-adfq", "--depth=40", "--window=40")
+    assert not list((store.git_dir / "objects").glob("??/*"))
+    again = ObjectStore(store.git_dir)
+    for reader in (store, again):
+        for oid, data in oids.items():
+            assert reader.has(oid)
+            assert reader.read(oid) == ("blob", data)
+    assert set(again.all_oids()) > set(oids)
+    assert not again.has(bytes(20))
+
+
+def test_our_pack_is_gits_own(store: ObjectStore, contents: list[bytes]) -> None:
+    many = contents + [b"%d" % number for number in range(500)]
+    oids = _publish(store, many)
+    assert len(list((store.git_dir / "objects/pack").glob("*.pack"))) == 1
+    for name in ("pack", "idx"):
+        [path] = (store.git_dir / "objects/pack").glob(f"*.{name}")
+        assert path.stat().st_mode & 0o777 == 0o444
+        run_git(store.git_dir, "verify-pack", str(path))
+    run_git(store.git_dir, "fsck", "--strict", "--full")
+    for oid, data in oids.items():
+        assert store.read(oid) == ("blob", data)
+
+
+def test_offsets_beyond_two_gigabytes(store: ObjectStore) -> None:
+    """The idx has a second table for them; a sparse pack shows that both sides agree."""
+    writer = PackWriter(store.objects_dir)
+    oid = object_id("blob", b"far away")
+    writer._file.seek(3 << 31)
+    writer._end = 3 << 31
+    writer.add(oid, "blob", b"far away")
+    index = writer._index(bytes(20))
+    writer._file.close()
+    pack_dir = store.git_dir / "objects/pack"
+    (pack_dir / "pack-x.idx").write_bytes(index)
+    [temp] = pack_dir.glob("tmp-*")
+    with temp.open("r+b") as file:
+        file.seek(8)
+        file.write(struct.pack(">I", 1))
+    temp.rename(pack_dir / "pack-x.pack")
+    with (pack_dir / "pack-x.pack").open("ab") as file:
+        file.write(bytes(20))
+    assert store.read(oid) == ("blob", b"far away")
+
+
+def test_objects_of_alternates_are_seen(
+    store: ObjectStore, contents: list[bytes], tmp_path: Path
+) -> None:
+    oids = _publish(store, contents)
+    other = ObjectStore(tmp_path / "other/.git")
+    other.init()
+    info = tmp_path / "other/.git/objects/info/alternates"
+    info.write_text("# a comment\n../../../store/.git/objects\n")
+    other = ObjectStore(tmp_path / "other/.git")
+    for oid, data in oids.items():
+        assert other.read_blob(oid) == data
+    assert set(other.all_oids()) == set()
+
+
+def test_packing_by_another_process_is_noticed(store: ObjectStore, contents: list[bytes]) -> None:
+    oids = _publish(store, contents)
+    reader = ObjectStore(store.git_dir)
+    first = next(iter(oids))
+    assert reader.has(first)
+    run_git(store.git_dir, "repack", "-adq")
+    for oid, data in oids.items():
+        assert reader.has(oid)
+        assert reader.read_blob(oid) == data
+
+
+def _damages(data: bytes, rng: random.Random) -> list[bytes]:
+    flipped = []
+    for _ in range(30):
+        at = rng.randrange(len(data))
+        flipped.append(data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :])
+    cuts = [0, 1, 5, 12, len(data) // 2, len(data) - 21, len(data) - 1]
+    return [*flipped, *(data[:cut] for cut in cuts if cut >= 0), data + b"junk", bytes(len(data))]
+
+
+def _read_all(git_dir: Path, oids: dict[bytes, bytes]) -> int:
+    """Every object reads right or is reported as damaged; how many were reported."""
+    reader = ObjectStore(git_dir)
+    reported = 0
+    for oid, data in oids.items():
+        try:
+            assert reader.read(oid) == ("blob", data)
+        except DamagedStoreError as error:
+            assert oid.hex() in error.message
+            assert "substrate fsck" in error.hint
+            reported += 1
+    reader.close()
+    return reported
+
+
+def test_a_damaged_loose_object_is_reported(store: ObjectStore) -> None:
+    rng = random.Random(3)
+    for data in (b"", b"short", rng.randbytes(9000), b"z" * 70_000):
+        oids = _publish(store, [data])
+        [oid] = oids
+        path = Path(loose_path(store.objects_dir, oid))
+        sound = path.read_bytes()
+        harmless = 0
+        for broken in _damages(sound, rng):
+            path.unlink()
+            path.write_bytes(broken)
+            harmless += 1 - _read_all(store.git_dir, oids)
+        assert harmless <= 3  # deflate pads its last byte with bits that mean nothing
+        path.unlink()
+        assert _read_all(store.git_dir, oids) == 1
+
+
+@pytest.mark.parametrize("suffix", ["pack", "idx"])
+@pytest.mark.parametrize("delta", ["ofs", "ref", "none"])
+def test_a_damaged_pack_is_reported(
+    store: ObjectStore, contents: list[bytes], suffix: str, delta: str
+) -> None:
+    rng = random.Random(5)
+    oids = _publish(store, contents)
+    use_offsets = "false" if delta == "ref" else "true"
+    depth = "0" if delta == "none" else "40"
+    config = ("-c", f"repack.useDeltaBaseOffset={use_offsets}")
+    run_git(store.git_dir, *config, "repack", "-adfq", f"--depth={depth}")
+    [path] = (store.git_dir / "objects/pack").glob(f"*.{suffix}")
+    sound = path.read_bytes()
+    path.chmod(0o644)
+    reported = 0
+    for broken in _damages(sound, rng):
+        path.write_bytes(broken)
+        reported += _read_all(store.git_dir, oids)
+    assert reported > len(oids)
+    path.write_bytes(sound)
+    assert _read_all(store.git_dir, oids) == 0
+
+
+def test_a_pack_cut_short_while_open_is_reported(store: ObjectStore, contents: list[bytes]) -> None:
+    oids = _publish(store, contents)
+    run_git(store.git_dir, "repack", "-adfq")
+    first, *others = oids
+    assert store.read_blob(first) == oids[first]
+    [path] = (store.git_dir / "objects/pack").glob("*.pack")
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.truncate(40)
+    for oid in others:
+        with pytest.raises(DamagedStoreError):
+            store.read(oid)
+
+
+def test_one_damaged_copy_does_not_hide_a_sound_one(
+    store: ObjectStore, contents: list[bytes]
+) -> None:
+    oids = _publish(store, contents)
+    run_git(store.git_dir, "repack", "-aq")
+    for oid in oids:
+        path = Path(loose_path(store.objects_dir, oid))
+        path.chmod(0o644)
+        path.write_bytes(b"rubbish")
+    assert _read_all(store.git_dir, oids) == 0
+    idx = next((store.git_dir / "objects/pack").glob("*.idx"))
+    shutil.copy(idx, idx.with_name("pack-broken.idx"))
+    idx.with_name("pack-broken.pack").write_bytes(b"PACK")
+    (idx.with_name("pack-worse.idx")).write_bytes(b"")
+    (idx.with_name("pack-worse.pack")).write_bytes(b"")
+    assert _read_all(store.git_dir, oids) == 0
+    assert list(ObjectStore(store.git_dir).damaged_packs()) == ["pack-worse.idx"]
+
+
+def test_an_object_of_another_kind_is_reported(store: ObjectStore) -> None:
+    with Batch(store) as batch:
+        blob = batch.add_blob(b"x")
+        for reader in (batch, store):
+            with pytest.raises(DamagedStoreError, match="is a blob where a tree should be"):
+                reader.read_tree(blob)
+            with pytest.raises(DamagedStoreError, match="is a blob where a commit should be"):
+                reader.read_commit(blob)
+            batch.publish()
+
+
+def test_a_batch_sees_its_own_objects_wherever_they_are(store: ObjectStore) -> None:
+    with Batch(store) as batch:
+        small = batch.add_blob(b"")
+        large = batch.add_blob(b"l" * (batch_module.LARGE_BYTES + 1))
+        tree = batch.add_tree({b"x": (0o100644, small)})
+        held = {oid for oid, _, _ in batch.small_objects()}
+        assert held == {small, tree}
+        assert ObjectStore(store.git_dir).has(large)
+        assert not ObjectStore(store.git_dir).has(small)
+        numbered = [batch.add_blob(b"%d" % number) for number in range(300)]
+        for number, oid in enumerate(numbered):
+            assert batch.read(oid) == ("blob", b"%d" % number)
+            assert batch.has(oid)
+        assert batch.read_blob(small) == b""
+        assert batch.read_tree(tree) == {b"x": (0o100644, small)}
+        assert batch.add_blob(b"17") == numbered[17]
+        assert batch.small_objects() == []  # all of it went into a pack, now finished
+        assert ObjectStore(store.git_dir).has(small)
+        assert ObjectStore(store.git_dir).read_blob(numbered[299]) == b"299"
+        later = batch.add_blob(b"later")
+        assert [oid for oid, _, _ in batch.small_objects()] == [later]
+        batch.publish()
+    assert store.read_blob(later) == b"later"
+    assert not list((store.git_dir / "objects").rglob("tmp*"))
+
+
+def test_a_discarded_batch_leaves_no_files(store: ObjectStore) -> None:
+    with Batch(store) as batch:
+        for number in range(300):
+            batch.add_blob(b"%d" % number)
+        assert list((store.git_dir / "objects/pack").glob("tmp-substrate-*"))
+    assert not list((store.git_dir / "objects/pack").iterdir())
+    assert not store.has(object_id("blob", b"7"))
+
+
+def test_what_a_crash_left_is_cleared_away(store: ObjectStore) -> None:
+    with Batch(store) as batch:
+        kept = batch.add_blob(b"kept")
+        batch.publish()
+    loose = Path(loose_path(store.objects_dir, kept))
+    leftovers = [
+        loose.with_name("tmp_obj_0123"),
+        store.git_dir / "objects/pack/tmp-substrate-0123.pack",
+        store.git_dir / "objects/pack/tmp_pack_x",
+        store.git_dir / "tmp-substrate-ref-0123",
+    ]
+    for path in leftovers:
+        path.write_bytes(b"half of it")
+    assert sorted(store.remove_leftovers()) == sorted(str(path) for path in leftovers)
+    assert not any(path.exists() for path in leftovers)
+    assert store.read_blob(kept) == b"kept"
+
+
+def test_replaying_a_log_mends_a_torn_object(store: ObjectStore) -> None:
+    with Batch(store) as batch:
+        oid = batch.add_blob(b"content")
+        [(_, kind, data)] = batch.small_objects()
+        batch.publish()
+    path = Path(loose_path(store.objects_dir, oid))
+    path.chmod(0o644)
+    path.write_bytes(b"")  # what a power cut leaves of a file that was never synced
+    with pytest.raises(DamagedStoreError):
+        store.read(oid)
+    store.write_loose(oid, kind, data)
+    assert store.read(oid) == ("blob", b"content")
+    assert store.sync_loose([oid, bytes(20)]) == [bytes(20)]
+    with pytest.raises(DamagedStoreError):
+        store.write_loose(oid, kind, b"something else")
+
+
+def test_a_store_is_made_once(store: ObjectStore) -> None:
+    config = store.git_dir / "config"
+    config.write_bytes(config.read_bytes() + b"[user]\n\tname = x\n")
+    before = config.read_bytes()
+    store.init()
+    assert config.read_bytes() == before
+    assert run_git(store.git_dir, "config", "gc.auto").strip() == b"0"
+    assert run_git(store.git_dir, "rev-parse", "--is-bare-repository").strip() == b"false"
+    with Batch(store) as batch:
+        batch.add_tree({})
+        commit_snapshot(batch, EMPTY)
+        batch.publish()
+    assert b"state" in run_git(store.git_dir, "log")
+
+
+def test_user_content_does_not_trip_fsck(store: ObjectStore) -> None:
+    with Batch(store) as batch:
+        bad = batch.add_blob(b'[submodule "../../x"]\n\tpath = -x\n\turl = -u\n[broken\n')
+        long_line = batch.add_blob(b"* " + b"a" * 5000 + b"\n")
+        modules = {b".gitmodules": (0o100644, bad), b".gitattributes": (0o100644, long_line)}
+        links = dict.fromkeys((b".gitmodules", b".gitignore", b".mailmap"), (0o120000, bad))
+        tree = batch.add_tree(
+            {b"a": (0o040000, batch.add_tree(modules)), b"b": (0o040000, batch.add_tree(links))}
+        )
+        commit = batch.add_commit(Commit(tree, (), SOMEONE, SOMEONE, b"x\n"))
+        batch.publish()
+    (store.git_dir / "refs/heads/main").write_bytes(commit.hex().encode() + b"\n")
+    run_git(store.git_dir, "fsck", "--strict", "--full")
+
+
+def test_commits_round_trip_and_git_likes_them(store: ObjectStore) -> None:
+    odd = signature("A <b>\nc", "x@y>\n", -5)
+    assert odd == b"A bc <x@y> 0 +0000"
+    with Batch(store) as batch:
+        tree = batch.add_tree({})
+        first = batch.add_commit(Commit(tree, (), SOMEONE, SOMEONE, b"one\0\n"))
+        commit = Commit(
+            tree,
+            (first,),
+            odd,
+            SOMEONE,
+            b"cmd: s-1/c-1 x\n\nbody\n",
+            ((b"substrate-attrs", b"ab" * 20), (b"note", b"two\nlines")),
+        )
+        oid = batch.add_commit(commit)
+        batch.publish()
+    assert store.read_commit(oid) == commit
+    assert commit.header(b"note") == b"two\nlines"
+    assert commit.header(b"none") is None
+    assert commit.time_s == 1_700_000_000
+    (store.git_dir / "refs/heads/main").write_bytes(oid.hex().encode() + b"\n")
+    run_git(store.git_dir, "fsck", "--strict")
+    shown = run_git(store.git_dir, "log", "--format=%an|%ct|%s", "-1")
+    assert shown == b"A bc|1700000000|cmd: s-1/c-1 x\n"
+    for damaged in (b"", b"tree x\n\n", serialize_commit(commit)[:60]):
+        with pytest.raises(DamagedStoreError):
+            parse_commit(damaged)
