@@ -46,7 +46,7 @@ class PackIndex:
         data, size = self._data, len(self._data)
         if size < _TABLE + 40 or data[:8] != _IDX_START:
             raise DamagedPackError(f"{self.path} is no pack index (version 2)", hint=HINT)
-        self._fanout = (0, *struct.unpack(">256I", data[8:_TABLE]))
+        self._fanout: tuple[int, ...] = (0, *struct.unpack(">256I", data[8:_TABLE]))
         self.count = self._fanout[256]
         self._offsets = _TABLE + 24 * self.count
         self._big_offsets = self._offsets + 4 * self.count
