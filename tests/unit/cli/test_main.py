@@ -136,6 +136,23 @@ def test_a_reader_that_goes_away_is_no_error(frame: Frame) -> None:
     assert process.wait() == 141
 
 
+def test_a_reader_that_was_never_there_is_no_error(frame: Frame) -> None:
+    assert frame("parrot").returncode == 0
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(program("parrot"), stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_what_was_said_stands_before_the_error(frame: Frame) -> None:
+    assert frame("parrot").returncode == 0
+    done = subprocess.run(
+        program("fail", "late"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    assert done.stdout.splitlines() == [b"first", b"substrate: error: then"]
+
+
 @pytest.mark.needs("linux")
 def test_a_full_stdout_is_told(frame: Frame) -> None:
     assert frame("parrot").returncode == 0

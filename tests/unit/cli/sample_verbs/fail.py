@@ -29,6 +29,9 @@ def run(args: Namespace, context: Context) -> int:
         for number in range(200_000):
             context.output.line(f"line {number}")
         return 0
+    if args.how == "late":
+        context.output.line("first")
+        raise errors.NotFoundError("then")
     if args.how == "twice":
         context.output.emit_json({})
         context.output.emit_json({})
