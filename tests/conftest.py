@@ -24,7 +24,11 @@ _REAL_HOME = Path(os.path.expanduser("~"))
 
 #: Variables whose value on the developer's machine must not reach a test.
 _FOREIGN_PREFIXES = ("SUBSTRATE_", "GIT_", "XDG_", "CLAUDE", "CODEX_", "GEMINI_", "LC_")
-_FOREIGN = ("AI_AGENT", "NO_COLOR", "FORCE_COLOR", "PAGER", "EDITOR", "VISUAL", "BASH_ENV", "ENV")
+_FOREIGN = (
+    *("AI_AGENT", "NO_COLOR", "FORCE_COLOR", "PAGER", "EDITOR", "VISUAL", "BASH_ENV", "ENV"),
+    # They change how our own streams behave, and would hide a missing flush or an encoding slip.
+    *("PYTHONUNBUFFERED", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONWARNINGS"),
+)
 
 _PINNED = {
     "LANG": "C.UTF-8",
