@@ -106,9 +106,12 @@ def _working_directory(wanted: str | None) -> Path:
 def _failed(error: SubstrateError, output: Output, running: bool) -> int:
     try:
         output.flush()
+    except OSError:  # it may be this very error
+        _silence_stdout()
+    try:
         output.emit_error(error)
     except OSError:  # nobody is left to read it; the status still tells
-        _silence_stdout()
+        pass
     return EXIT_RUN_FAILED if running else error.exit_code
 
 
