@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.capabilities import is_expected_skip, present
+
+# No test depends on how fast the machine is; a failure prints how to reproduce it.
+settings.register_profile("substrate", deadline=None, print_blob=True)
+settings.load_profile("substrate")
 
 #: Where a test that forgot its own home would leave traces, of ours or of git's.
 _WATCHED = (
