@@ -1,1 +1,10 @@
-"""TODO: one line and what a caller must know."""
+"""Per-command history in ``.substrate-git``: record, checkpoint, undo, roll back, compact, check.
+
+Three things on disk, in order of authority (docs/on-disk-format.md):
+
+    index/history.db   SQLite. One transaction is the commit point of every operation; it also
+                       carries the small git objects of that operation until they are packed.
+    .git/              an ordinary git repository: loose objects and refs are a published copy of
+                       what a transaction decided, rewritten from it after a crash.
+    index/stat-cache   what the last scan saw; losing it costs time, never truth.
+"""

@@ -216,6 +216,9 @@ class ObjectStore:
         """Whether a pack holds it; packs are synced, loose objects may not be."""
         return any(d.in_packs(oid) for d in self._directories())
 
+    def pack_count(self) -> int:
+        return len(self._directories()[0].packs)
+
     def loose_oids(self) -> Iterator[bytes]:
         """The loose objects of this store itself."""
         return self._directories()[0].loose_oids()

@@ -1,1 +1,8 @@
-"""TODO: one line and what a caller must know."""
+"""The use cases. Read `record_command` first: it is the way a command travels.
+
+record_command       run a command and write down what it changed
+roll_back            undo, redo, rollback, restore: change the tree back, with a way forward
+keep                 checkpoints, sessions, compaction
+ask                  log, show, diff, blame, status: questions that change nothing
+api                  the same for Python programs: `from substrate import History`
+"""

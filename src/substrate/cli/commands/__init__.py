@@ -1,4 +1,1 @@
-"""One module per verb, each with `NAME`, `HELP`, `EXAMPLE`, `configure` and `run`.
-
-The table of verbs stands in `substrate.cli.arguments`; `Command` there is the shape.
-"""
+"""One module per verb: NAME, HELP, EXAMPLE, configure, run."""

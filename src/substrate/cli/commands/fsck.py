@@ -1,0 +1,76 @@
+"""Check the history store, and mend it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from substrate.cli.output import Styled
+from substrate.cli.render import place_of
+from substrate.errors import EXIT_DAMAGED, EXIT_OK
+from substrate.recorder.care import check_store, repair_store
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+    from substrate.history.fsck import Problem
+
+NAME = "fsck"
+HELP = "check every object, ref and entry of history"
+EXAMPLE = "substrate fsck --repair"
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--repair", action="store_true",
+        help="mend it: a damaged store goes into quarantine, what is readable is kept",
+    )  # fmt: skip
+
+
+def run(args: Namespace, context: Context) -> int:
+    place = place_of(context)
+    if not args.repair:
+        problems = check_store(place)
+        if context.json:
+            context.output.emit_json({"ok": not problems, "problems": _json(problems)})
+        elif problems:
+            _list(context, problems)
+            context.output.note("`substrate fsck --repair` mends it; the workspace stays untouched")
+        else:
+            context.output.line(Styled("the history is sound", "green"))
+        return EXIT_DAMAGED if problems else EXIT_OK
+    done = repair_store(place)
+    if context.json:
+        context.output.emit_json(
+            {
+                "extent": done.extent,
+                "problems": _json(done.problems),
+                "quarantine": str(done.quarantine) if done.quarantine else None,
+                "kept": done.carried.kept if done.carried else None,
+                "lost": done.carried.lost if done.carried else None,
+            }
+        )
+        return EXIT_OK
+    if done.extent == "nothing":
+        context.output.line(Styled("the history is sound; nothing to mend", "green"))
+        return EXIT_OK
+    _list(context, done.problems)
+    if done.carried is None:
+        context.output.line("mended: refs and permissions were written anew, nothing is lost")
+        return EXIT_OK
+    context.output.line(
+        f"mended: {len(done.carried.kept)} entries kept, {len(done.carried.lost)} lost;"
+        " the present state of the workspace is recorded"
+    )
+    context.output.line(f"the damaged store is kept in {done.quarantine}")
+    return EXIT_OK
+
+
+def _json(problems: list[Problem]) -> list[dict[str, object]]:
+    return [{"what": p.what, "breaks": list(p.breaks)} for p in problems]
+
+
+def _list(context: Context, problems: list[Problem]) -> None:
+    for problem in problems:
+        breaks = f"  (breaks {', '.join(problem.breaks)})" if problem.breaks else ""
+        context.output.line(Styled("damaged", "red"), f"  {problem.what}{breaks}")

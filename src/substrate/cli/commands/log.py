@@ -1,0 +1,68 @@
+"""List what was recorded, newest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from substrate.cli.output import Styled
+from substrate.cli.render import entry_json, paths_of, place_of, when
+from substrate.errors import EXIT_OK, UsageError
+from substrate.recorder import ask
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+    from substrate.cli.output import Piece
+    from substrate.history.ledger import Entry
+
+NAME = "log"
+HELP = "list the recorded commands, newest first"
+EXAMPLE = "substrate log --limit 10 --path src"
+
+_DEFAULT_LIMIT = 50
+#: A line of JSON names at most this many files; `diff` names all.
+_SHOWN_FILES = 1000
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--limit", type=int, default=_DEFAULT_LIMIT, metavar="N",
+        help=f"at most N entries (default {_DEFAULT_LIMIT}, 0: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--path", action="append", metavar="P", help="only what changed P or something below it"
+    )
+
+
+def run(args: Namespace, context: Context) -> int:
+    if args.limit < 0:
+        raise UsageError("--limit takes a number of 0 or more")
+    place = place_of(context)
+    with place.existing_history() as store:
+        entries = ask.log_entries(
+            store, session=context.session, limit=args.limit, paths=paths_of(place, args.path)
+        )
+        if context.json:
+            commands = [entry_json(e, ask.changed_files(store, e)[:_SHOWN_FILES]) for e in entries]
+            context.output.emit_json({"commands": commands})
+            return EXIT_OK
+    rows = [_row(entry) for entry in entries]
+    context.output.table(
+        rows, header=("when (UTC)", "id", "session", "exit", "files", "what"), right=(3, 4)
+    )
+    return EXIT_OK
+
+
+def _row(entry: Entry) -> list[Piece]:
+    exit_text = "" if entry.exit is None else str(entry.exit)
+    failed = entry.exit not in (None, 0)
+    what = entry.command.split("\n", 1)[0]
+    return [
+        when(entry.ts_ns),
+        Styled(entry.command_id, "cyan"),
+        entry.session_id or "-",
+        Styled(exit_text, "red") if failed else exit_text,
+        str(entry.changed_files) if entry.commit else "",
+        what if entry.kind == "command" else Styled(f"[{entry.kind}] {what}", "dim"),
+    ]

@@ -1,0 +1,29 @@
+"""Take back the last undo or rollback."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from substrate.cli.commands.undo import add_choice_options, choice_of
+from substrate.cli.render import place_of, show_outcome
+from substrate.recorder.roll_back import redo_command
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+
+NAME = "redo"
+HELP = "take back the last undo or rollback"
+EXAMPLE = "substrate redo"
+
+
+def configure(parser: ArgumentParser) -> None:
+    add_choice_options(parser)
+
+
+def run(args: Namespace, context: Context) -> int:
+    place = place_of(context)
+    outcome = redo_command(place, choice_of(args, place))
+    what = outcome.entry.command if outcome.entry else "redo"
+    return show_outcome(context.output, outcome, dry_run=args.dry_run, done=what)

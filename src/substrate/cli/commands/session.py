@@ -1,0 +1,99 @@
+"""Begin, end and list sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from substrate.cli.output import Styled
+from substrate.cli.render import place_of, size, when
+from substrate.errors import EXIT_OK, UsageError
+from substrate.history import checkpoints, sessions
+from substrate.recorder.keep import close_session, start_session
+from substrate.system import clock
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+    from substrate.history.sessions import Session
+    from substrate.history.store import HistoryStore
+
+NAME = "session"
+HELP = "begin, end and list sessions"
+EXAMPLE = "substrate session close"
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument("action", choices=("start", "close", "list", "current"))
+    parser.add_argument("id", nargs="?", metavar="ID", help="for start and close: which session")
+
+
+def run(args: Namespace, context: Context) -> int:
+    named = args.id or context.session
+    if args.id and args.action in ("list", "current"):
+        raise UsageError(f"session {args.action} takes no id")
+    if args.action == "start":
+        return _say(start_session(place_of(context), named), context, "started")
+    if args.action == "close":
+        return _close(context, named)
+    with place_of(context).existing_history() as store:
+        if args.action == "current":
+            current = sessions.for_question(store, place_of(context).session)
+            return _say(current, context, "open" if current.closed_ns is None else "closed")
+        return _list(store, context)
+
+
+def _close(context: Context, named: str | None) -> int:
+    session, report = close_session(place_of(context), named)
+    if report is not None and not context.json:
+        context.output.note(f"compacted: {size(report.size_before)} → {size(report.size_after)}")
+        for note in report.notes:
+            context.output.note(note)
+    return _say(session, context, "closed")
+
+
+def _say(session: Session, context: Context, state: str) -> int:
+    if context.json:
+        context.output.emit_json(_fields(session))
+    else:
+        context.output.line(Styled(session.session_id, "cyan"), f"  {state}")
+    return EXIT_OK
+
+
+def _fields(session: Session) -> dict[str, object]:
+    return {
+        "session_id": session.session_id,
+        "started": clock.iso(session.started_ns),
+        "closed": clock.iso(session.closed_ns) if session.closed_ns else None,
+        "agent_id": session.agent_id,
+    }
+
+
+def _list(store: HistoryStore, context: Context) -> int:
+    counts = {
+        row["session_id"]: row["n"]
+        for row in store.ledger.db.execute(
+            "SELECT session_id, count(*) AS n FROM entries WHERE kind = 'command'"
+            " GROUP BY session_id"
+        )
+    }
+    marks: dict[str, int] = {}
+    for one in checkpoints.of_session(store.ledger):
+        marks[one.session_id] = marks.get(one.session_id, 0) + 1
+    found = sessions.all_sessions(store.ledger)
+    if context.json:
+        documents = [
+            {**_fields(s), "commands": counts.get(s.session_id, 0),
+             "checkpoints": marks.get(s.session_id, 0)}
+            for s in found
+        ]  # fmt: skip
+        context.output.emit_json({"sessions": documents})
+        return EXIT_OK
+    rows = [
+        (when(s.started_ns), s.session_id, s.agent_id or "-", str(counts.get(s.session_id, 0)),
+         str(marks.get(s.session_id, 0)), when(s.closed_ns) if s.closed_ns else "open")
+        for s in found
+    ]  # fmt: skip
+    header = ("started (UTC)", "session", "agent", "commands", "checkpoints", "closed")
+    context.output.table(rows, header=header, right=(3, 4))
+    return EXIT_OK

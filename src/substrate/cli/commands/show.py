@@ -1,0 +1,105 @@
+"""Show one entry of history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from substrate.cli.output import Styled
+from substrate.cli.render import entry_json, hex_or_none, place_of, when
+from substrate.errors import EXIT_OK
+from substrate.history.resolve import resolve
+from substrate.model.paths import display
+from substrate.recorder import ask
+from substrate.system import clock
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+    from substrate.history.resolve import Target
+    from substrate.history.store import HistoryStore
+
+NAME = "show"
+HELP = "show one command: its record and the files it changed"
+EXAMPLE = "substrate show @"
+
+_SHOWN_FILES = 50
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "id", metavar="ID", help="command, span, session, commit, tag; @ is the last"
+    )
+
+
+def run(args: Namespace, context: Context) -> int:
+    place = place_of(context)
+    with place.existing_history() as store:
+        target = resolve(store, args.id, place.session)
+        if target.entry is None:
+            return _show_other(store, target, context)
+        entry = target.entry
+        changed = ask.changed_files(store, target.present)
+        if context.json:
+            document = entry_json(entry, changed)
+            document["detail"] = entry.detail
+            document["squashed_into"] = target.holder.command_id if target.holder else None
+            document["undone"] = b"" in store.ledger.reversed_paths(entry.seq)
+            context.output.emit_json(document)
+            return EXIT_OK
+        _for_people(store, target, context)
+        for path in changed[:_SHOWN_FILES]:
+            context.output.line("  ", display(path))
+        if len(changed) > _SHOWN_FILES:
+            context.output.line(f"  … and {len(changed) - _SHOWN_FILES} more")
+    return EXIT_OK
+
+
+def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
+    entry = target.entry
+    assert entry is not None
+    isolation = entry.detail.get("isolation")
+    strategy = isolation.get("strategy") if isinstance(isolation, dict) else None
+    rows: list[tuple[str, str | None]] = [
+        ("command", entry.command),
+        ("id", entry.command_id),
+        ("kind", entry.kind),
+        ("session", entry.session_id),
+        ("agent", entry.agent_id),
+        ("when", when(entry.ts_ns) + " UTC"),
+        ("exit", None if entry.exit is None else str(entry.exit)),
+        ("took", None if entry.duration_ms is None else f"{entry.duration_ms} ms"),
+        ("commit", hex_or_none(target.present.commit) or "none: nothing changed"),
+        ("strategy", str(strategy) if strategy else None),
+        ("outcome", str(entry.detail["outcome"]) if "outcome" in entry.detail else None),
+        ("cwd", str(entry.detail["cwd"]) if "cwd" in entry.detail else None),
+    ]
+    if target.holder is not None:
+        rows.append(("now part of", f"{target.holder.command_id} ({target.holder.command})"))
+    if b"" in store.ledger.reversed_paths(entry.seq):
+        rows.append(("undone", "yes"))
+    context.output.table([(Styled(k, "dim"), v) for k, v in rows if v is not None])
+
+
+def _show_other(store: HistoryStore, target: Target, context: Context) -> int:
+    """Sessions, recovery refs and bare commits."""
+    document: dict[str, object] = {"id": target.text}
+    if target.session is not None:
+        session = target.session
+        entries = store.ledger.live(session_id=session.session_id)
+        document |= {
+            "session_id": session.session_id,
+            "agent_id": session.agent_id,
+            "started": clock.iso(session.started_ns),
+            "closed": clock.iso(session.closed_ns) if session.closed_ns else None,
+            "entries": [e.command_id for e in entries],
+        }
+    else:
+        document |= {"recovery_ref": target.recovery, "commit": hex_or_none(target.commit)}
+    if context.json:
+        context.output.emit_json(document)
+        return EXIT_OK
+    for key, value in document.items():
+        shown = ", ".join(value) if isinstance(value, list) else value
+        context.output.line(f"{key}: {shown if shown is not None else '-'}")
+    return EXIT_OK

@@ -1,0 +1,73 @@
+"""Moving small objects from the ledger into a synced pack, and removing what packs replace."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from substrate.history.store import HistoryStore
+from substrate.objects import loose
+from substrate.objects.packwriter import PackWriter
+from substrate.system import files
+
+#: Above this the ledger's copies are packed: keeps both the ledger and the loose objects few.
+FLUSH_BYTES = 4 << 20
+
+
+def flush_if_due(store: HistoryStore) -> None:
+    if store.ledger.pending_bytes() > FLUSH_BYTES:
+        flush_pending(store)
+
+
+def flush_pending(store: HistoryStore) -> None:
+    """Inside the lock. A kill in the middle leaves objects twice, never none."""
+    pack = PackWriter(store.objects.objects_dir)
+    oids = []
+    try:
+        for oid, kind, data in store.ledger.pending_objects():
+            pack.add(oid, kind, data)
+            oids.append(oid)
+        if not oids:
+            pack.discard()
+            return
+        pack.finish(durable=True)
+    except BaseException:
+        pack.discard()
+        raise
+    store.objects.reload()
+    with store.ledger.transaction():
+        store.ledger.forget_pending_objects()
+    for oid in oids:
+        _unlink(loose.loose_path(store.objects.objects_dir, oid))
+
+
+def adopt_pack(store: HistoryStore, pack: Path) -> str:
+    """Sync a finished pack and move it among the store's own; returns its bare name."""
+    target = Path(store.objects.objects_dir, "pack")
+    for file in (pack, pack.with_suffix(".idx")):
+        with file.open("rb") as stream:
+            files.fsync_fd(stream.fileno())
+    # The index last: git and we take a pack for present once its index is.
+    for file in (pack, pack.with_suffix(".idx")):
+        file.rename(target / file.name)
+    files.fsync_dir(target)
+    store.objects.reload()
+    return pack.stem
+
+
+def remove_objects_except(store: HistoryStore, kept_packs: set[str]) -> None:
+    """Drop all loose objects, and every pack whose name is not among `kept_packs`."""
+    pack_dir = os.path.join(store.objects.objects_dir, "pack")
+    for name in sorted(os.listdir(pack_dir)):
+        if name.rsplit(".", 1)[0] not in kept_packs:
+            _unlink(os.path.join(pack_dir, name))
+    for oid in list(store.objects.loose_oids()):
+        _unlink(loose.loose_path(store.objects.objects_dir, oid))
+    store.objects.reload()
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass

@@ -1,0 +1,280 @@
+"""The ledger: every entry of history and what is known of it, in one SQLite file.
+
+A transaction here is the commit point of each operation (see ``store.py``). Readers need no lock.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.history import schema
+
+#: Entries of these kinds are work that Substrate did for a session (as opposed to outside edits).
+SESSION_KINDS = ("command", "undo", "redo", "rollback", "restore", "squash")
+#: What `redo` can take back.
+REVERSING_KINDS = ("undo", "rollback")
+
+Detail = dict[str, object]
+
+
+class Entry(NamedTuple):
+    seq: int
+    pos: int
+    command_id: str
+    span_id: str | None
+    session_id: str | None
+    agent_id: str | None
+    kind: str
+    ts_ns: int
+    duration_ms: int | None
+    exit: int | None
+    command: str
+    commit: bytes | None
+    squashed_into: str | None
+    changed_files: int
+    added_bytes: int
+    detail: Detail
+
+
+class NewEntry(NamedTuple):
+    """An entry about to be written; the ledger gives it its place."""
+
+    command_id: str
+    kind: str
+    ts_ns: int
+    command: str
+    session_id: str | None = None
+    agent_id: str | None = None
+    span_id: str | None = None
+    duration_ms: int | None = None
+    exit: int | None = None
+    changed_files: int = 0
+    added_bytes: int = 0
+    detail: Detail = {}  # noqa: RUF012  a tuple: its default is replaced, never changed
+
+    def to_json(self) -> str:
+        return json.dumps(self._asdict(), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> NewEntry:
+        return cls(**json.loads(text))
+
+
+class Intent(NamedTuple):
+    intent_id: str
+    kind: str
+    payload: Detail
+    pid: int
+    process_token: str
+    boot_id: str
+    ts_ns: int
+
+
+class Ledger:
+    """Rows in, rows out. What they mean is decided by the modules beside this one."""
+
+    def __init__(self, path: Path) -> None:
+        self.db = schema.connect(path)
+
+    def close(self) -> None:
+        self.db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing, and durable when it returns."""
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+        self.db.execute("COMMIT")
+
+    # -- meta ---------------------------------------------------------------------------------
+
+    def meta(self, key: str) -> object:
+        row = self.db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        value: object = row["value"] if row else None
+        return value
+
+    def set_meta(self, key: str, value: str | int | bytes) -> None:
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    # -- entries ------------------------------------------------------------------------------
+
+    def add(self, new: NewEntry, commit: bytes | None) -> Entry:
+        cursor = self.db.execute(
+            "INSERT INTO entries (pos, command_id, span_id, session_id, agent_id, kind, ts_ns,"
+            " duration_ms, exit, command, commit_oid, changed_files, added_bytes, detail)"
+            " VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (new.command_id, new.span_id, new.session_id, new.agent_id, new.kind, new.ts_ns,
+             new.duration_ms, new.exit, new.command, commit, new.changed_files, new.added_bytes,
+             json.dumps(new.detail, sort_keys=True)),
+        )  # fmt: skip
+        seq = cursor.lastrowid
+        self.db.execute("UPDATE entries SET pos = seq WHERE seq = ?", (seq,))
+        found = self.by_command_id(new.command_id)
+        assert found is not None
+        return found
+
+    def by_command_id(self, command_id: str) -> Entry | None:
+        return self._one("command_id = ?", (command_id,))
+
+    def by_commit(self, commit: bytes) -> Entry | None:
+        return self._one("commit_oid = ? AND squashed_into IS NULL ORDER BY pos DESC", (commit,))
+
+    def by_seq(self, seq: int) -> Entry | None:
+        return self._one("seq = ?", (seq,))
+
+    def prefixed(self, column: str, prefix: str, limit: int = 9) -> list[Entry]:
+        """Entries whose `column` (command_id or span_id) begins with `prefix`."""
+        assert column in ("command_id", "span_id")
+        high = prefix + "\U0010ffff"
+        where = f"{column} >= ? AND {column} < ? ORDER BY {column} LIMIT ?"
+        return self._many(where, (prefix, high, limit))
+
+    def live(
+        self,
+        *,
+        session_id: str | None = None,
+        after_pos: int = -1,
+        committed: bool = False,
+        limit: int = -1,
+    ) -> list[Entry]:
+        """Entries that stand on their own (not swallowed by a squash), newest first."""
+        where = "squashed_into IS NULL AND pos > ?"
+        values: list[str | int] = [after_pos]
+        if session_id is not None:
+            where += " AND session_id = ?"
+            values.append(session_id)
+        if committed:
+            where += " AND commit_oid IS NOT NULL"
+        return self._many(where + " ORDER BY pos DESC LIMIT ?", (*values, limit))
+
+    def iterate_live(self, session_id: str | None = None) -> Iterator[Entry]:
+        """Like `live`, but one at a time: most callers stop after a few."""
+        where, values = "squashed_into IS NULL", ()
+        if session_id is not None:
+            where, values = where + " AND session_id = ?", (session_id,)  # type: ignore[assignment]
+        for row in self.db.execute(
+            f"SELECT * FROM entries WHERE {where} ORDER BY pos DESC", values
+        ):
+            yield _entry(row)
+
+    def members(self, squash_id: str) -> list[Entry]:
+        """What a squash swallowed, oldest first."""
+        return self._many("squashed_into = ? ORDER BY pos, seq", (squash_id,))
+
+    def previous_commit(self, pos: int) -> Entry | None:
+        """The committed entry right before `pos` on the line."""
+        return self._one(
+            "squashed_into IS NULL AND commit_oid IS NOT NULL AND pos < ? ORDER BY pos DESC",
+            (pos,),
+        )
+
+    def tip(self) -> Entry | None:
+        return self._one("squashed_into IS NULL AND commit_oid IS NOT NULL ORDER BY pos DESC", ())
+
+    def _one(self, where: str, values: tuple[object, ...]) -> Entry | None:
+        row = self.db.execute(f"SELECT * FROM entries WHERE {where} LIMIT 1", values).fetchone()
+        return _entry(row) if row else None
+
+    def _many(self, where: str, values: tuple[object, ...]) -> list[Entry]:
+        return [
+            _entry(row) for row in self.db.execute(f"SELECT * FROM entries WHERE {where}", values)
+        ]
+
+    # -- reversals ----------------------------------------------------------------------------
+
+    def add_reversal(self, target_seq: int, by_seq: int, path: bytes) -> None:
+        self.db.execute(
+            "INSERT OR IGNORE INTO reversals VALUES (?, ?, ?)", (target_seq, by_seq, path)
+        )
+
+    def reversed_paths(self, seq: int) -> set[bytes]:
+        """The paths of an entry that are taken back at present; ``{b""}`` stands for all of it.
+
+        An undo that was itself undone does not count:  c7 <- undo u8 <- redo r9  leaves c7 done.
+        """
+        out: set[bytes] = set()
+        rows = self.db.execute(
+            "SELECT by_seq, path FROM reversals WHERE target_seq = ?", (seq,)
+        ).fetchall()
+        for row in rows:
+            again = self.reversed_paths(row["by_seq"])
+            path = bytes(row["path"])
+            if b"" in again or path in again:
+                continue
+            out.add(path)
+        return {b""} if b"" in out else out
+
+    # -- intents ------------------------------------------------------------------------------
+
+    def add_intent(self, intent: Intent) -> None:
+        self.db.execute(
+            "INSERT INTO intents VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (intent.intent_id, intent.kind, json.dumps(intent.payload), intent.pid,
+             intent.process_token, intent.boot_id, intent.ts_ns),
+        )  # fmt: skip
+
+    def drop_intent(self, intent_id: str) -> None:
+        self.db.execute("DELETE FROM intents WHERE intent_id = ?", (intent_id,))
+
+    def intents(self) -> list[Intent]:
+        rows = self.db.execute("SELECT * FROM intents ORDER BY ts_ns, intent_id")
+        return [
+            Intent(r["intent_id"], r["kind"], json.loads(r["payload"]), r["pid"],
+                   r["process_token"], r["boot_id"], r["ts_ns"])
+            for r in rows
+        ]  # fmt: skip
+
+    # -- objects and refs ---------------------------------------------------------------------
+
+    def keep_objects(self, objects: list[tuple[bytes, str, bytes]]) -> None:
+        self.db.executemany("INSERT OR IGNORE INTO pending_objects VALUES (?, ?, ?)", objects)
+        self.set_meta("pending_bytes", self.pending_bytes() + sum(len(o[2]) for o in objects))
+
+    def pending_objects(self) -> Iterator[tuple[bytes, str, bytes]]:
+        for row in self.db.execute("SELECT oid, kind, data FROM pending_objects"):
+            yield row["oid"], row["kind"], row["data"]
+
+    def pending_bytes(self) -> int:
+        """About how many bytes wait for a synced pack (a counter: adding up would cost O(n))."""
+        value = self.meta("pending_bytes")
+        return value if isinstance(value, int) else 0
+
+    def forget_pending_objects(self) -> None:
+        self.db.execute("DELETE FROM pending_objects")
+        self.set_meta("pending_bytes", 0)
+
+    def set_ref(self, name: str, oid: bytes | None) -> None:
+        """Say where a ref stands (None: it goes); the file follows when it is published."""
+        self.db.execute("INSERT OR REPLACE INTO refs VALUES (?, ?, 0)", (name, oid))
+
+    def ref(self, name: str) -> bytes | None:
+        row = self.db.execute("SELECT oid FROM refs WHERE name = ?", (name,)).fetchone()
+        return row["oid"] if row else None
+
+    def refs(self, *, unpublished_only: bool = False) -> dict[str, bytes | None]:
+        where = " WHERE published = 0" if unpublished_only else ""
+        rows = self.db.execute(f"SELECT name, oid FROM refs{where}")
+        return {row["name"]: row["oid"] for row in rows}
+
+    def refs_were_published(self) -> None:
+        """Called inside the *next* transaction, so that it costs no sync of its own."""
+        self.db.execute("DELETE FROM refs WHERE published = 0 AND oid IS NULL")
+        self.db.execute("UPDATE refs SET published = 1 WHERE published = 0")
+
+
+def _entry(row: sqlite3.Row) -> Entry:
+    return Entry(
+        row["seq"], row["pos"], row["command_id"], row["span_id"], row["session_id"],
+        row["agent_id"], row["kind"], row["ts_ns"], row["duration_ms"], row["exit"],
+        row["command"], row["commit_oid"], row["squashed_into"], row["changed_files"],
+        row["added_bytes"], json.loads(row["detail"]),
+    )  # fmt: skip

@@ -1,0 +1,91 @@
+"""Recovery refs: the state of the workspace right before Substrate changed it."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from substrate.errors import NotFoundError
+from substrate.history.ledger import Ledger, NewEntry
+from substrate.history.line import write_attrs_commit, write_commit
+from substrate.history.messages import RECOVERY_PREFIX
+from substrate.history.store import HistoryStore
+from substrate.model.nodes import Change
+from substrate.model.paths import RelPath
+from substrate.objects.batch import Batch
+
+
+class Recovery(NamedTuple):
+    ref: str
+    commit: bytes
+    ts_ns: int
+    operation: str
+    command_id: str
+    #: What the operation was about to change; `recover restore` brings back these.
+    paths: tuple[RelPath, ...]
+
+    @property
+    def name(self) -> str:
+        return self.ref.removeprefix(RECOVERY_PREFIX)
+
+    def take_up(self, ledger: Ledger) -> None:
+        """Inside the transaction that announces the operation."""
+        paths = json.dumps([path.hex() for path in self.paths])
+        ledger.db.execute(
+            "INSERT INTO recoveries VALUES (?, ?, ?, ?, ?, ?)",
+            (self.ref, self.commit, self.ts_ns, self.operation, self.command_id, paths),
+        )
+        ledger.set_ref(self.ref, self.commit)
+
+
+def prepare(store: HistoryStore, batch: Batch, new: NewEntry, changes: list[Change]) -> Recovery:
+    """Pin the present tip under a ref of its own.
+
+    The commit has no parent on the line, so that it does not keep all of history alive; the
+    attrs of its state hang on it as its parent, so that they live as long as it does.
+    """
+    tip = store.tip()
+    attrs_commit = None
+    if tip.attrs:
+        attrs_commit = write_attrs_commit(batch, tip.attrs, None, new.ts_ns)
+    subject = f"recovery: before {new.kind} {new.command_id}"
+    commit = write_commit(batch, tip, attrs_commit, new, subject)
+    ref = RECOVERY_PREFIX + new.command_id
+    paths = tuple(change.path for change in changes)
+    return Recovery(ref, commit, new.ts_ns, new.kind, new.command_id, paths)
+
+
+def all_recoveries(ledger: Ledger) -> list[Recovery]:
+    """Newest first."""
+    rows = ledger.db.execute("SELECT * FROM recoveries ORDER BY ts_ns DESC, ref DESC")
+    return [
+        Recovery(r["ref"], r["commit_oid"], r["ts_ns"], r["operation"], r["command_id"],
+                 tuple(RelPath(bytes.fromhex(p)) for p in json.loads(r["paths"])))
+        for r in rows
+    ]  # fmt: skip
+
+
+def find(ledger: Ledger, ref: str) -> Recovery:
+    for one in all_recoveries(ledger):
+        if one.ref == ref:
+            return one
+    raise NotFoundError(f"no recovery ref {ref}", hint="see `substrate recover list`")
+
+
+def forget(ledger: Ledger, command_id: str) -> None:
+    """An operation that did not happen needs no way back. Inside a transaction."""
+    ref = RECOVERY_PREFIX + command_id
+    ledger.db.execute("DELETE FROM recoveries WHERE ref = ?", (ref,))
+    ledger.set_ref(ref, None)
+
+
+def resolve(store: HistoryStore, text: str) -> Recovery:
+    """A recovery by its ref, its short name or a unique prefix of either."""
+    from substrate.history.resolve import one_of
+
+    known = {one.ref: one for one in all_recoveries(store.ledger)}
+    for candidate in (text, RECOVERY_PREFIX + text):
+        if candidate in known:
+            return known[candidate]
+    matching = [r for r in known if r.startswith((text, RECOVERY_PREFIX + text))]
+    return known[one_of("recovery ref", text, matching)]

@@ -1,0 +1,186 @@
+"""What an ID names: a command, span, session, commit, tag or recovery ref, or a prefix of one.
+
+Every id that was ever printed resolves: to what it named or, after compaction, to the coarser
+entry that holds it now (`Target.holder`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from substrate.errors import AmbiguousError, NotFoundError
+from substrate.history import checkpoints, messages, sessions
+from substrate.history.ledger import Entry, Ledger
+from substrate.history.sessions import Session
+from substrate.history.store import HistoryStore
+
+_RELATIVE = re.compile(r"@(?:~(\d+))?")
+_HEX = re.compile(r"[0-9a-f]{4,40}")
+_TAG = re.compile(r"cp/(task|session)/.+")
+_FEW = 9
+
+
+class Target(NamedTuple):
+    """What was found. Exactly one of `entry`, `session`, `recovery` is set, or only `commit`."""
+
+    text: str
+    entry: Entry | None = None
+    session: Session | None = None
+    recovery: str | None = None
+    commit: bytes | None = None
+    #: The squash that swallowed `entry`, if one did.
+    holder: Entry | None = None
+
+    @property
+    def present(self) -> Entry:
+        """The entry as it can be acted on today."""
+        entry = self.holder or self.entry
+        if entry is None:
+            raise NotFoundError(
+                f"{self.text!r} is not a command", hint="`substrate log` lists the commands"
+            )
+        return entry
+
+
+def resolve(store: HistoryStore, text: str, session: str | None = None) -> Target:
+    """Find what `text` names; `session` is where ``@`` counts from."""
+    ledger = store.ledger
+    relative = _RELATIVE.fullmatch(text)
+    if relative:
+        return _relative(store, text, int(relative[1] or 0), session)
+    exact = _exact(store, text)
+    if exact is not None:
+        return exact
+    candidates = _candidates(ledger, text)
+    name = one_of("command, span, session, commit, tag or recovery ref", text, list(candidates))
+    return candidates[name]
+
+
+def one_of(what: str, text: str, names: list[str]) -> str:
+    """The only candidate, or the error that names them all (or says there is none)."""
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise NotFoundError(
+            f"nothing here is called {text!r}", hint=f"give the id (or a unique prefix) of a {what}"
+        )
+    shown = ", ".join(names[: _FEW - 1]) + (", …" if len(names) >= _FEW else "")
+    raise AmbiguousError(f"{text!r} is ambiguous: {shown}", hint="give a few more characters")
+
+
+def _relative(store: HistoryStore, text: str, back: int, session: str | None) -> Target:
+    current = sessions.for_question(store, session)
+    rows = store.ledger.db.execute(
+        "SELECT command_id FROM entries WHERE session_id = ? AND kind = 'command'"
+        " ORDER BY seq DESC LIMIT 1 OFFSET ?",
+        (current.session_id, back),
+    ).fetchone()
+    if rows is None:
+        raise NotFoundError(
+            f"session {current.session_id} has no command {text}",
+            hint="`substrate log` lists the commands",
+        )
+    entry = store.ledger.by_command_id(rows["command_id"])
+    assert entry is not None
+    return _of_entry(store.ledger, text, entry)
+
+
+def _exact(store: HistoryStore, text: str) -> Target | None:
+    ledger = store.ledger
+    entry = ledger.by_command_id(text)
+    if entry is not None:
+        return _of_entry(ledger, text, entry)
+    session = sessions.find(ledger, text)
+    if session is not None:
+        return Target(text, session=session)
+    tag = text.removeprefix("refs/tags/")
+    if _TAG.fullmatch(tag):
+        return _tag(store, tag)
+    for ref in (text, messages.RECOVERY_PREFIX + text):
+        commit = _recovery_commit(ledger, ref)
+        if commit is not None:
+            return Target(text, recovery=ref, commit=commit)
+    return None
+
+
+def _tag(store: HistoryStore, tag: str) -> Target:
+    if tag.startswith("cp/task/"):
+        commit: bytes | None = checkpoints.resolve(store, tag, None).commit
+    else:
+        commit = store.ledger.ref("refs/tags/" + tag)
+    if commit is None:
+        raise NotFoundError(f"no tag {tag}", hint="see `substrate checkpoint list`")
+    return _of_commit(store.ledger, tag, commit)
+
+
+def _candidates(ledger: Ledger, text: str) -> dict[str, Target]:
+    out: dict[str, Target] = {}
+    if not text:
+        return out
+    for column in ("command_id", "span_id"):
+        for entry in ledger.prefixed(column, text, _FEW):
+            name = entry.command_id if column == "command_id" else (entry.span_id or "")
+            out[name] = _of_entry(ledger, text, entry)
+    rows = ledger.db.execute(
+        "SELECT session_id FROM sessions WHERE session_id >= ? AND session_id < ? LIMIT ?",
+        (text, text + "\U0010ffff", _FEW),
+    ).fetchall()
+    for row in rows:
+        session = sessions.find(ledger, row["session_id"])
+        out[row["session_id"]] = Target(text, session=session)
+    if _HEX.fullmatch(text):
+        for commit in _commits(ledger, text):
+            out[commit.hex()] = _of_commit(ledger, text, commit)
+    for prefix in (text, messages.RECOVERY_PREFIX + text):
+        for row in ledger.db.execute(
+            "SELECT ref, commit_oid FROM recoveries WHERE ref >= ? AND ref < ? LIMIT ?",
+            (prefix, prefix + "\U0010ffff", _FEW),
+        ).fetchall():
+            out[row["ref"]] = Target(text, recovery=row["ref"], commit=row["commit_oid"])
+    return out
+
+
+def _commits(ledger: Ledger, hex_prefix: str) -> list[bytes]:
+    low = bytes.fromhex(hex_prefix.ljust(40, "0"))
+    high = bytes.fromhex(hex_prefix.ljust(40, "f"))
+    rows = ledger.db.execute(
+        "SELECT commit_oid AS oid FROM entries WHERE commit_oid BETWEEN ?1 AND ?2"
+        " UNION SELECT old FROM aliases WHERE old BETWEEN ?1 AND ?2"
+        " UNION SELECT commit_oid FROM recoveries WHERE commit_oid BETWEEN ?1 AND ?2 LIMIT ?3",
+        (low, high, _FEW),
+    ).fetchall()
+    return [row["oid"] for row in rows]
+
+
+def _of_entry(ledger: Ledger, text: str, entry: Entry) -> Target:
+    holder = entry
+    while holder.squashed_into is not None:
+        above = ledger.by_command_id(holder.squashed_into)
+        assert above is not None, "a squash outlives what it swallowed"
+        holder = above
+    is_held = holder.command_id != entry.command_id
+    return Target(text, entry=entry, commit=holder.commit, holder=holder if is_held else None)
+
+
+def _of_commit(ledger: Ledger, text: str, commit: bytes) -> Target:
+    present = present_commit(ledger, commit)
+    entry = ledger.by_commit(present)
+    if entry is not None:
+        return _of_entry(ledger, text, entry)
+    row = ledger.db.execute("SELECT ref FROM recoveries WHERE commit_oid = ?", (commit,)).fetchone()
+    return Target(text, recovery=row["ref"] if row else None, commit=present)
+
+
+def present_commit(ledger: Ledger, commit: bytes) -> bytes:
+    """Follow what compaction did to a commit id, however often."""
+    while True:
+        row = ledger.db.execute("SELECT present FROM aliases WHERE old = ?", (commit,)).fetchone()
+        if row is None:
+            return commit
+        commit = row["present"]
+
+
+def _recovery_commit(ledger: Ledger, ref: str) -> bytes | None:
+    row = ledger.db.execute("SELECT commit_oid FROM recoveries WHERE ref = ?", (ref,)).fetchone()
+    return row["commit_oid"] if row else None

@@ -1,0 +1,245 @@
+"""Changing the workspace to a wished state, all or nothing, with a way back.
+
+    wish ─► plan ─► [commit point: pending commit, recovery ref, intent] ─► stage ─► carry out
+         ─► [commit point: branch advances, entry written, intent dropped]
+
+A crash between the two commit points is finished by `settle`, from the plan in the intent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from substrate.errors import ConflictError, SubstrateError
+from substrate.history import line, recovery, sessions
+from substrate.history.ledger import Detail, Entry, Intent, NewEntry
+from substrate.history.line import Extension
+from substrate.history.messages import PENDING_PREFIX
+from substrate.history.observe import changed_paths, edited
+from substrate.history.reversal import Wish
+from substrate.history.store import HistoryStore
+from substrate.model.nodes import ABSENT
+from substrate.model.paths import RelPath, display
+from substrate.objects.batch import Batch
+from substrate.system import files
+from substrate.workspace.apply import Applier, HalfAppliedError, Report
+from substrate.workspace.plan import Op, Plan
+from substrate.workspace.trash import Trash
+
+APPLY = "apply"
+
+
+class Outcome(NamedTuple):
+    """What an undo, redo, rollback or restore did (or, for a dry run, would do)."""
+
+    entry: Entry | None
+    restored: list[RelPath]
+    deleted: list[RelPath]
+    merged: list[RelPath]
+    conflicts: dict[RelPath, str]
+    recovery_ref: str | None
+    #: Sentences for the user: directories kept, links broken, things that cannot come back.
+    notes: list[str]
+    plan: Plan
+
+
+class Undoing(NamedTuple):
+    """One entry that is being taken back: all of it, or some of its paths."""
+
+    seq: int
+    paths: tuple[RelPath, ...] = ()
+
+
+class ChangedMeanwhileError(SubstrateError):
+    """The workspace moved between scan and apply; the caller scans again."""
+
+    kind = "conflict"
+    exit_code = ConflictError.exit_code
+
+
+def perform(
+    store: HistoryStore,
+    batch: Batch,
+    wish: Wish,
+    new: NewEntry,
+    undoing: Sequence[Undoing],
+    *,
+    skip_conflicts: bool = False,
+    dry_run: bool = False,
+) -> Outcome:
+    """Bring the workspace to `wish`. Inside the lock, with the tip equal to the workspace."""
+    if wish.conflicts and not (skip_conflicts or dry_run):
+        raise _conflict(wish, new)
+    plan = Plan.of(Op(c.path, c.old, c.new) for c in wish.changes)
+    if dry_run:
+        return _outcome(None, wish, None, [], plan)
+    if not wish.changes:
+        return _outcome(_note_only(store, new, undoing), wish, None, [], plan)
+    new = new._replace(
+        changed_files=len(changed_paths(wish.changes)), added_bytes=batch.added_bytes
+    )
+    intent, ref = _announce(store, batch, wish, new, undoing, plan)
+    try:
+        report = _apply(store, intent, plan)
+    except HalfAppliedError:
+        raise  # the intent stays: the next operation finishes it
+    except BaseException:
+        abandon(store, intent)
+        raise
+    entry = complete(store, intent)
+    conflicts = dict(wish.conflicts)
+    conflicts.update(
+        {c.path: "was changed while this ran; left as it is" for c in report.conflicts}
+    )
+    done = wish._replace(conflicts=conflicts)
+    return _outcome(entry, done, ref, notes_of(report), plan)
+
+
+def _announce(
+    store: HistoryStore,
+    batch: Batch,
+    wish: Wish,
+    new: NewEntry,
+    undoing: Sequence[Undoing],
+    plan: Plan,
+) -> tuple[Intent, str]:
+    """The first commit point: everything a crash would need to finish the change."""
+    extension = Extension(store, batch, edited(batch, store.tip(), wish.changes), new)
+    kept = recovery.prepare(store, batch, new, wish.changes)
+    intent = store.new_intent(
+        APPLY,
+        {
+            "plan": plan.to_json(),
+            "entry": new.to_json(),
+            "commit": extension.commit.hex(),
+            "attrs_commit": (extension.attrs_commit or b"").hex(),
+            "undoing": [[u.seq, [p.hex() for p in u.paths]] for u in undoing],
+        },
+    )
+    with store.commit_point(batch) as ledger:
+        kept.take_up(ledger)
+        ledger.set_ref(PENDING_PREFIX + intent.intent_id, extension.commit)
+        if extension.attrs_commit:
+            ledger.set_ref(PENDING_PREFIX + intent.intent_id + "-attrs", extension.attrs_commit)
+        ledger.add_intent(intent)
+    return intent, kept.ref
+
+
+def _apply(store: HistoryStore, intent: Intent, plan: Plan) -> Report:
+    applier = applier_for(store, intent)
+    staged = applier.stage(plan)
+    if staged.conflicts:
+        applier.discard(staged)
+        names = ", ".join(display(c.path) for c in staged.conflicts[:3])
+        raise ChangedMeanwhileError(
+            f"the workspace changed while this ran ({names}); nothing was changed",
+            hint="try again",
+        )
+    return applier.carry_out(staged)
+
+
+def applier_for(store: HistoryStore, intent: Intent) -> Applier:
+    scratch = store.scratch(intent.intent_id)
+    trash = Trash(store.trash_dir)
+    return Applier(
+        store.root, scratch, store.objects, trash, exclusions=store.exclusions,
+        under=_entry_of(intent).command_id,
+    )  # fmt: skip
+
+
+def abandon(store: HistoryStore, intent: Intent) -> None:
+    """The change did not happen (apply put everything back): forget it was announced."""
+    with store.commit_point() as ledger:
+        _drop(store, intent)
+        new = _entry_of(intent)
+        recovery.forget(ledger, new.command_id)
+
+
+def complete(store: HistoryStore, intent: Intent) -> Entry:
+    """The second commit point: the change has happened."""
+    new = _entry_of(intent)
+    payload = intent.payload
+    with store.commit_point() as ledger:
+        entry = ledger.add(new, bytes.fromhex(str(payload["commit"])))
+        attrs_commit = bytes.fromhex(str(payload["attrs_commit"])) or None
+        line.advance(ledger, bytes.fromhex(str(payload["commit"])), attrs_commit)
+        _write_reversals(store, entry, payload)
+        if new.session_id:
+            sessions.touch(ledger, new.session_id)
+        _drop(store, intent)
+    files.remove_tree(store.scratch(intent.intent_id))
+    return entry
+
+
+def _drop(store: HistoryStore, intent: Intent) -> None:
+    store.ledger.set_ref(PENDING_PREFIX + intent.intent_id, None)
+    store.ledger.set_ref(PENDING_PREFIX + intent.intent_id + "-attrs", None)
+    store.ledger.drop_intent(intent.intent_id)
+
+
+def _note_only(store: HistoryStore, new: NewEntry, undoing: Sequence[Undoing]) -> Entry:
+    """Everything is already as wished: say so in history, so that the next undo goes further."""
+    with store.commit_point() as ledger:
+        entry = ledger.add(new, None)
+        for one in undoing:
+            for path in one.paths or (b"",):
+                ledger.add_reversal(one.seq, entry.seq, path)
+        if new.session_id:
+            sessions.touch(ledger, new.session_id)
+    return entry
+
+
+def _write_reversals(store: HistoryStore, entry: Entry, payload: Detail) -> None:
+    undoing = payload["undoing"]
+    assert isinstance(undoing, list)
+    for seq, paths in undoing:
+        for path in [bytes.fromhex(p) for p in paths] or [b""]:
+            store.ledger.add_reversal(seq, entry.seq, path)
+
+
+def _entry_of(intent: Intent) -> NewEntry:
+    return NewEntry.from_json(str(intent.payload["entry"]))
+
+
+def plan_of(intent: Intent) -> Plan:
+    return Plan.from_json(str(intent.payload["plan"]))
+
+
+def _conflict(wish: Wish, new: NewEntry) -> ConflictError:
+    names = tuple(display(path) for path in wish.conflicts)
+    lines = "".join(f"\n  {display(p)}: {why}" for p, why in wish.conflicts.items())
+    return ConflictError(
+        f"{new.command}: {len(names)} path(s) conflict with later work; nothing was changed{lines}",
+        hint="choose with --take ours (keep what is there) or --take theirs (bring back the old),"
+        " or leave these paths out with --skip-conflicts",
+        paths=names,
+    )
+
+
+def notes_of(report: Report) -> list[str]:
+    notes = [f"kept directory {display(path)}: {why}" for path, why in report.kept_directories]
+    notes += [
+        f"{display(path)} was a hard link; the link is now broken" for path in report.broken_links
+    ]
+    notes += [f"cannot bring back {display(path)}: {why}" for path, why in report.cannot_restore]
+    notes += [f"moved to trash: {display(path)}" for path in report.trashed]
+    return notes
+
+
+def _outcome(
+    entry: Entry | None, wish: Wish, ref: str | None, notes: list[str], plan: Plan
+) -> Outcome:
+    touched = [c for c in wish.changes if c.path not in wish.conflicts]
+    shown = set(changed_paths(touched))
+    kept = [f"kept directory {display(p)}: it holds other files" for p in wish.kept_directories]
+    return Outcome(
+        entry,
+        restored=[c.path for c in touched if c.new != ABSENT and c.path in shown],
+        deleted=[c.path for c in touched if c.new == ABSENT and c.path in shown],
+        merged=wish.merged,
+        conflicts=wish.conflicts,
+        recovery_ref=ref,
+        notes=kept + notes,
+        plan=plan,
+    )

@@ -1,0 +1,173 @@
+"""What the workspace should look like when some commits are taken back and all else stays.
+
+Pure planning on snapshots: nothing here touches the workspace.
+
+Example: session s takes back its two commands, the user's edit between them stays.
+
+    line:   P ── c1(s) ── e(outside) ── c2(s) ── tip
+    steps:  (after=c2, before=e), then (after=c1, before=P)       newest first
+    each step is merged into the present state of every path it changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from substrate.history.merge import Blobs, Collision, Take, merge_node
+from substrate.model.nodes import ABSENT, Change, Kind, Node
+from substrate.model.paths import RelPath, ancestors, is_within, parent
+from substrate.objects import snapshot as snapshots
+from substrate.objects.batch import Batch
+from substrate.objects.snapshot import Snapshot
+
+
+class Step(NamedTuple):
+    """Take back the difference between two states of the line."""
+
+    before: Snapshot
+    after: Snapshot
+
+
+class Wish(NamedTuple):
+    """How the paths concerned should stand, against how they stand now (`Change.old`)."""
+
+    changes: list[Change]
+    merged: list[RelPath]
+    conflicts: dict[RelPath, str]
+    #: Directories that would go but still hold something that stays.
+    kept_directories: list[RelPath]
+
+
+class Reversal:
+    """Accumulates steps into one wish. `tip` is the workspace as it stands (already scanned)."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        tip: Snapshot,
+        blobs: Blobs,
+        *,
+        scope: Iterable[RelPath] = (),
+        take: Take | None = None,
+    ) -> None:
+        self._batch = batch
+        self._tip = tip
+        self._blobs = blobs
+        self._scope = tuple(scope)
+        self._take = take
+        self._wanted: dict[RelPath, Node] = {}
+        self._merged: set[RelPath] = set()
+        self._conflicts: dict[RelPath, str] = {}
+        self._parents_seen: dict[RelPath, Snapshot] = {}
+
+    def take_back(self, step: Step) -> None:
+        for change in snapshots.diff(self._batch, step.after, step.before):
+            if self._in_scope(change.path) and change.path not in self._conflicts:
+                self._bring(change, step.before)
+
+    def put_exactly(self, target: Snapshot) -> None:
+        """No merging: every path in scope as it was in `target`."""
+        for change in snapshots.diff(self._batch, self._tip, target):
+            if self._in_scope(change.path):
+                self._want(change.path, change.new, target)
+
+    def wish(self) -> Wish:
+        self._add_missing_parents()
+        kept = self._keep_filled_directories()
+        changes = []
+        for path in sorted(self._wanted):
+            old = self._now(path)
+            if old != self._wanted[path] and path not in self._conflicts:
+                changes.append(Change(path, old, self._wanted[path]))
+        merged = sorted(self._merged - set(self._conflicts))
+        return Wish(changes, merged, dict(sorted(self._conflicts.items())), kept)
+
+    # -- one path -------------------------------------------------------------------------------
+
+    def _bring(self, change: Change, before: Snapshot) -> None:
+        ours = self._view(change.path)
+        outcome = merge_node(change.old, ours, change.new, self._blobs, self._take)
+        if isinstance(outcome, Collision):
+            self._conflicts[change.path] = outcome.why
+            return
+        if outcome.both:
+            self._merged.add(change.path)
+        self._want(change.path, outcome.node, before)
+
+    def _want(self, path: RelPath, node: Node, source: Snapshot) -> None:
+        self._wanted[path] = node
+        if node != ABSENT:
+            self._parents_seen[path] = source
+
+    def _in_scope(self, path: RelPath) -> bool:
+        return not self._scope or any(is_within(path, scope) for scope in self._scope)
+
+    def _now(self, path: RelPath) -> Node:
+        return snapshots.lookup(self._batch, self._tip, path)
+
+    def _view(self, path: RelPath) -> Node:
+        """The path as it stands with the wishes so far."""
+        wanted = self._wanted.get(path)
+        return wanted if wanted is not None else self._now(path)
+
+    # -- directories ----------------------------------------------------------------------------
+
+    def _add_missing_parents(self) -> None:
+        """A file that comes back needs its directories, with the modes they had.
+
+        Where a file or link of the user's stands in the place of one, that is a conflict.
+        """
+        for path, source in list(self._parents_seen.items()):
+            for above in reversed(ancestors(path)):
+                node = self._view(above)
+                if node.kind is Kind.DIRECTORY:
+                    continue
+                wished_away = above in self._wanted and node == ABSENT
+                stood = snapshots.lookup(self._batch, source, above)
+                if node == ABSENT and stood.kind is Kind.DIRECTORY:
+                    # Also when an earlier step wished the directory away: its content came back.
+                    self._wanted[above] = stood
+                elif not wished_away or stood.kind is not Kind.DIRECTORY:
+                    self._conflicts[path] = f"a {node.kind.value} stands where its directory was"
+                    break
+
+    def _keep_filled_directories(self) -> list[RelPath]:
+        """Take back the wish to remove a directory in which something stays."""
+        kept = []
+        filled = {parent(p) for p, n in self._wanted.items() if n != ABSENT}
+        doomed = [p for p, n in self._wanted.items() if n == ABSENT]
+        for path in sorted(doomed, key=lambda p: p.count(b"/"), reverse=True):
+            now = self._now(path)
+            if now.kind is Kind.DIRECTORY and (path in filled or self._anything_stays(path)):
+                del self._wanted[path]
+                kept.append(path)
+        for path, node in list(self._wanted.items()):
+            # A file cannot come to stand where a directory keeps something.
+            if node.kind not in (Kind.DIRECTORY, Kind.ABSENT):
+                now = self._now(path)
+                if now.kind is Kind.DIRECTORY and (path in filled or self._anything_stays(path)):
+                    self._conflicts[path] = "a directory with other files in it stands there now"
+        return sorted(kept)
+
+    def _anything_stays(self, directory: RelPath) -> bool:
+        prefix = directory + b"/"
+        for name in snapshots.listing(self._batch, self._tip, directory):
+            child = RelPath(prefix + name)
+            if child in self._conflicts or self._wanted.get(child) != ABSENT:
+                return True
+        return False
+
+
+def text_merger(
+    merge_file: Callable[[bytes, bytes, bytes, str | None], tuple[bytes, int] | None],
+) -> Callable[[bytes, bytes, bytes, Take | None], bytes | None]:
+    """Adapt git's file merge: None where it is binary or lines collide."""
+
+    def merge(base: bytes, ours: bytes, theirs: bytes, take: Take | None) -> bytes | None:
+        outcome = merge_file(base, ours, theirs, take.value if take else None)
+        if outcome is None or outcome[1] > 0:
+            return None
+        return outcome[0]
+
+    return merge

@@ -1,0 +1,109 @@
+"""Rollback: take back the commands after a point, or put the whole tree as it was."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from substrate.errors import NotFoundError, RefusedError
+from substrate.history import checkpoints, sessions
+from substrate.history.ledger import SESSION_KINDS, Entry
+from substrate.history.resolve import Target, present_commit, resolve
+from substrate.history.restore import Outcome, Undoing, perform
+from substrate.history.store import HistoryStore
+from substrate.history.undo import Choice, new_entry, reversal_for, steps
+
+
+class Point(NamedTuple):
+    """A place on the line to go back to."""
+
+    name: str
+    commit: bytes
+    #: Entries with a higher `pos` come after it.
+    pos: int
+    #: Whose commands are taken back; None: everybody's.
+    session_id: str | None
+
+
+def to_entry(store: HistoryStore, text: str, session: str | None) -> Point:
+    """The state right after a command (or at a tag or commit)."""
+    target = resolve(store, text, session)
+    if target.session is not None:
+        return to_session(store, target.session.session_id)
+    if target.recovery is not None:
+        raise RefusedError(
+            f"{text!r} is a recovery ref, not a point on the line",
+            hint=f"bring it back with `substrate recover restore {text}`",
+        )
+    entry = target.present
+    _check_not_swallowed(target)
+    commit = entry.commit
+    if commit is None:  # it changed nothing: the state after it is the state before it
+        before = store.ledger.previous_commit(entry.pos)
+        commit = before.commit if before else None
+    if commit is None:
+        raise NotFoundError(f"nothing was recorded before {text!r}", hint="see `substrate log`")
+    whose = entry.session_id if entry.kind in SESSION_KINDS else None
+    whose = whose or sessions.for_question(store, session).session_id
+    return Point(entry.command_id, commit, entry.pos, whose)
+
+
+def to_checkpoint(store: HistoryStore, text: str, session: str | None) -> Point:
+    checkpoint = checkpoints.resolve(store, text, session)
+    commit = present_commit(store.ledger, checkpoint.commit)
+    return Point(checkpoint.tag, commit, checkpoint.after_pos, checkpoint.session_id)
+
+
+def to_session(store: HistoryStore, text: str) -> Point:
+    """How things were at a session's end: all commands since are taken back, whoever ran them."""
+    session = sessions.resolve(store.ledger, text)
+    if session.closed_commit is None:
+        raise RefusedError(
+            f"session {session.session_id} is still open: it has no end to go back to",
+            hint=f"close it first (`substrate session close {session.session_id}`), roll back to"
+            f" a checkpoint of it, or take all of it back: `substrate undo {session.session_id}`",
+        )
+    commit = present_commit(store.ledger, session.closed_commit)
+    entry = store.ledger.by_commit(commit)
+    assert entry is not None, "a closed tag points at the line"
+    return Point(f"the end of session {session.session_id}", commit, entry.pos, None)
+
+
+def roll_back(
+    store: HistoryStore, point: Point, choice: Choice, *, exact: bool, agent: str | None
+) -> Outcome:
+    """Inside the lock, with outside edits recorded."""
+    line = store.ledger.live(after_pos=point.pos, committed=True)
+    if exact:
+        chosen = line
+    else:
+        chosen = [e for e in line if _is_whose(e, point.session_id)]
+    with store.new_batch() as batch:
+        reversal = reversal_for(store, batch, choice)
+        if exact:
+            reversal.put_exactly(store.snapshot_of(point.commit))
+        else:
+            for step in steps(store, line, {e.seq for e in chosen}):
+                reversal.take_back(step)
+        how = "exact rollback" if exact else "rollback"
+        new = new_entry(store, "rollback", f"{how} to {point.name}", point.session_id, agent)
+        undoing = [Undoing(e.seq, choice.paths) for e in chosen if e.kind != "external"]
+        return perform(
+            store, batch, reversal.wish(), new, undoing,
+            skip_conflicts=choice.skip_conflicts, dry_run=choice.dry_run,
+        )  # fmt: skip
+
+
+def _is_whose(entry: Entry, session_id: str | None) -> bool:
+    if entry.kind not in SESSION_KINDS:
+        return False
+    return session_id is None or entry.session_id == session_id
+
+
+def _check_not_swallowed(target: Target) -> None:
+    if target.holder is not None and target.entry is not None:
+        raise RefusedError(
+            f"the state after {target.entry.command_id} is no longer kept: it is part of"
+            f" {target.holder.command_id} ({target.holder.command})",
+            hint=f"go back to the end of that range: `substrate rollback --to"
+            f" {target.holder.command_id}`",
+        )

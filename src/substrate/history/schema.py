@@ -1,0 +1,119 @@
+"""The ledger's tables, and how a connection to them is opened."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from substrate.errors import DamagedStoreError
+
+SCHEMA_VERSION = 1
+
+_TABLES = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+-- One row per recorded command, outside edit, undo, … `seq` is the order of arrival; `pos` is the
+-- place on the line of history, which a squash inherits from the last entry it swallowed.
+CREATE TABLE entries (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    pos INTEGER NOT NULL,
+    command_id TEXT NOT NULL UNIQUE,
+    span_id TEXT,
+    session_id TEXT,
+    agent_id TEXT,
+    kind TEXT NOT NULL,
+    ts_ns INTEGER NOT NULL,
+    duration_ms INTEGER,
+    exit INTEGER,
+    command TEXT NOT NULL,
+    commit_oid BLOB,              -- its commit on the present line; NULL: nothing changed
+    squashed_into TEXT,           -- command_id of the squash that holds it now
+    changed_files INTEGER NOT NULL,
+    added_bytes INTEGER NOT NULL,
+    detail TEXT NOT NULL          -- JSON: exact command, cwd, isolation, outcome, …
+);
+CREATE INDEX entries_by_pos ON entries (pos);
+CREATE INDEX entries_by_session ON entries (session_id, pos);
+CREATE INDEX entries_by_span ON entries (span_id);
+CREATE INDEX entries_by_commit ON entries (commit_oid);
+CREATE INDEX entries_by_squash ON entries (squashed_into) WHERE squashed_into IS NOT NULL;
+
+-- `by_seq` took back `target_seq`: all of it (path '') or one path of it.
+CREATE TABLE reversals (
+    target_seq INTEGER NOT NULL, by_seq INTEGER NOT NULL, path BLOB NOT NULL,
+    PRIMARY KEY (target_seq, by_seq, path)
+) WITHOUT ROWID;
+CREATE INDEX reversals_by ON reversals (by_seq);
+
+CREATE TABLE sessions (
+    session_id TEXT PRIMARY KEY, agent_id TEXT, started_ns INTEGER NOT NULL,
+    active_ns INTEGER NOT NULL, active_order INTEGER NOT NULL, closed_ns INTEGER,
+    automatic INTEGER NOT NULL, start_commit BLOB, closed_commit BLOB
+) WITHOUT ROWID;
+
+CREATE TABLE checkpoints (
+    session_id TEXT NOT NULL, seq INTEGER NOT NULL, commit_oid BLOB NOT NULL,
+    after_pos INTEGER NOT NULL, ts_ns INTEGER NOT NULL, message TEXT NOT NULL,
+    PRIMARY KEY (session_id, seq)
+) WITHOUT ROWID;
+
+-- Every commit id that compaction replaced, and what holds it now.
+CREATE TABLE aliases (old BLOB PRIMARY KEY, present BLOB NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE recoveries (
+    ref TEXT PRIMARY KEY, commit_oid BLOB NOT NULL, ts_ns INTEGER NOT NULL,
+    operation TEXT NOT NULL, command_id TEXT NOT NULL, paths TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- What was begun and not finished: a running command, a tree being changed, a prune.
+CREATE TABLE intents (
+    intent_id TEXT PRIMARY KEY, kind TEXT NOT NULL, payload TEXT NOT NULL,
+    pid INTEGER NOT NULL, process_token TEXT NOT NULL, boot_id TEXT NOT NULL,
+    ts_ns INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- Small objects whose loose copies were not synced; gone once they are in a synced pack.
+CREATE TABLE pending_objects (oid BLOB PRIMARY KEY, kind TEXT NOT NULL, data BLOB NOT NULL)
+WITHOUT ROWID;
+
+-- The refs as they should stand; `published` = 0 until the file is known to say so.
+CREATE TABLE refs (name TEXT PRIMARY KEY, oid BLOB, published INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX refs_unpublished ON refs (published) WHERE published = 0;
+"""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the ledger, making its tables on first use."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+        connection.row_factory = sqlite3.Row
+        # WAL + FULL: one append and one fdatasync a transaction. Where WAL cannot work (network
+        # file systems) SQLite answers with another mode, which is as safe and only slower.
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        _migrate(connection)
+    except sqlite3.DatabaseError as error:
+        raise DamagedStoreError(
+            f"the history index cannot be read: {error}",
+            hint="run `substrate fsck` to see the damage, `substrate fsck --repair` to mend it",
+        ) from error
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version == SCHEMA_VERSION:
+        return
+    if version > SCHEMA_VERSION:
+        raise DamagedStoreError(
+            f"this history was written by a newer Substrate (schema {version})",
+            hint="upgrade Substrate; nothing was changed",
+        )
+    connection.execute("BEGIN EXCLUSIVE")
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        for statement in _TABLES.split(";\n"):
+            if statement.strip():
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+    connection.execute("COMMIT")

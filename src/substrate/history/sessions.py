@@ -1,0 +1,150 @@
+"""Sessions: which one a command belongs to, and how one begins and ends."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from substrate.errors import NotFoundError
+from substrate.history import messages
+from substrate.history.ledger import Ledger
+from substrate.history.store import HistoryStore
+from substrate.system import clock, ids
+
+_HOUR_NS = 3_600_000_000_000
+
+
+class Session(NamedTuple):
+    session_id: str
+    agent_id: str | None
+    started_ns: int
+    active_ns: int
+    closed_ns: int | None
+    automatic: bool
+    start_commit: bytes | None
+    closed_commit: bytes | None
+
+
+_COLUMNS = (
+    "session_id, agent_id, started_ns, active_ns, closed_ns, automatic, start_commit, closed_commit"
+)
+
+
+def find(ledger: Ledger, session_id: str) -> Session | None:
+    row = ledger.db.execute(
+        f"SELECT {_COLUMNS} FROM sessions WHERE session_id = ?", (session_id,)
+    ).fetchone()
+    return Session(*row) if row else None
+
+
+def all_sessions(ledger: Ledger) -> list[Session]:
+    """Oldest first, by when they were last active (an order of events, not of clocks)."""
+    rows = ledger.db.execute(f"SELECT {_COLUMNS} FROM sessions ORDER BY active_order, session_id")
+    return [Session(*row) for row in rows]
+
+
+def latest(ledger: Ledger) -> Session | None:
+    """The workspace's most recently active session, open or closed."""
+    row = ledger.db.execute(
+        f"SELECT {_COLUMNS} FROM sessions ORDER BY active_order DESC, session_id DESC LIMIT 1"
+    ).fetchone()
+    return Session(*row) if row else None
+
+
+def for_recording(store: HistoryStore, named: str | None, agent_id: str | None) -> str:
+    """The session a new command belongs to: the named one, else the agent's open one, else new.
+
+    Call it inside the lock. An automatic session that idled too long is closed on the way.
+    """
+    if named:
+        _ensure(store, messages.checked_session_id(named), agent_id, automatic=False)
+        return named
+    row = store.ledger.db.execute(
+        f"SELECT {_COLUMNS} FROM sessions WHERE automatic AND closed_ns IS NULL AND agent_id IS ?"
+        " ORDER BY active_order DESC LIMIT 1",
+        (agent_id,),
+    ).fetchone()
+    if row:
+        session = Session(*row)
+        if clock.now_ns() - session.active_ns < store.config.session_idle_hours * _HOUR_NS:
+            return session.session_id
+        close(store, session.session_id)
+    session_id = ids.new_id("s")
+    _ensure(store, session_id, agent_id, automatic=True)
+    return session_id
+
+
+def for_question(store: HistoryStore, named: str | None) -> Session:
+    """The session a verb speaks of when none is named: the most recently active one."""
+    if named:
+        return resolve(store.ledger, named)
+    session = latest(store.ledger)
+    if session is None:
+        raise NotFoundError(
+            "no session has been recorded here", hint="run something first: substrate -c '…'"
+        )
+    return session
+
+
+def resolve(ledger: Ledger, prefix: str) -> Session:
+    """A session by its id or a unique prefix of it."""
+    from substrate.history.resolve import one_of  # resolve also knows sessions
+
+    exact = find(ledger, prefix)
+    if exact is not None:
+        return exact
+    rows = ledger.db.execute(
+        f"SELECT {_COLUMNS} FROM sessions WHERE session_id >= ? AND session_id < ? LIMIT 9",
+        (prefix, prefix + "\U0010ffff"),
+    ).fetchall()
+    found = {row["session_id"]: Session(*row) for row in rows}
+    return found[one_of("session", prefix, list(found))]
+
+
+def touch(ledger: Ledger, session_id: str) -> None:
+    """Note activity; a closed session that is used again is open again."""
+    ledger.db.execute(
+        "UPDATE sessions SET active_ns = ?, closed_ns = NULL, active_order ="
+        " (SELECT coalesce(max(active_order), 0) + 1 FROM sessions) WHERE session_id = ?",
+        (clock.now_ns(), session_id),
+    )
+
+
+def start(store: HistoryStore, named: str | None, agent_id: str | None) -> Session:
+    """Begin a session; the agent's automatic one, if any, is closed first."""
+    session_id = messages.checked_session_id(named) if named else ids.new_id("s")
+    if named is None:
+        for session in all_sessions(store.ledger):
+            if session.automatic and session.closed_ns is None and session.agent_id == agent_id:
+                close(store, session.session_id)
+    _ensure(store, session_id, agent_id, automatic=named is None)
+    found = find(store.ledger, session_id)
+    assert found is not None
+    return found
+
+
+def close(store: HistoryStore, session_id: str) -> Session:
+    """End a session: the present tip is tagged as how things were at its end."""
+    tip = store.tip_commit
+    with store.commit_point() as ledger:
+        ledger.db.execute(
+            "UPDATE sessions SET closed_ns = ?, closed_commit = ? WHERE session_id = ?",
+            (clock.now_ns(), tip, session_id),
+        )
+        if tip is not None:
+            ledger.set_ref(messages.session_closed_tag(session_id), tip)
+    found = find(store.ledger, session_id)
+    assert found is not None
+    return found
+
+
+def _ensure(store: HistoryStore, session_id: str, agent_id: str | None, *, automatic: bool) -> None:
+    if find(store.ledger, session_id) is not None:
+        return
+    now = clock.now_ns()
+    with store.commit_point() as ledger:
+        ledger.db.execute(
+            "INSERT INTO sessions (session_id, agent_id, started_ns, active_ns, active_order,"
+            " automatic, start_commit)"
+            " SELECT ?, ?, ?, ?, coalesce(max(active_order), 0) + 1, ?, ? FROM sessions",
+            (session_id, agent_id, now, now, int(automatic), store.tip_commit),
+        )

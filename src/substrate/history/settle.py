@@ -1,0 +1,79 @@
+"""Finishing what a kill or a power cut left half done. Idempotent, and safe to kill again."""
+
+from __future__ import annotations
+
+import os
+
+from substrate.errors import DamagedStoreError
+from substrate.history import compact, record, restore
+from substrate.history.ledger import Intent
+from substrate.history.store import HistoryStore, is_alive
+from substrate.objects import loose, refs
+from substrate.system import files, platform
+
+
+def settle(store: HistoryStore) -> list[str]:
+    """Inside the lock, before anything else. Returns what was done, for people."""
+    done: list[str] = []
+    if store.ledger.meta("boot_id") != platform.boot_id():
+        _after_boot(store)
+    store.publish_refs()
+    for intent in store.ledger.intents():
+        if intent.kind == record.RUNNING:
+            if not is_alive(intent):
+                done.append(_interrupted(store, intent))
+        elif intent.kind == restore.APPLY:
+            done.append(_finish_apply(store, intent))
+        elif intent.kind == compact.PRUNE:
+            compact.finish_prune(store, intent)
+    return done
+
+
+def _after_boot(store: HistoryStore) -> None:
+    """What was written without a sync may be gone or empty: write it again from the ledger."""
+    for oid in list(store.objects.loose_oids()):
+        try:
+            store.objects.read(oid)
+        except DamagedStoreError:
+            os.unlink(loose.loose_path(store.objects.objects_dir, oid))
+    for oid, kind, data in store.ledger.pending_objects():
+        if not store.objects.has(oid):
+            store.objects.write_loose(oid, kind, data, durable=False)
+    for name, wanted in store.ledger.refs().items():
+        if wanted is None:
+            refs.delete_ref(store.git_dir, name)
+        else:
+            refs.write_ref(store.git_dir, name, wanted)
+    with store.ledger.transaction():
+        store.ledger.set_meta("boot_id", platform.boot_id())
+
+
+def _interrupted(store: HistoryStore, intent: Intent) -> str:
+    """A command whose recorder died: what changed since its start is still the command's."""
+    payload = intent.payload
+    running = record.Running(
+        command_id=str(payload["command_id"]),
+        span_id=str(payload["span_id"]),
+        session_id=str(payload["session_id"]),
+        agent_id=_text(payload["agent_id"]),
+        command=str(payload["command"]),
+        base_commit=store.tip_commit or b"",
+        intent_id=intent.intent_id,
+    )
+    detail: dict[str, object] = {"outcome": "interrupted", "exact": payload["exact"]}
+    record.finish(store, running, record.Result(None, None, detail))
+    return f"{running.command_id} was interrupted; what it changed is recorded"
+
+
+def _finish_apply(store: HistoryStore, intent: Intent) -> str:
+    """An undo or rollback that was announced: carry it to its end."""
+    applier = restore.applier_for(store, intent)
+    report = applier.resume(restore.plan_of(intent))
+    entry = restore.complete(store, intent)
+    files.remove_tree(store.scratch(intent.intent_id))
+    left = f", {len(report.conflicts)} path(s) left as they are" if report.conflicts else ""
+    return f"finished an interrupted {entry.kind} ({entry.command_id}){left}"
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,199 @@
+"""A workspace's history, opened: its lock, its commit point, and what publishes it to git.
+
+The order of every change, which makes it all-or-nothing across a kill or a power cut:
+
+    1. objects are written: small ones loose and unsynced, large ones and packs synced
+    2. ONE ledger transaction: the entry, the refs, and the small objects' bytes    <- commit point
+    3. the ref files are written, unsynced
+
+A crash before 2 leaves unreferenced objects. A crash after 2 leaves refs (and, after a power cut,
+loose objects) to be written again from the ledger, which `settle` does before anything else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from substrate.errors import HistoryRefusedError, NotFoundError
+from substrate.history.config import Config, load_config
+from substrate.history.ledger import Detail, Intent, Ledger
+from substrate.history.messages import BRANCH, parse_trailers
+from substrate.objects import refs
+from substrate.objects.batch import Batch
+from substrate.objects.git import Git
+from substrate.objects.snapshot import Snapshot
+from substrate.objects.store import ObjectStore
+from substrate.system import clock, ids, platform
+from substrate.system.locks import FileLock
+from substrate.workspace.exclude import Exclusions
+from substrate.workspace.locate import Workspace, protect_store
+
+LOCK_TIMEOUT_S = 60.0
+
+
+class HistoryStore:
+    """Open with `open_store`; changes happen inside ``with store.writing("undo"):``."""
+
+    def __init__(self, workspace: Workspace, config: Config) -> None:
+        self.workspace = workspace
+        self.config = config
+        self.root = workspace.root
+        self.dir = workspace.store
+        self.git_dir = self.dir / ".git"
+        self.objects = ObjectStore(self.git_dir)
+        self.ledger = Ledger(self.dir / "index" / "history.db")
+        self.lock = FileLock(self.dir / "lock")
+        self._exclusions: Exclusions | None = None
+
+    # -- places -------------------------------------------------------------------------------
+
+    @property
+    def stat_cache_file(self) -> Path:
+        return self.dir / "index" / "stat-cache"
+
+    @property
+    def trash_dir(self) -> Path:
+        return self.dir / "trash"
+
+    def scratch(self, intent_id: str) -> Path:
+        """Where an operation stages files: same file system as the workspace, private."""
+        return self.dir / "journal" / intent_id
+
+    @property
+    def git(self) -> Git:
+        return Git(self.git_dir, self.root)
+
+    @property
+    def exclusions(self) -> Exclusions:
+        if self._exclusions is None:
+            self._exclusions = Exclusions.load(self.root, size_cap_bytes=self.config.max_file_bytes)
+        return self._exclusions
+
+    def forget_exclusions(self) -> None:
+        """The rules are read again: a command may have edited ``.substrateignore``."""
+        self._exclusions = None
+
+    # -- the line -----------------------------------------------------------------------------
+
+    @property
+    def tip_commit(self) -> bytes | None:
+        return self.ledger.ref(BRANCH)
+
+    def tip(self) -> Snapshot:
+        """The state of the workspace that history knows last."""
+        commit = self.tip_commit
+        if commit is None:
+            raise NotFoundError("this workspace has no history yet", hint="run a command first")
+        return self.snapshot_of(commit)
+
+    def snapshot_of(self, commit: bytes) -> Snapshot:
+        parsed = self.objects.read_commit(commit)
+        trailers = parse_trailers(parsed.message)
+        attrs = bytes.fromhex(trailers.attrs) if trailers and trailers.attrs else b""
+        return Snapshot(parsed.tree, attrs)
+
+    def parent_snapshot(self, commit: bytes) -> Snapshot | None:
+        """The state before a commit; None before the baseline."""
+        parents = self.objects.read_commit(commit).parents
+        return self.snapshot_of(parents[0]) if parents else None
+
+    # -- writing ------------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self, purpose: str) -> Iterator[None]:
+        """Hold the workspace's lock; what a crash left behind is settled first."""
+        from substrate.history.settle import settle  # settle imports the operations it finishes
+
+        self.lock.acquire(timeout_s=LOCK_TIMEOUT_S, purpose=purpose)
+        try:
+            self.objects.reload()
+            settle(self)
+            yield
+        finally:
+            self.lock.release()
+
+    def new_batch(self) -> Batch:
+        return Batch(self.objects)
+
+    @contextmanager
+    def commit_point(self, batch: Batch | None = None) -> Iterator[Ledger]:
+        """Steps 1–3 above around one ledger transaction."""
+        small = []
+        if batch is not None:
+            small = batch.small_objects()
+            batch.publish()
+        with self.ledger.transaction():
+            self.ledger.refs_were_published()
+            if small:
+                self.ledger.keep_objects(small)
+            yield self.ledger
+        self.publish_refs()
+
+    def publish_refs(self) -> None:
+        for name, oid in self.ledger.refs(unpublished_only=True).items():
+            if oid is None:
+                refs.delete_ref(self.git_dir, name)
+            elif refs.read_ref(self.git_dir, name) != oid:
+                refs.write_ref(self.git_dir, name, oid)
+
+    def new_intent(self, kind: str, payload: Detail) -> Intent:
+        pid = os.getpid()
+        return Intent(
+            ids.new_id("c"), kind, payload, pid, platform.process_start_token(pid),
+            platform.boot_id(), clock.now_ns(),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self.ledger.close()
+
+
+def is_alive(intent: Intent) -> bool:
+    """Whether the process that began this is still the one running under that pid."""
+    return (
+        intent.boot_id == platform.boot_id()
+        and platform.pid_alive(intent.pid)
+        and platform.process_start_token(intent.pid) == intent.process_token
+    )
+
+
+def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
+    """Open a workspace's history, making an empty one on first use."""
+    if workspace.history_refused:
+        raise HistoryRefusedError(
+            f"no history is kept here: {workspace.history_refused}",
+            hint="work in a project directory of your own; commands still run and are traced",
+        )
+    is_new = not (workspace.store / ".git" / "HEAD").exists()
+    if is_new:
+        lock = FileLock(_protected(workspace) / "lock")
+        lock.acquire(timeout_s=LOCK_TIMEOUT_S, purpose="first use")
+        try:
+            make_store(workspace)
+        finally:
+            lock.release()
+    return HistoryStore(workspace, load_config(home_config, workspace.store / "config.toml"))
+
+
+def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
+    """Open a history that is there already; asking a question never makes one."""
+    if not (workspace.store / "index" / "history.db").exists():
+        raise NotFoundError(
+            f"no history in {workspace.root}",
+            hint="run something first: substrate -c 'your command'",
+        )
+    return HistoryStore(workspace, load_config(home_config, workspace.store / "config.toml"))
+
+
+def _protected(workspace: Workspace) -> Path:
+    protect_store(workspace)
+    return workspace.store
+
+
+def make_store(workspace: Workspace) -> None:
+    """An empty store, inside the lock."""
+    for name in ("index", "journal", "trash", "worlds"):
+        (workspace.store / name).mkdir(mode=0o700, exist_ok=True)
+    ObjectStore(workspace.store / ".git").init()

@@ -1,0 +1,200 @@
+"""Undo and redo: take back one command (or one session), wherever it stands on the line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from substrate.errors import NotFoundError, RefusedError
+from substrate.history import sessions
+from substrate.history.ledger import REVERSING_KINDS, Entry, NewEntry
+from substrate.history.merge import Blobs, Take
+from substrate.history.observe import changed_paths
+from substrate.history.resolve import Target
+from substrate.history.restore import Outcome, Undoing, perform
+from substrate.history.reversal import Reversal, Step, text_merger
+from substrate.history.store import HistoryStore
+from substrate.model.paths import RelPath, display, is_within
+from substrate.objects import snapshot as snapshots
+from substrate.objects.batch import Batch
+from substrate.system import clock, ids
+
+
+class Choice(NamedTuple):
+    """How an undo or rollback proceeds."""
+
+    paths: tuple[RelPath, ...] = ()
+    take: Take | None = None
+    skip_conflicts: bool = False
+    dry_run: bool = False
+
+
+def newest_undoable(store: HistoryStore, session_id: str) -> Entry:
+    """The session's newest command that changed files and is not yet (wholly) taken back."""
+    for entry in store.ledger.iterate_live(session_id):
+        if entry.kind in ("command", "squash") and entry.commit and not _is_undone(store, entry):
+            return entry
+    raise NotFoundError(
+        f"nothing to undo in session {session_id}",
+        hint="`substrate log` lists the commands; `substrate undo ID` takes back any of them",
+    )
+
+
+def newest_redoable(store: HistoryStore, session_id: str) -> Entry:
+    """The session's newest undo or rollback that still stands."""
+    for entry in store.ledger.iterate_live(session_id):
+        if entry.kind in REVERSING_KINDS and not _is_undone(store, entry):
+            return entry
+    raise NotFoundError(
+        f"nothing to redo in session {session_id}", hint="only an undo or a rollback can be redone"
+    )
+
+
+def undo_target(store: HistoryStore, target: Target, choice: Choice, agent: str | None) -> Outcome:
+    """Take back what an id names: a command (or undo, or outside edit), or a whole session."""
+    if target.session is not None:
+        return _undo_session(store, target.session.session_id, choice, agent)
+    if target.recovery is not None or target.entry is None:
+        raise RefusedError(
+            f"{target.text!r} is a state, not a command: it cannot be undone",
+            hint=f"bring that state back with `substrate recover restore {target.text}`",
+        )
+    if target.holder is not None:
+        raise RefusedError(
+            f"{target.entry.command_id} is no longer kept on its own: it is part of"
+            f" {target.holder.command_id} ({target.holder.command})",
+            hint=f"`substrate undo {target.holder.command_id}` takes the whole range back",
+        )
+    return undo_entry(store, target.entry, choice, agent)
+
+
+def undo_entry(store: HistoryStore, entry: Entry, choice: Choice, agent: str | None) -> Outcome:
+    _check_undoable(store, entry, choice)
+    kind = "redo" if entry.kind in REVERSING_KINDS else "undo"
+    with store.new_batch() as batch:
+        reversal = reversal_for(store, batch, choice)
+        reversal.take_back(_step(store, entry))
+        undoing = [Undoing(entry.seq, _named_paths(store, batch, entry, choice.paths))]
+        new = new_entry(store, kind, f"{kind} of {entry.command_id}", entry.session_id, agent)
+        return perform(
+            store, batch, reversal.wish(), new, undoing,
+            skip_conflicts=choice.skip_conflicts, dry_run=choice.dry_run,
+        )  # fmt: skip
+
+
+def _undo_session(
+    store: HistoryStore, session_id: str, choice: Choice, agent: str | None
+) -> Outcome:
+    entries = store.ledger.live(session_id=session_id, committed=True)
+    if not entries:
+        raise NotFoundError(
+            f"session {session_id} changed nothing", hint="`substrate session list` shows all"
+        )
+    with store.new_batch() as batch:
+        reversal = reversal_for(store, batch, choice)
+        oldest = entries[-1]
+        line = store.ledger.live(after_pos=oldest.pos - 1, committed=True)
+        for step in steps(store, line, {e.seq for e in entries}):
+            reversal.take_back(step)
+        new = new_entry(store, "undo", f"undo of session {session_id}", session_id, agent)
+        undoing = [Undoing(e.seq) for e in entries]
+        return perform(
+            store, batch, reversal.wish(), new, undoing,
+            skip_conflicts=choice.skip_conflicts, dry_run=choice.dry_run,
+        )  # fmt: skip
+
+
+def reversal_for(store: HistoryStore, batch: Batch, choice: Choice) -> Reversal:
+    scratch = store.dir / "journal"
+    merge = text_merger(
+        lambda base, ours, theirs, favour: store.git.merge_file(
+            base, ours, theirs, favor=favour, scratch=scratch
+        )
+    )
+    blobs = Blobs(batch.read_blob, batch.add_blob, merge)
+    return Reversal(batch, store.tip(), blobs, scope=choice.paths, take=choice.take)
+
+
+def steps(store: HistoryStore, line: Sequence[Entry], chosen: set[int]) -> list[Step]:
+    """The chosen entries as steps, newest first; neighbours on the line make one step.
+
+    line (newest first):  c5* e4 c3* c2* c1      chosen: *
+    steps:                (e4 → c5), (c1 → c3)
+    """
+    out: list[Step] = []
+    run: list[Entry] = []
+    for entry in [*line, None]:
+        if entry is not None and entry.seq in chosen:
+            run.append(entry)
+        elif run:
+            newest, oldest = run[0].commit, run[-1].commit
+            assert newest is not None
+            assert oldest is not None
+            before = store.parent_snapshot(oldest)
+            assert before is not None, "the baseline is never taken back"
+            out.append(Step(before, store.snapshot_of(newest)))
+            run = []
+    return out
+
+
+def new_entry(
+    store: HistoryStore, kind: str, command: str, session_id: str | None, agent: str | None
+) -> NewEntry:
+    if session_id is None:
+        latest = sessions.latest(store.ledger)
+        session_id = latest.session_id if latest else None
+    return NewEntry(
+        ids.new_id("c"), kind, clock.now_ns(), command, session_id=session_id, agent_id=agent,
+        span_id=ids.new_id("spn"), exit=0,
+    )  # fmt: skip
+
+
+def _step(store: HistoryStore, entry: Entry) -> Step:
+    assert entry.commit is not None
+    before = store.parent_snapshot(entry.commit)
+    if before is None:
+        raise RefusedError(
+            "the baseline is where history begins; it cannot be undone",
+            hint="`substrate log` lists what can",
+        )
+    return Step(before, store.snapshot_of(entry.commit))
+
+
+def _check_undoable(store: HistoryStore, entry: Entry, choice: Choice) -> None:
+    if entry.commit is None:
+        raise NotFoundError(
+            f"{entry.command_id} changed no files: there is nothing to undo",
+            hint="`substrate log` shows how many files each command changed",
+        )
+    undone = store.ledger.reversed_paths(entry.seq)
+    asked = set(choice.paths)
+    if b"" in undone or (asked and asked <= undone):
+        raise RefusedError(
+            f"{entry.command_id} is already undone", hint="`substrate redo` brings it back"
+        )
+
+
+def _is_undone(store: HistoryStore, entry: Entry) -> bool:
+    undone = store.ledger.reversed_paths(entry.seq)
+    if not undone or b"" in undone:
+        return bool(undone)
+    step = _step(store, entry)
+    changed = changed_paths(snapshots.diff(store.objects, step.before, step.after))
+    return all(any(is_within(path, RelPath(u)) for u in undone) for path in changed)
+
+
+def _named_paths(
+    store: HistoryStore, batch: Batch, entry: Entry, paths: tuple[RelPath, ...]
+) -> tuple[RelPath, ...]:
+    """The asked-for paths, checked: each must be (or hold) something this command changed."""
+    if not paths:
+        return ()
+    step = _step(store, entry)
+    changed = [c.path for c in snapshots.diff(batch, step.before, step.after)]
+    for path in paths:
+        if not any(is_within(c, path) for c in changed):
+            raise NotFoundError(
+                f"{entry.command_id} did not change {display(path)}",
+                hint=f"`substrate diff {entry.command_id} --stat` lists what it changed",
+            )
+    return paths

@@ -1,0 +1,118 @@
+"""Looking after a store: status, check, repair, reset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import NotFoundError
+from substrate.history import record, repair, sessions
+from substrate.history.fsck import Problem
+from substrate.history.ledger import Ledger
+from substrate.history.observe import changed_paths, observe
+from substrate.history.repair import Repaired
+from substrate.history.store import LOCK_TIMEOUT_S
+from substrate.model.paths import RelPath
+from substrate.recorder.place import Place
+from substrate.system import clock
+from substrate.system.locks import FileLock
+from substrate.workspace.exclude import Exclusions
+from substrate.world.direct import DirectWorld
+
+
+class Status(NamedTuple):
+    workspace: Path
+    #: "kept", "not begun", or why there is none here.
+    history: str
+    session_id: str | None
+    agent_id: str
+    cannot_promise: str
+    running: tuple[str, ...] = ()
+    outside_changes: tuple[RelPath, ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
+    excluded: tuple[tuple[RelPath, str], ...] = ()
+    unreadable: tuple[tuple[RelPath, str], ...] = ()
+    specials: tuple[RelPath, ...] = ()
+
+
+def status(place: Place) -> Status:
+    """Scans, but records nothing."""
+    workspace = place.workspace
+    found = Status(workspace.root, "kept", None, place.agent_id, DirectWorld().isolation.reason)
+    if workspace.history_refused:
+        return found._replace(history=workspace.history_refused)
+    rules = tuple(Exclusions.load(workspace.root).describe())
+    try:
+        with place.existing_history() as store:
+            session = place.session or _latest(store.ledger)
+            if store.tip_commit is None:
+                return found._replace(history="not begun", rules=rules)
+            with store.new_batch() as batch:
+                seen = observe(store, batch)
+            return found._replace(
+                session_id=session,
+                running=record.running_beside(store, None),
+                outside_changes=tuple(changed_paths(seen.changes)),
+                rules=tuple(store.exclusions.describe()),
+                excluded=tuple(sorted(seen.scan.excluded.items())),
+                unreadable=tuple(sorted(seen.scan.unreadable.items())),
+                specials=tuple(seen.scan.specials),
+            )
+    except NotFoundError:
+        return found._replace(history="not begun", rules=rules)
+
+
+def _latest(ledger: Ledger) -> str | None:
+    latest = sessions.latest(ledger)
+    return latest.session_id if latest else None
+
+
+def check_store(place: Place) -> list[Problem]:
+    _require_store(place)
+    with _Locked(place, "fsck"):
+        return repair.check_or_explain(place.workspace, _config(place))
+
+
+def repair_store(place: Place) -> Repaired:
+    _require_store(place)
+    with _Locked(place, "repair"):
+        return repair.repair(place.workspace, _config(place))
+
+
+def reset_history(place: Place) -> Path:
+    """Put the whole history aside, by rename; the next command begins a new one."""
+    _require_store(place)
+    store = place.workspace.store
+    with _Locked(place, "reset"):
+        aside = store / "quarantine" / ("reset-" + clock.iso(clock.now_ns()).replace(":", ""))
+        aside.mkdir(parents=True, mode=0o700)
+        for name in (".git", "index", "journal"):
+            if (store / name).exists():
+                (store / name).rename(aside / name)
+    return aside
+
+
+def _require_store(place: Place) -> None:
+    if not place.workspace.store.is_dir():
+        raise NotFoundError(
+            f"no history in {place.workspace.root}",
+            hint="run something first: substrate -c 'your command'",
+        )
+
+
+def _config(place: Place) -> Path:
+    return place.environment.substrate_home / "config.toml"
+
+
+class _Locked:
+    """The workspace's lock without opening the store, which may be damaged."""
+
+    def __init__(self, place: Place, purpose: str) -> None:
+        self._lock = FileLock(place.workspace.store / "lock")
+        self._purpose = purpose
+
+    def __enter__(self) -> None:
+        self._lock.acquire(timeout_s=LOCK_TIMEOUT_S, purpose=self._purpose)
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()

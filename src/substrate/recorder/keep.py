@@ -1,0 +1,67 @@
+"""Marking and tidying: checkpoints, sessions, compaction."""
+
+from __future__ import annotations
+
+from substrate.history import checkpoints, compact, record, sessions
+from substrate.history.checkpoints import Checkpoint
+from substrate.history.compact import Report
+from substrate.history.retention import Decision
+from substrate.history.sessions import Session
+from substrate.recorder.place import Place
+
+
+def mark_checkpoint(place: Place, message: str = "", seq: int | None = None) -> Checkpoint:
+    """Mark the present state; before any command, that is the baseline."""
+    with place.history() as store, store.writing("checkpoint"):
+        record.record_outside(store)
+        latest = sessions.latest(store.ledger)
+        if place.session is None and latest is not None and latest.closed_ns is None:
+            session_id = latest.session_id
+        else:
+            session_id = sessions.for_recording(store, place.session, place.agent_id)
+        return checkpoints.mark(store, session_id, message, seq)
+
+
+def start_session(place: Place, named: str | None) -> Session:
+    with place.history() as store, store.writing("start a session"):
+        record.record_outside(store)
+        return sessions.start(store, named, place.agent_id)
+
+
+def close_session(place: Place, named: str | None) -> tuple[Session, Report | None]:
+    """End a session; compaction follows, unless the configuration says no."""
+    with place.existing_history() as store, store.writing("close a session"):
+        record.record_outside(store)
+        session = sessions.for_question(store, named or place.session)
+        closed = sessions.close(store, session.session_id)
+        report = None
+        if store.config.compact_auto:
+            config = store.config
+            report = compact.compact_if_useful(
+                store, config.retention_checkpoints, config.retention_sessions
+            )
+        return closed, report
+
+
+def compact_history(
+    place: Place, keep_checkpoints: int | None, keep_sessions: int | None
+) -> Report:
+    with place.existing_history() as store, store.writing("compact"):
+        config = store.config
+        return compact.compact(
+            store,
+            config.retention_checkpoints if keep_checkpoints is None else keep_checkpoints,
+            config.retention_sessions if keep_sessions is None else keep_sessions,
+        )
+
+
+def preview_compaction(
+    place: Place, keep_checkpoints: int | None, keep_sessions: int | None
+) -> Decision:
+    with place.existing_history() as store:
+        config = store.config
+        return compact.preview(
+            store,
+            config.retention_checkpoints if keep_checkpoints is None else keep_checkpoints,
+            config.retention_sessions if keep_sessions is None else keep_sessions,
+        )

@@ -1,0 +1,82 @@
+"""Where a use case happens: the workspace, the environment, and the history opened for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import UsageError
+from substrate.history import store as history_store
+from substrate.history.store import HistoryStore
+from substrate.model.paths import RelPath, rel_path
+from substrate.system.environment import Environment
+from substrate.workspace.locate import Workspace, find_workspace
+
+
+class Place(NamedTuple):
+    workspace: Workspace
+    environment: Environment
+    cwd: Path
+    #: ``--session`` and ``--agent-id``, else what the environment says.
+    session: str | None
+    agent_id: str
+
+    @classmethod
+    def at(
+        cls,
+        cwd: Path,
+        environment: Environment,
+        session: str | None = None,
+        agent_id: str | None = None,
+    ) -> Place:
+        return cls(
+            find_workspace(cwd),
+            environment,
+            cwd,
+            session or environment.session_id,
+            agent_id or environment.agent_id,
+        )
+
+    @property
+    def _home_config(self) -> Path:
+        return self.environment.substrate_home / "config.toml"
+
+    @contextmanager
+    def history(self) -> Iterator[HistoryStore]:
+        """Open the history, making it on first use; refused places raise."""
+        store = history_store.open_store(self.workspace, self._home_config)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    @contextmanager
+    def existing_history(self) -> Iterator[HistoryStore]:
+        """Open a history that is there; a question never makes one."""
+        store = history_store.existing_store(self.workspace, self._home_config)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def rel_path(self, text: str | bytes) -> RelPath:
+        """A path as the user typed it (from where they stand) → below the workspace's root.
+
+        Links are not followed below the root: the link itself is what history knows.
+        """
+        import os
+
+        raw = os.fsencode(text)
+        here = os.path.normpath(os.path.join(os.fsencode(self.cwd.resolve()), raw))
+        root = os.fsencode(self.workspace.root)
+        if here == root:
+            return RelPath(b"")
+        prefix = root if root.endswith(b"/") else root + b"/"
+        if not here.startswith(prefix):
+            raise UsageError(
+                f"{os.fsdecode(raw)!r} lies outside the workspace {self.workspace.root}",
+                hint="give a path inside it",
+            )
+        return rel_path(here[len(prefix) :])
