@@ -9,7 +9,9 @@
     │   ├── HistoryRefusedError 5   no history in this place (``/``, a home directory, …)
     │   ├── LockedError         5   another process holds the history lock
     │   └── WorkspaceError      5   the workspace cannot be read or written
+    │       └── DiskFullError   5   no space or quota left; nothing was changed
     ├── ConflictError           1   both sides changed the same thing; nothing was changed
+    ├── HalfAppliedError        1   a change stopped in the middle; the bytes are kept
     └── DamagedStoreError       6   the history store is damaged
 
 Anything else that escapes is a bug: the command line writes a crash report and exits 70.
@@ -79,6 +81,10 @@ class WorkspaceError(RefusedError):
     kind = "workspace"
 
 
+class DiskFullError(WorkspaceError):
+    kind = "disk-full"
+
+
 class ConflictError(SubstrateError):
     """Paths that could not be merged; raised before anything was changed."""
 
@@ -88,6 +94,16 @@ class ConflictError(SubstrateError):
     def __init__(self, message: str, *, hint: str = "", paths: tuple[str, ...] = ()) -> None:
         super().__init__(message, hint=hint)
         self.paths = paths
+
+
+class HalfAppliedError(SubstrateError):
+    """A change could neither be finished nor taken back; the message says where the bytes are.
+
+    Its journal entry must stay: the next command finishes it.
+    """
+
+    kind = "half-applied"
+    exit_code = EXIT_DIFFERENT
 
 
 class DamagedStoreError(SubstrateError):

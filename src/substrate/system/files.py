@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.unlink in os.supports_dir_fd
@@ -66,6 +67,24 @@ def fsync_fd(fd: int) -> None:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
+
+
+def sync_filesystem(fd: int) -> bool:
+    """Write out everything on the file system that holds `fd`; False where there is no such call.
+
+    For hundreds of new files at once this is one wait instead of hundreds.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        import ctypes
+    except ImportError:
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syncfs(fd) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return True
 
 
 def read_bytes_or_none(path: Path) -> bytes | None:

@@ -1,0 +1,331 @@
+"""Carry out a plan on the user's tree, losing nothing: stage, then carry out; or resume.
+
+    stage      look at every path, write everything new into scratch; the tree is not touched
+    carry_out  path by path: check again, exchange, verify what came out; sync; let go
+    resume     after a crash, the same from wherever the earlier attempt got to
+
+An error in the middle takes back what was done. `docs/decisions/0003` has the reasons.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import (
+    DiskFullError,
+    HalfAppliedError,
+    SubstrateError,
+    WorkspaceError,
+)
+from substrate.model.nodes import BlobReader, Kind
+from substrate.model.paths import RelPath
+from substrate.workspace import directory_steps, leftovers, retouch, rewrite_in_place, steps
+from substrate.workspace.plan import Plan, shown
+from substrate.workspace.site import (
+    Conflict,
+    Excluder,
+    Item,
+    Mismatch,
+    Noted,
+    Site,
+    State,
+    Step,
+)
+from substrate.workspace.staging import Stage
+from substrate.workspace.trash import Trash, TrashEntry
+
+__all__ = ["CASES", "LABELS", "Applier", "Conflict", "Noted", "Report", "Staged"]
+
+
+class Report(NamedTuple):
+    """What happened to each path of the plan."""
+
+    done: tuple[RelPath, ...]
+    #: Was in the wanted state before.
+    already: tuple[RelPath, ...]
+    #: Left alone: not in the expected state.
+    conflicts: tuple[Conflict, ...]
+    #: Should have gone, but still hold something.
+    kept_directories: tuple[Noted, ...]
+    #: Were hard links and are files of their own now.
+    broken_links: tuple[RelPath, ...]
+    #: Sockets, devices, attributes this file system has not.
+    cannot_restore: tuple[Noted, ...]
+    #: Paths whose old state lies in the trash.
+    trashed: tuple[RelPath, ...]
+    trash_entries: tuple[TrashEntry, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Every path is as the plan wanted it."""
+        return not (self.conflicts or self.kept_directories or self.cannot_restore)
+
+
+class Staged:
+    """A plan that is ready to be carried out. The caller decides what its conflicts mean:
+    `carry_out` leaves those paths alone and does the rest, `discard` forgets it all."""
+
+    def __init__(self, items: list[Item], stage: Stage) -> None:
+        self.items = items
+        self.conflicts: tuple[Conflict, ...] = tuple(stage.conflicts)
+        self.cannot_restore: tuple[Noted, ...] = tuple(stage.cannot)
+
+    @property
+    def already(self) -> tuple[RelPath, ...]:
+        return tuple(item.path for item in self.items if item.state is State.ALREADY)
+
+
+class Applier:
+    """Changes the tree at `root`. `scratch` is a directory of this operation alone, on the same
+    file system (it names the operation in the trash, unless `under` does)."""
+
+    def __init__(
+        self,
+        root: Path,
+        scratch: Path,
+        blobs: BlobReader,
+        trash: Trash,
+        exclusions: Excluder | None = None,
+        *,
+        under: str = "",
+    ) -> None:
+        self._root = root
+        self._scratch = scratch
+        self._blobs = blobs
+        self._trash = trash
+        self._exclusions = exclusions
+        self._under = under or scratch.name
+
+    def stage(self, plan: Plan) -> Staged:
+        """Phase one. The tree is unchanged whatever happens; on an error (`DiskFullError`,
+        another `WorkspaceError`, a damaged store) nothing is left in scratch either."""
+        items = [Item(number, op) for number, op in enumerate(plan.ops)]
+        with self._site() as site:
+            return self._stage(site, Stage(site, items), items)
+
+    def discard(self, staged: Staged) -> None:
+        """Forget a staged plan; the tree was not touched."""
+        with self._site() as site:
+            self._clear(site, staged.items)
+
+    def carry_out(self, staged: Staged) -> Report:
+        """Phase two. Raises after taking everything back (`WorkspaceError`, `DiskFullError`),
+        or, if that was impossible, `HalfAppliedError`, which says where the bytes are."""
+        with self._site() as site:
+            return self._carry_out(site, staged)
+
+    def resume(self, plan: Plan) -> Report:
+        """Finish a plan whose `carry_out` ended in the middle; may itself be cut off and run
+        again. What anybody else changed since is left alone and is a conflict."""
+        items = [Item(number, op) for number, op in enumerate(plan.ops)]
+        with self._site() as site:
+            try:
+                leftovers.recover(site, items)
+            except OSError as error:
+                raise self._half_applied(error) from error
+            stage = Stage(site, items, resuming=True, may_open=True)
+            return self._carry_out(site, self._stage(site, stage, items))
+
+    # ---------------------------------------------------------------- inside
+
+    def _site(self) -> Site:
+        return Site(
+            self._root, self._scratch, self._blobs, self._trash, self._exclusions, self._under
+        )
+
+    def _stage(self, site: Site, stage: Stage, items: list[Item]) -> Staged:
+        try:
+            stage.look_at_all()
+            stage.write_all()
+        except OSError as error:
+            self._clear(site, items)
+            raise _translated(error, None) from error
+        except BaseException:
+            self._clear(site, items)
+            raise
+        return Staged(items, stage)
+
+    def _carry_out(self, site: Site, staged: Staged) -> Report:
+        late = Stage(site, staged.items, may_open=True)
+        late.conflicts.extend(staged.conflicts)
+        late.cannot.extend(staged.cannot_restore)
+        done: list[Step] = []
+        path: RelPath | None = None
+        try:
+            for item in staged.items:
+                path = item.path
+                _do(site, item, late, done)
+            path = None
+            site.shut()
+            site.sync()
+        except BaseException as error:
+            self._take_back(site, done, staged.items, error)
+            if isinstance(error, OSError):
+                raise _translated(error, path) from error
+            raise
+        try:
+            for step in done:
+                step.settle(site)
+            self._clear(site, staged.items)
+        except (OSError, SubstrateError) as error:
+            raise HalfAppliedError(
+                f"the change is made, but what it replaced could not be put away: {error}",
+                hint=f"the bytes are in {self._scratch}; the next command tries again",
+            ) from error
+        return _report(site, staged.items, late)
+
+    def _take_back(
+        self, site: Site, done: list[Step], items: list[Item], cause: BaseException
+    ) -> None:
+        try:
+            for step in reversed(done):
+                step.undo(site)
+            site.shut()
+            site.sync()
+            self._clear(site, items)
+        except (OSError, SubstrateError, Mismatch) as error:
+            raise self._half_applied(error) from cause
+
+    def _half_applied(self, error: BaseException) -> HalfAppliedError:
+        return HalfAppliedError(
+            f"stopped in the middle, and could not take everything back: {error}",
+            hint=f"what was replaced lies in {self._scratch}; the next command tries again",
+        )
+
+    def _clear(self, site: Site, items: list[Item]) -> None:
+        for item in items:
+            site.sweep(item)
+        try:
+            self._scratch.rmdir()
+        except OSError:
+            pass  # the caller keeps something of its own there
+
+
+def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:
+    if item.unseen:
+        late.look_at(item)
+        if item.state is State.TODO and late.needs_staging(item):
+            late.write_late(item)
+    if item.state is not State.TODO:
+        return
+    handler = CASES[_class_of(item.seen.node.kind), _class_of(item.become.kind)].handler
+    kept = len(site.kept_directories)
+    try:
+        done.extend(handler(site, item, late))
+    except Mismatch as mismatch:
+        item.state = State.CONFLICT
+        late.conflicts.append(Conflict(item.path, item.op.expect, mismatch.found, mismatch.reason))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        item.state = State.CONFLICT
+        reason = f"a directory above it went away or became a link: {error.strerror}"
+        late.conflicts.append(Conflict(item.path, item.op.expect, item.seen.node, reason))
+    else:
+        item.state = State.DONE if len(site.kept_directories) == kept else State.CANNOT
+
+
+def _report(site: Site, items: list[Item], late: Stage) -> Report:
+    def having(state: State) -> tuple[RelPath, ...]:
+        return tuple(item.path for item in items if item.state is state)
+
+    return Report(
+        done=having(State.DONE),
+        already=having(State.ALREADY),
+        conflicts=tuple(late.conflicts),
+        kept_directories=tuple(site.kept_directories),
+        broken_links=tuple(site.broken_links),
+        cannot_restore=tuple(late.cannot),
+        trashed=tuple(entry.path for entry in site.trashed),
+        trash_entries=tuple(site.trashed),
+    )
+
+
+def _translated(error: OSError, path: RelPath | None) -> WorkspaceError:
+    what = f"{shown(path)} cannot be changed" if path is not None else "nothing can be written"
+    message = f"{what}: {error.strerror or error}; nothing was changed"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(message, hint="free some space (or quota), then try again")
+    if error.errno in (errno.EPERM, errno.EACCES):
+        hint = "it may belong to another user, or be immutable (see lsattr)"
+    elif error.errno == errno.EROFS:
+        hint = "the file system is mounted read-only"
+    else:
+        hint = "check the disk and the file system, then try again"
+    return WorkspaceError(message, hint=hint)
+
+
+# ------------------------------------------------------------------------ the cases
+
+Handler = Callable[[Site, Item, Stage], list[Step]]
+
+
+class Case(NamedTuple):
+    label: str
+    handler: Handler
+
+
+def _nothing(site: Site, item: Item, late: Stage) -> list[Step]:
+    return []
+
+
+def _create(site: Site, item: Item, late: Stage) -> list[Step]:
+    return steps.create(site, item)
+
+
+def _remove(site: Site, item: Item, late: Stage) -> list[Step]:
+    return steps.remove(site, item)
+
+
+def _remove_directory(site: Site, item: Item, late: Stage) -> list[Step]:
+    return directory_steps.remove_directory(site, item)
+
+
+def _swap(site: Site, item: Item, late: Stage) -> list[Step]:
+    return steps.swap(site, item)
+
+
+def _replace_directory(site: Site, item: Item, late: Stage) -> list[Step]:
+    return directory_steps.replace_directory(site, item)
+
+
+def _change(site: Site, item: Item, late: Stage) -> list[Step]:
+    """The same kind before and after: as little as will do."""
+    if item.is_retouch:
+        return retouch.retouch(site, item)
+    if item.is_rewrite:
+        return rewrite_in_place.rewrite(site, item, late.write_late)
+    return steps.swap(site, item)
+
+
+_CLASSES = ("absent", "file", "symlink", "directory", "special")
+
+
+def _class_of(kind: Kind) -> str:
+    return kind.value if kind.value in _CLASSES else "special"
+
+
+def _handler_for(old: str, new: str) -> Handler:
+    if old == new:
+        return _nothing if old == "absent" else _change
+    if old == "absent":
+        return _create
+    if old == "directory":
+        return _remove_directory if new == "absent" else _replace_directory
+    return _remove if new == "absent" else _swap
+
+
+#: (what stands there, what shall) -> what is done. tests/unit/workspace/test_apply_cases.py
+#: fails when a label here has no test.
+CASES: dict[tuple[str, str], Case] = {
+    (old, new): Case(f"{old}->{new}", _handler_for(old, new))
+    for old in _CLASSES
+    for new in _CLASSES
+}
+#: The same kind before and after has several ways to differ; each is a case of its own.
+_SAME_KIND = (
+    *("file->file content", "file->file mode", "file->file xattrs", "file->file all"),
+    *("file->file in place", "directory->directory mode", "directory->directory xattrs"),
+)
+LABELS: tuple[str, ...] = tuple(case.label for case in CASES.values()) + _SAME_KIND

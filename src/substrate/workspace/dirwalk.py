@@ -1,0 +1,209 @@
+"""Reaching a path by directory descriptors, so that no link on the way can lead outside.
+
+A path is opened component by component, each with O_NOFOLLOW | O_DIRECTORY relative to the one
+before. Whoever swaps a directory for a link meanwhile gets an error out of us, not a write
+through his link. Where the system has no such calls (Windows) each component is looked at first.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from substrate.model.paths import RelPath, split
+from substrate.system.renames import exchange, rename_new
+
+_BY_DESCRIPTOR = {os.open, os.stat, os.unlink, os.mkdir, os.rename, os.readlink} <= (
+    os.supports_dir_fd
+)
+_READ = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+#: Enough to walk on through a directory that may be searched but not read.
+_PATH_ONLY = getattr(os, "O_PATH", 0)
+
+#: Asked before a directory is entered, with (containing directory, name, path, owner bits that
+#: will be needed): it may give a shut directory of ours those bits for the moment.
+Opener = Callable[["Directory", bytes, RelPath, int], None]
+
+SEARCH, CHANGE, READ, ALL = 0o100, 0o300, 0o500, 0o700
+
+
+class Directory:
+    """An open directory. Names are bytes and single components; nothing here follows a link."""
+
+    def __init__(self, fd: int | None, path: bytes, *, path_only: bool = False) -> None:
+        self._path_only = path_only
+        #: None where the system has no descriptor-relative calls.
+        self.fd = fd
+        #: Where it was found; for messages, and for the calls of systems without descriptors.
+        self.path = path
+
+    @classmethod
+    def open_root(cls, path: Path) -> Directory:
+        """The directory at `path`, whose own location is trusted (links in it are followed)."""
+        raw = os.fsencode(path)
+        if not _BY_DESCRIPTOR:
+            if not os.path.isdir(raw):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), raw)
+            return cls(None, raw)
+        return cls(os.open(raw, os.O_RDONLY | os.O_DIRECTORY), raw)
+
+    def child(self, name: bytes) -> Directory:
+        """The directory of that name; a link there is `NotADirectoryError`, as a file is."""
+        below = os.path.join(self.path, name)
+        if self.fd is None:
+            if not stat.S_ISDIR(os.lstat(below).st_mode) or os.path.islink(below):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), below)
+            return Directory(None, below)
+        try:
+            return Directory(os.open(name, _READ, dir_fd=self.fd), below)
+        except PermissionError:
+            if not _PATH_ONLY:
+                raise
+            fd = os.open(name, _READ | _PATH_ONLY, dir_fd=self.fd)
+            return Directory(fd, below, path_only=True)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise NotADirectoryError(errno.ENOTDIR, "a link in the way", below) from error
+            raise
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def __enter__(self) -> Directory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether it can be listed and synced: opened in full, not just to be walked through."""
+        return self.fd is not None and not self._path_only
+
+    def own_fd(self) -> int:
+        assert self.fd is not None
+        return self.fd
+
+    def _at(self, name: bytes) -> bytes:
+        return name if self.fd is not None else os.path.join(self.path, name)
+
+    # The calls, each on one name in this directory.
+
+    def own_stat(self) -> os.stat_result:
+        return os.fstat(self.fd) if self.fd is not None else os.lstat(self.path)
+
+    def lstat(self, name: bytes) -> os.stat_result:
+        return os.stat(self._at(name), dir_fd=self.fd, follow_symlinks=False)
+
+    def exists(self, name: bytes) -> bool:
+        try:
+            self.lstat(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def open(self, name: bytes, flags: int, mode: int = 0o600) -> int:
+        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        return os.open(self._at(name), flags, mode, dir_fd=self.fd)
+
+    def readlink(self, name: bytes) -> bytes:
+        return os.readlink(self._at(name), dir_fd=self.fd)
+
+    def symlink(self, target: bytes, name: bytes) -> None:
+        os.symlink(target, self._at(name), dir_fd=self.fd)
+
+    def mkfifo(self, name: bytes) -> None:
+        os.mkfifo(self._at(name), 0o600, dir_fd=self.fd)
+
+    def mkdir(self, name: bytes) -> None:
+        os.mkdir(self._at(name), 0o700, dir_fd=self.fd)
+
+    def unlink(self, name: bytes) -> None:
+        os.unlink(self._at(name), dir_fd=self.fd)
+
+    def rmdir(self, name: bytes) -> None:
+        os.rmdir(self._at(name), dir_fd=self.fd)
+
+    def names(self) -> list[bytes]:
+        """What the directory holds, sorted; an O_PATH directory cannot say (`OSError`)."""
+        with os.scandir(self.fd if self.fd is not None else self.path) as found:
+            return sorted(os.fsencode(entry.name) for entry in found)
+
+    def chmod(self, name: bytes, mode: int) -> None:
+        """Change the mode of a file, directory or FIFO; a link that got there is an error."""
+        if _PATH_ONLY and self.fd is not None:
+            fd = os.open(name, _PATH_ONLY | os.O_NOFOLLOW, dir_fd=self.fd)
+            try:
+                if stat.S_ISLNK(os.fstat(fd).st_mode):
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+                # The kernel has no fchmod for O_PATH; this is its documented detour.
+                os.chmod(f"/proc/self/fd/{fd}", mode)
+            finally:
+                os.close(fd)
+        elif os.chmod in os.supports_follow_symlinks:
+            os.chmod(self._at(name), mode, dir_fd=self.fd, follow_symlinks=False)
+        elif stat.S_ISLNK(self.lstat(name).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        else:
+            os.chmod(self._at(name), mode, dir_fd=self.fd)
+
+    def chown(self, name: bytes, uid: int, gid: int) -> None:
+        if hasattr(os, "chown"):
+            os.chown(self._at(name), uid, gid, dir_fd=self.fd, follow_symlinks=False)
+
+    def exchange(self, name: bytes, other: Directory, other_name: bytes) -> bool:
+        return exchange(
+            self._at(name), other._at(other_name), src_dir_fd=self.fd, dst_dir_fd=other.fd
+        )
+
+    def rename_new(self, name: bytes, other: Directory, other_name: bytes) -> None:
+        rename_new(self._at(name), other._at(other_name), src_dir_fd=self.fd, dst_dir_fd=other.fd)
+
+
+class Walker:
+    """Opens the directory that holds a path, always from the root, always without links."""
+
+    def __init__(self, root: Path, opener: Opener | None = None) -> None:
+        self._root = root
+        self._opener = opener
+
+    def parent_of(self, path: RelPath, bits: int = CHANGE) -> tuple[Directory, bytes]:
+        """``(open directory, last name)``; the caller closes the directory. `bits`: what the
+        opener is asked for; `SEARCH` suffices to change something that keeps its name.
+
+        `FileNotFoundError`: a directory above is missing. `NotADirectoryError`: something above
+        is a link or a file. `PermissionError`: shut, and no opener could open it.
+        """
+        above, name = split(path)
+        return self._descend(above, bits), name
+
+    def directory(self, path: RelPath, bits: int = READ) -> Directory:
+        """The directory at `path` itself; the root is one too."""
+        return self._descend(path, bits)
+
+    def _descend(self, path: RelPath, bits: int) -> Directory:
+        here = Directory.open_root(self._root)
+        parts = path.split(b"/") if path else []
+        try:
+            for count, part in enumerate(parts, start=1):
+                if self._opener is not None:
+                    at = RelPath(b"/".join(parts[:count]))
+                    self._opener(here, part, at, bits if count == len(parts) else SEARCH)
+                below = here.child(part)
+                here.close()
+                here = below
+        except BaseException:
+            here.close()
+            raise
+        return here

@@ -1,0 +1,85 @@
+"""After a crash: what an interrupted attempt left in scratch, and where each thing belongs.
+
+Nothing is removed unless its bytes are those of the plan's old or new state, which the object
+store has. Anything else may be somebody's only copy: it goes back where it stood if that place
+is free, and to the trash otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+
+from substrate.model.nodes import Kind
+from substrate.workspace.dirwalk import Directory
+from substrate.workspace.move import discard
+from substrate.workspace.probe import look
+from substrate.workspace.site import Item, Site
+
+_NAME = re.compile(rb"(\d+)(\.part|\.old|\.inplace)?")
+_REASON = "found in the scratch directory of an interrupted operation"
+
+
+def recover(site: Site, items: list[Item]) -> None:
+    """Empty the scratch directory; items whose rewrite in place had begun are marked torn."""
+    for name in site.scratch.names():
+        match = _NAME.fullmatch(name)
+        if match is None or int(match[1]) >= len(items):
+            continue
+        item = items[int(match[1])]
+        if match[2] == b".part":
+            discard(site.scratch, name)  # only ever half of something that is in the store
+        elif match[2] == b".inplace":
+            item.torn = True
+        else:
+            _settle(site, item, site.scratch, name)
+    for item in items:
+        _recover_local(site, item)
+
+
+def _recover_local(site: Site, item: Item) -> None:
+    """On another mount the scratch names are in the path's own directory."""
+    try:
+        parent, _ = site.walker.parent_of(item.path)
+    except OSError:
+        return
+    with parent:
+        for suffix in (b"", b".old"):
+            name = site.local_name(item.number, suffix)
+            if parent.exists(name):
+                _settle(site, item, parent, name)
+
+
+def _settle(site: Site, item: Item, directory: Directory, name: bytes) -> None:
+    node = look(directory, name).node
+    known = (item.op.expect, item.op.become)
+    if node.kind is Kind.DIRECTORY:
+        try:
+            directory.rmdir(name)
+            return
+        except OSError:
+            pass  # not empty: somebody's
+    elif any((node.kind, node.oid) == (k.kind, k.oid) for k in known) and (
+        node.oid or node.kind is not Kind.FILE
+    ):
+        # The old one, and its place is free: an exchange was not possible, and we were between
+        # the two halves. Putting it back makes the rest of `resume` see an ordinary state.
+        between = name.endswith(b".old") and item.op.become.kind is not Kind.ABSENT
+        if between and _put_back(site, item, directory, name):
+            return
+        site.drop(directory, name, item)
+        return
+    if not _put_back(site, item, directory, name):
+        site.to_trash(directory, name, item.path, _REASON)
+
+
+def _put_back(site: Site, item: Item, directory: Directory, name: bytes) -> bool:
+    try:
+        parent, own_name = site.walker.parent_of(item.path)
+    except OSError:
+        return False
+    with parent:
+        try:
+            directory.rename_new(name, parent, own_name)
+        except FileExistsError:
+            return False
+    return True

@@ -1,0 +1,211 @@
+"""A plan: the explicit list of paths to change, each with the state it must be in before."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from substrate.errors import RefusedError
+from substrate.model.nodes import ABSENT, Kind, Node
+from substrate.model.paths import RelPath, ancestors, display, rel_path
+
+#: Written into every journalled plan, so that a later version knows what it reads.
+_FORMAT = 1
+#: Where ``.GIT`` opens ``.git``, the guard below must not care for case either.
+_CASE_BLIND = sys.platform in ("darwin", "win32")
+
+
+class How(Enum):
+    """The way new content gets into an existing file."""
+
+    #: A new file is renamed over the old one: atomic, breaks hard links.
+    REPLACE = "replace"
+    #: The old file is rewritten: readers and hard links follow. The caller has both blobs kept.
+    IN_PLACE = "in-place"
+
+
+class Op(NamedTuple):
+    """One path: what must stand there, and what shall."""
+
+    path: RelPath
+    expect: Node
+    become: Node
+    how: How = How.REPLACE
+
+
+class Plan(NamedTuple):
+    """Operations in the order of execution. Build it with `Plan.of`, which checks and sorts."""
+
+    ops: tuple[Op, ...]
+
+    @classmethod
+    def of(cls, ops: Iterable[Op]) -> Plan:
+        """Check `ops` and put them in order: removals deepest first, then kind changes, then
+        directories from the top down, then files and links.
+
+        `RefusedError`: an operation inside ``.git`` or ``.substrate-git``. `ValueError`: a list
+        that no tree can satisfy (the root, a path twice, a child of something that will not be
+        a directory).
+        """
+        given = tuple(ops)
+        by_path: dict[RelPath, Op] = {}
+        for op in given:
+            _check_place(op)
+            if op.path in by_path:
+                raise ValueError(f"two operations on one path: {display(op.path)}")
+            by_path[op.path] = op
+        for op in given:
+            _check_ancestors(op, by_path)
+        return cls(tuple(sorted(given, key=_rank)))
+
+    def to_json(self) -> str:
+        """For the journal: one line, lossless, read back by `from_json`."""
+        ops = [_op_to_json(op) for op in self.ops]
+        return json.dumps({"format": _FORMAT, "ops": ops}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """The plan that `to_json` wrote, operation by operation in the same order."""
+        data = json.loads(text)
+        if data["format"] != _FORMAT:
+            raise ValueError(f"a plan of an unknown format: {data['format']!r}")
+        ops = tuple(_op_from_json(item) for item in data["ops"])
+        for op in ops:
+            _check_place(op)
+        return cls(ops)
+
+    def describe(self) -> list[str]:
+        """A line for each operation, for people (``--dry-run``); control characters are escaped."""
+        return [line for op in self.ops for line in _describe(op)]
+
+
+def _check_place(op: Op) -> None:
+    if not op.path:
+        raise ValueError("the workspace root itself cannot be changed")
+    parts = op.path.lower().split(b"/") if _CASE_BLIND else op.path.split(b"/")
+    # A `.git` *file* (linked worktree, submodule) is a file like any other; a directory is not.
+    is_git_directory = Kind.DIRECTORY in (op.expect.kind, op.become.kind)
+    if b".git" in parts[:-1] or (parts[-1] == b".git" and is_git_directory):
+        raise RefusedError(
+            f"{display(op.path)} lies in a git directory",
+            hint="Substrate's history does not change anything inside .git",
+        )
+    if b".substrate-git" in parts:
+        raise RefusedError(
+            f"{display(op.path)} lies in Substrate's own store",
+            hint="nothing inside .substrate-git can be part of a change to the workspace",
+        )
+
+
+def _check_ancestors(op: Op, by_path: dict[RelPath, Op]) -> None:
+    for above in ancestors(op.path):
+        other = by_path.get(above)
+        if other is None:
+            continue
+        if other.become.kind is not Kind.DIRECTORY and op.become != ABSENT:
+            raise ValueError(f"{display(op.path)} would stand below something not a directory")
+        if other.expect.kind is not Kind.DIRECTORY and op.expect != ABSENT:
+            raise ValueError(f"{display(op.path)} is expected below something not a directory")
+
+
+def _rank(op: Op) -> tuple[int, int, bytes]:
+    depth = op.path.count(b"/")
+    if op.become.kind is Kind.ABSENT:
+        return 0, -depth, op.path
+    if op.expect.kind not in (Kind.ABSENT, op.become.kind):
+        return 1, depth, op.path
+    if op.become.kind is Kind.DIRECTORY:
+        return 2, depth, op.path
+    return 3, depth, op.path
+
+
+# ------------------------------------------------------------------------------ for the journal
+
+
+def _op_to_json(op: Op) -> dict[str, object]:
+    out: dict[str, object] = {
+        "expect": _node_to_json(op.expect),
+        "become": _node_to_json(op.become),
+        "how": op.how.value,
+    }
+    try:
+        out["path"] = op.path.decode("utf-8")
+    except UnicodeDecodeError:
+        out["path_b64"] = _b64(op.path)
+    return out
+
+
+def _op_from_json(item: dict[str, object]) -> Op:
+    text = item.get("path")
+    raw = text.encode("utf-8") if isinstance(text, str) else _unb64(item["path_b64"])
+    expect, become = _node_from_json(item["expect"]), _node_from_json(item["become"])
+    return Op(rel_path(raw), expect, become, How(item["how"]))
+
+
+def _node_to_json(node: Node) -> dict[str, object]:
+    out: dict[str, object] = {"kind": node.kind.value}
+    if node.mode:
+        out["mode"] = node.mode
+    if node.oid:
+        out["oid"] = node.oid.hex()
+    if node.xattrs:
+        out["xattrs"] = [[_b64(name), _b64(value)] for name, value in node.xattrs]
+    return out
+
+
+def _node_from_json(item: object) -> Node:
+    if not isinstance(item, dict):
+        raise ValueError("a journalled state must be an object")
+    xattrs = tuple((_unb64(name), _unb64(value)) for name, value in item.get("xattrs", ()))
+    return Node(
+        Kind(item["kind"]), int(item.get("mode", 0)), bytes.fromhex(item.get("oid", "")), xattrs
+    )
+
+
+def _b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
+
+def _unb64(text: object) -> bytes:
+    return base64.b64decode(str(text), validate=True)
+
+
+# ------------------------------------------------------------------------------ for people
+
+_NOUNS = {Kind.FILE: "file", Kind.SYMLINK: "link", Kind.DIRECTORY: "directory"}
+
+
+def _describe(op: Op) -> list[str]:
+    name = shown(op.path)
+    old, new = op.expect, op.become
+    if old == new:
+        return []
+    if new.kind is Kind.ABSENT:
+        return [f"remove directory {name}/" if old.kind is Kind.DIRECTORY else f"delete {name}"]
+    if old.kind is Kind.ABSENT:
+        return [f"{'create directory' if new.kind is Kind.DIRECTORY else 'restore'} {name}"]
+    if old.kind is not new.kind:
+        return [f"replace {_noun(old)} {name} by a {_noun(new)}"]
+    if old.oid != new.oid:
+        verb = "replace link" if new.kind is Kind.SYMLINK else "restore"
+        in_place = " (in place)" if op.how is How.IN_PLACE else ""
+        return [f"{verb} {name}{in_place}"]
+    lines = []
+    if old.mode != new.mode:
+        lines.append(f"chmod {old.mode:04o} → {new.mode:04o} {name}")
+    if old.xattrs != new.xattrs:
+        lines.append(f"change extended attributes of {name}")
+    return lines
+
+
+def _noun(node: Node) -> str:
+    return _NOUNS.get(node.kind, node.kind.value)
+
+
+def shown(path: bytes) -> str:
+    """A path on one line of a terminal: a newline or an escape in a name must not act there."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in display(path))

@@ -1,0 +1,195 @@
+"""What stands at a path right now, as a node that can be compared with a recorded one."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from typing import NamedTuple
+
+from substrate.model.nodes import ABSENT, Kind, Node
+from substrate.system.xattrs import Xattrs, read_user_xattrs
+from substrate.workspace.dirwalk import Directory
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment,unused-ignore]
+_CAN_LEASE = hasattr(fcntl, "F_SETLEASE")
+
+_KINDS = {
+    stat.S_IFREG: Kind.FILE,
+    stat.S_IFLNK: Kind.SYMLINK,
+    stat.S_IFDIR: Kind.DIRECTORY,
+    stat.S_IFIFO: Kind.FIFO,
+    stat.S_IFSOCK: Kind.SOCKET,
+    stat.S_IFCHR: Kind.CHAR_DEVICE,
+    stat.S_IFBLK: Kind.BLOCK_DEVICE,
+}
+#: O_NONBLOCK: a FIFO swapped in meanwhile must not make us wait for a writer.
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+_CHUNK_BYTES = 1 << 20
+_ATTEMPTS = 5
+
+
+class Seen(NamedTuple):
+    """A node and the stat it was read under; no stat when nothing is there."""
+
+    node: Node
+    stat: os.stat_result | None
+
+    def same_inode_untouched(self, now: os.stat_result) -> bool:
+        """Whether `now` shows the very file seen before, with nothing done to it since.
+
+        Good enough to skip a second reading *before* an exchange, because what the exchange
+        brings out is read in full; not good enough to drop anything.
+        """
+        then = self.stat
+        return then is not None and _signature(then) == _signature(now)
+
+
+def _signature(at: os.stat_result) -> tuple[int, ...]:
+    return at.st_dev, at.st_ino, at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+
+
+def kind_of(at: os.stat_result) -> Kind:
+    return _KINDS[stat.S_IFMT(at.st_mode)]
+
+
+def look(directory: Directory, name: bytes) -> Seen:
+    """Read what stands at `name`: kind, mode, content hash, attributes. Never follows, never
+    waits. A file that keeps changing while it is read comes back with an empty content id,
+    which equals no recorded state."""
+    last: os.stat_result | None = None
+    for _ in range(_ATTEMPTS):
+        try:
+            last = directory.lstat(name)
+        except FileNotFoundError:
+            return Seen(ABSENT, None)
+        kind = kind_of(last)
+        mode = stat.S_IMODE(last.st_mode)
+        if kind is Kind.SYMLINK:
+            seen = _look_at_link(directory, name, last)
+        elif kind is Kind.FILE:
+            seen = _look_at_file(directory, name)
+        elif kind is Kind.DIRECTORY:
+            seen = Seen(Node(kind, mode, b"", _directory_xattrs(directory, name)), last)
+        else:
+            seen = Seen(Node(kind, mode), last)
+        if seen is not None:
+            return seen
+    assert last is not None
+    return Seen(Node(kind_of(last), stat.S_IMODE(last.st_mode)), last)
+
+
+def blob_id(data: bytes) -> bytes:
+    """The id git gives to these bytes."""
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).digest()
+
+
+def _look_at_link(directory: Directory, name: bytes, at: os.stat_result) -> Seen | None:
+    try:
+        target = directory.readlink(name)
+    except OSError:
+        return None  # no longer a link: look again
+    return Seen(Node(Kind.SYMLINK, 0, blob_id(target)), at)
+
+
+def _directory_xattrs(directory: Directory, name: bytes) -> Xattrs:
+    try:
+        with directory.child(name) as child:
+            return read_user_xattrs(child.own_fd()) if child.is_readable else ()
+    except OSError:
+        return ()  # gone, or may not be read: the mode tells the difference
+
+
+def _look_at_file(directory: Directory, name: bytes) -> Seen | None:
+    try:
+        fd = open_to_read(directory, name)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    try:
+        return read_open_file(fd)
+    finally:
+        os.close(fd)
+
+
+def read_open_file(fd: int) -> Seen | None:
+    """The node of an open file; None when it is none, or changed while it was read."""
+    before = os.fstat(fd)
+    if not stat.S_ISREG(before.st_mode):
+        return None
+    oid = _hash(fd, before.st_size)
+    xattrs = read_user_xattrs(fd)
+    after = os.fstat(fd)
+    if oid is None or _signature(before) != _signature(after):
+        return None
+    return Seen(Node(Kind.FILE, stat.S_IMODE(after.st_mode), oid, xattrs), after)
+
+
+def _hash(fd: int, size: int) -> bytes | None:
+    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    os.lseek(fd, 0, os.SEEK_SET)
+    left = size
+    while chunk := os.read(fd, _CHUNK_BYTES):
+        digest.update(chunk)
+        left -= len(chunk)
+    return digest.digest() if left == 0 else None
+
+
+def open_to_read(directory: Directory, name: bytes) -> int:
+    """Open a regular file for reading, even our own one of mode 0000 (its mode is put back)."""
+    try:
+        return directory.open(name, _READ)
+    except PermissionError:
+        if not hasattr(os, "O_PATH") or directory.fd is None:
+            raise
+    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=directory.fd)
+    try:
+        at = os.fstat(fd)
+        if not stat.S_ISREG(at.st_mode) or at.st_uid != os.geteuid():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        itself = f"/proc/self/fd/{fd}"
+        os.chmod(itself, stat.S_IMODE(at.st_mode) | 0o400)
+        try:
+            return os.open(itself, _READ)
+        finally:
+            os.chmod(itself, stat.S_IMODE(at.st_mode))
+    finally:
+        os.close(fd)
+
+
+# ------------------------------------------------------------------- who else has it open?
+
+
+def nobody_writes(fd: int) -> bool | None:
+    """Whether no process has this file open for writing; None when the system cannot say.
+
+    The kernel grants a read lease exactly then. `fd` must be read-only. A file that has left
+    the tree and has no other link stays unwritten from then on: no path leads to it.
+    """
+    return _lease(fd, "F_RDLCK", release=True)
+
+
+def shut_out_others(fd: int) -> bool | None:
+    """Hold back every other open of this file until `fd` is closed; False: it is open elsewhere."""
+    return _lease(fd, "F_WRLCK", release=False)
+
+
+def _lease(fd: int, what: str, *, release: bool) -> bool | None:
+    if not _CAN_LEASE:
+        return None
+    import signal
+
+    try:
+        # The default, SIGIO, would end the process if somebody opens the file meanwhile.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, getattr(fcntl, what))
+        if release:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return False if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK) else None
+    return True

@@ -1,0 +1,81 @@
+"""Phase two for what keeps its inode: mode and extended attributes."""
+
+from __future__ import annotations
+
+import os
+
+from substrate.model.nodes import Kind, Node
+from substrate.system.files import fsync_fd
+from substrate.system.xattrs import read_user_xattrs, write_user_xattrs
+from substrate.workspace.dirwalk import SEARCH, Directory
+from substrate.workspace.probe import look, open_to_read, read_open_file
+from substrate.workspace.site import Item, Mismatch, OnItem, Site, Step
+from substrate.workspace.staging import passing_mode
+
+
+def retouch(site: Site, item: Item) -> list[Step]:
+    """Change mode and attributes of what stands there, keeping the inode."""
+    parent, name = site.walker.parent_of(item.path, SEARCH)
+    with parent:
+        if item.become.kind is Kind.DIRECTORY:
+            found = site.look(parent, name, item.path).node
+            if found != item.seen.node:
+                raise Mismatch(found, "changed while the operation was under way")
+        else:
+            site.recheck(item, parent, name)
+        _retouch(site, item, parent, name, item.become)
+    return [Retouched(item)]
+
+
+class Retouched(OnItem):
+    def undo(self, site: Site) -> None:
+        parent, name = site.walker.parent_of(self.item.path, SEARCH)
+        with parent:
+            _retouch(site, self.item, parent, name, self.item.seen.node)
+
+
+def _retouch(site: Site, item: Item, parent: Directory, name: bytes, node: Node) -> None:
+    if node.kind is Kind.FILE:
+        retouch_file(parent, name, node)
+    elif node.kind is Kind.DIRECTORY:
+        retouch_directory(site, item, parent, name, node)
+    else:
+        parent.chmod(name, node.mode)
+
+
+def retouch_file(parent: Directory, name: bytes, node: Node) -> None:
+    fd = open_to_read(parent, name)
+    try:
+        seen = read_open_file(fd)
+        if seen is None or seen.node.oid != node.oid:
+            raise Mismatch(look(parent, name).node, "changed in the last moment")
+        set_attributes(fd, seen.node, node)
+        fsync_fd(fd)
+    finally:
+        os.close(fd)
+    if not hasattr(os, "fchmod"):
+        parent.chmod(name, node.mode)
+
+
+def set_attributes(fd: int, old: Node, new: Node) -> None:
+    if old.xattrs != new.xattrs:
+        if not old.mode & 0o200:
+            os.fchmod(fd, old.mode | 0o600)  # attributes need the right to write
+        write_user_xattrs(fd, new.xattrs, old.xattrs)
+    if hasattr(os, "fchmod"):
+        os.fchmod(fd, new.mode)
+
+
+def retouch_directory(site: Site, item: Item, parent: Directory, name: bytes, node: Node) -> None:
+    """The mode last: it may shut us out; then it is set when everything else is done."""
+    for_now = passing_mode(node.mode)
+    if for_now != node.mode:
+        site.openings.promise(item.path, for_now, node.mode)
+        parent.chmod(name, for_now)
+    site.touch_directory(item.path)
+    with parent.child(name) as child:
+        if child.is_readable and child.fd is not None and node.xattrs != read_user_xattrs(child.fd):
+            write_user_xattrs(child.fd, node.xattrs, read_user_xattrs(child.fd))
+    if for_now == node.mode:
+        parent.chmod(name, node.mode)
+        site.openings.forget(item.path)

@@ -1,0 +1,140 @@
+"""Changing a file's bytes without changing the file: for readers and links that hold on to it.
+
+The caller has both contents in its object store and the plan in its journal. A marker in the
+scratch directory says that a rewrite began; a crash in the middle leaves a file that is page by
+page old or new, which `resume` recognises and finishes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+from substrate.model.nodes import Kind, Node
+from substrate.system.files import fsync_fd, write_all
+from substrate.workspace.dirwalk import SEARCH, Directory
+from substrate.workspace.probe import (
+    blob_id,
+    look,
+    nobody_writes,
+    open_to_read,
+    read_open_file,
+    shut_out_others,
+)
+from substrate.workspace.retouch import set_attributes
+from substrate.workspace.site import Item, Mismatch, OnItem, Site, Step
+from substrate.workspace.staging import read_verified
+from substrate.workspace.steps import swap
+
+MARK = b".inplace"
+
+
+def rewrite(site: Site, item: Item, stage_late: Callable[[Item], None]) -> list[Step]:
+    """Write the new bytes into the file that stands there.
+
+    A file that may not be written to (mode, running program) is replaced instead.
+    """
+    parent, name = site.walker.parent_of(item.path, SEARCH)
+    with parent:
+        _refuse_if_written_to(parent, name)
+        try:
+            fd = parent.open(name, os.O_RDWR | getattr(os, "O_NONBLOCK", 0))
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.ETXTBSY):
+                raise Mismatch(look(parent, name).node, "went away in the last moment") from error
+            fd = -1
+        if fd >= 0:
+            try:
+                return _rewrite_open(site, item, fd)
+            finally:
+                os.close(fd)
+    stage_late(item)
+    return swap(site, item)
+
+
+def _refuse_if_written_to(parent: Directory, name: bytes) -> None:
+    try:
+        fd = open_to_read(parent, name)
+    except OSError:
+        return
+    try:
+        if nobody_writes(fd) is False:
+            raise Mismatch(look(parent, name).node, "another program has it open for writing")
+    finally:
+        os.close(fd)
+
+
+def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
+    new = read_verified(site, item.become.oid)
+    shut_out_others(fd)  # where the system can: nobody saves between our look and our write
+    seen = read_open_file(fd)
+    if seen is None or seen.node != item.seen.node:
+        found = seen.node if seen is not None else Node(Kind.FILE)
+        raise Mismatch(found, "changed while the operation was under way")
+    _mark(site, item)
+    old = _read(fd)
+    if blob_id(old) != seen.node.oid:
+        raise Mismatch(Node(Kind.FILE), "changed in the last moment")
+    try:
+        overwrite(fd, old, new)
+        set_attributes(fd, seen.node, item.become)
+        os.fsync(fd)
+    except BaseException:
+        overwrite(fd, new, old)
+        set_attributes(fd, item.become, seen.node)
+        raise
+    return [Rewritten(item, old if item.torn else None)]
+
+
+def overwrite(fd: int, old: bytes, new: bytes) -> None:
+    """Room first, so that a full disk shows while the old bytes are still whole."""
+    if len(new) > len(old) and hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(fd, 0, len(new))
+        except OSError as error:
+            os.ftruncate(fd, len(old))
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):
+                raise
+    os.lseek(fd, 0, os.SEEK_SET)
+    write_all(fd, new)
+    os.ftruncate(fd, len(new))
+
+
+def _read(fd: int) -> bytes:
+    os.lseek(fd, 0, os.SEEK_SET)
+    parts = []
+    while chunk := os.read(fd, 1 << 20):
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _mark(site: Site, item: Item) -> None:
+    os.close(site.scratch.open(item.scratch_name(MARK), os.O_WRONLY | os.O_CREAT))
+    if site.scratch.fd is not None:
+        fsync_fd(site.scratch.fd)
+
+
+class Rewritten(OnItem):
+    def __init__(self, item: Item, torn: bytes | None) -> None:
+        super().__init__(item)
+        self._torn = torn
+
+    def undo(self, site: Site) -> None:
+        item = self.item
+        old = read_verified(site, item.seen.node.oid) if self._torn is None else self._torn
+        parent, name = site.walker.parent_of(item.path, SEARCH)
+        with parent:
+            fd = parent.open(name, os.O_RDWR)
+            try:
+                seen = read_open_file(fd)
+                if seen is None or seen.node != item.become:
+                    return  # written to since: somebody's work stays
+                overwrite(fd, _read(fd), old)
+                set_attributes(fd, item.become, item.seen.node)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def settle(self, site: Site) -> None:
+        site.scratch.unlink(self.item.scratch_name(MARK))

@@ -1,0 +1,331 @@
+"""Where a plan is carried out: the tree, the scratch directory beside it, the trash, and the
+ways to verify and to let go of what was taken out of the tree."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Protocol
+
+from substrate.model.nodes import ABSENT, BlobReader, Kind, Node
+from substrate.model.paths import RelPath, parent
+from substrate.system.files import fsync_fd
+from substrate.workspace.dirwalk import ALL, Directory, Walker
+from substrate.workspace.move import discard
+from substrate.workspace.openings import Openings
+from substrate.workspace.plan import How, Op
+from substrate.workspace.probe import Seen, kind_of, look, nobody_writes, open_to_read
+from substrate.workspace.trash import Trash, TrashEntry
+
+
+class Excluder(Protocol):
+    """What apply asks of `workspace.exclude.Exclusions`."""
+
+    def reason(self, path: RelPath, *, is_dir: bool, size: int) -> str | None: ...
+
+
+class State(Enum):
+    TODO = "to do"
+    DONE = "done"
+    ALREADY = "already so"
+    CONFLICT = "conflict"
+    CANNOT = "cannot"
+
+
+class Conflict(NamedTuple):
+    """A path left alone because it was not in the expected state."""
+
+    path: RelPath
+    expected: Node
+    found: Node
+    reason: str
+
+
+class Noted(NamedTuple):
+    """A path, and what there is to say about it."""
+
+    path: RelPath
+    reason: str
+
+
+class Mismatch(Exception):  # noqa: N818 - an outcome of one step, not an error anybody sees
+    """The path is not in the state the plan expects; nothing was done to it."""
+
+    def __init__(self, found: Node, reason: str) -> None:
+        super().__init__(reason)
+        self.found = found
+        self.reason = reason
+
+
+class Item:
+    """One operation on its way."""
+
+    def __init__(self, number: int, op: Op) -> None:
+        self.number = number
+        self.op = op
+        self.state = State.TODO
+        self.seen = Seen(ABSENT, None)
+        #: What will really stand there: `op.become`, less what this file system cannot hold.
+        self.become = op.become
+        #: Why what stands there goes to the trash instead of being dropped; empty: it is dropped.
+        self.keep = ""
+        #: Phase one could not get there; phase two looks again.
+        self.unseen = False
+        #: A rewrite in place was under way when an earlier attempt ended.
+        self.torn = False
+        #: Its scratch names are in the path's own directory, because that is another mount.
+        self.local = False
+
+    @property
+    def path(self) -> RelPath:
+        return self.op.path
+
+    @property
+    def is_retouch(self) -> bool:
+        """Only mode or attributes differ from what stands there: no new inode is needed."""
+        found, new = self.seen.node, self.become
+        return found.kind is new.kind is not Kind.SYMLINK and found.oid == new.oid
+
+    @property
+    def is_rewrite(self) -> bool:
+        both_files = self.seen.node.kind is self.become.kind is Kind.FILE
+        return both_files and self.op.how is How.IN_PLACE and not self.keep and not self.is_retouch
+
+    def scratch_name(self, suffix: bytes = b"") -> bytes:
+        return b"%d%s" % (self.number, suffix)
+
+
+def matches(expect: Node, found: Node) -> bool:
+    """Whether `found` may be changed. A file expected without content id was never read by
+    history (excluded, huge): any file will do, and it is kept whole."""
+    if expect.kind is Kind.FILE and not expect.oid:
+        return found.kind is Kind.FILE
+    return expect == found
+
+
+class Site:
+    """One attempt at a plan. Use as a context manager: it holds the scratch directory open."""
+
+    def __init__(
+        self,
+        root: Path,
+        scratch: Path,
+        blobs: BlobReader,
+        trash: Trash,
+        exclusions: Excluder | None,
+        under: str,
+    ) -> None:
+        scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.scratch = Directory.open_root(scratch)
+        self.openings = Openings(self.scratch)
+        self.root = root
+        #: Changes modes of shut directories: for the second phase only.
+        self.walker = Walker(root, self.openings.open)
+        self.blobs = blobs
+        self.exclusions = exclusions
+        self.trashed: list[TrashEntry] = []
+        self.broken_links: list[RelPath] = []
+        self.kept_directories: list[Noted] = []
+        self._trash = trash
+        self._under = under
+        self._touched: set[RelPath] = set()
+        token = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
+        self._local_prefix = b".substrate-" + token.encode() + b"-"
+
+    def __enter__(self) -> Site:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.scratch.close()
+
+    # ---------------------------------------------------------------- looking
+
+    def look(self, directory: Directory, name: bytes, path: RelPath) -> Seen:
+        """`probe.look`, with a directory's passing mode taken for its real one."""
+        seen = look(directory, name)
+        if seen.node.kind is Kind.DIRECTORY:
+            mode = self.openings.final_mode(path, seen.node.mode)
+            return Seen(seen.node._replace(mode=mode), seen.stat)
+        return seen
+
+    def recheck(self, item: Item, directory: Directory, name: bytes) -> None:
+        """Right before the write: `Mismatch` unless the path still is as it was when staged."""
+        if item.seen.node.kind is Kind.FILE:
+            try:
+                if item.seen.same_inode_untouched(directory.lstat(name)):
+                    return
+            except FileNotFoundError:
+                pass
+        seen = self.look(directory, name, item.path)
+        if seen.node != item.seen.node:
+            raise Mismatch(seen.node, "changed while the operation was under way")
+        item.seen = seen
+
+    def excluded(self, path: RelPath, at: os.stat_result) -> str | None:
+        if self.exclusions is None:
+            return None
+        is_dir = kind_of(at) is Kind.DIRECTORY
+        return self.exclusions.reason(path, is_dir=is_dir, size=at.st_size)
+
+    def strangers_below(self, path: RelPath) -> tuple[list[RelPath], str]:
+        """What a directory still holds that is not excluded (the first few), and the reason of
+        the first excluded thing met."""
+        strangers: list[RelPath] = []
+        reason = ""
+        stack = [path]
+        while stack and len(strangers) < 3:
+            here = stack.pop()
+            with self.walker.directory(here, ALL) as directory:
+                for name in directory.names():
+                    below = RelPath(here + b"/" + name)
+                    at = directory.lstat(name)
+                    why = self.excluded(below, at)
+                    reason = reason or why or ""
+                    if why is None and kind_of(at) is Kind.DIRECTORY:
+                        stack.append(below)
+                    elif why is None:
+                        strangers.append(below)
+        return strangers, reason
+
+    # ---------------------------------------------------------------- scratch names
+
+    def slot(
+        self, item: Item, parent_directory: Directory, suffix: bytes = b""
+    ) -> tuple[Directory, bytes]:
+        """Where the item's new or displaced thing lies: normally in the scratch directory."""
+        if item.local:
+            return parent_directory, self.local_name(item.number, suffix)
+        return self.scratch, item.scratch_name(suffix)
+
+    def local_name(self, number: int, suffix: bytes = b"") -> bytes:
+        return self._local_prefix + b"%d%s" % (number, suffix)
+
+    # ---------------------------------------------------------------- letting go
+
+    def touch(self, path: RelPath) -> None:
+        """The directory holding `path` has changed and must be synced."""
+        self._touched.add(parent(path))
+
+    def touch_directory(self, path: RelPath) -> None:
+        """The directory itself has changed: its mode, its attributes."""
+        self._touched.add(path)
+
+    def sync(self) -> None:
+        """Make every change of names and of directories durable."""
+        walker = Walker(self.root)
+        for path in sorted(self._touched):
+            try:
+                directory = walker.directory(path)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue  # gone (its own parent is in the set), or already shut again
+            with directory:
+                if directory.is_readable:
+                    fsync_fd(directory.own_fd())
+        self._touched.clear()
+
+    def shut(self) -> None:
+        """Give back every directory's own mode."""
+        self.openings.shut_all(self.walker)
+
+    def drop(self, directory: Directory, name: bytes, item: Item) -> None:
+        """Let go of something displaced: remove it if its bytes are known and nobody can add to
+        them; otherwise it goes to the trash."""
+        why = item.keep or self._why_not_droppable(directory, name, item.op.expect)
+        if why is None:
+            directory.unlink(name)
+        elif why:
+            self.to_trash(directory, name, item.path, why)
+
+    def sweep(self, item: Item) -> None:
+        """Remove what the item left in scratch that is ours; anything else goes to the trash."""
+        for suffix in (b".part", b".inplace"):
+            discard(self.scratch, item.scratch_name(suffix))
+        self._sweep(self.scratch, item.scratch_name(), item)
+        if item.local:
+            try:
+                parent_directory, _ = self.walker.parent_of(item.path)
+            except OSError:
+                return
+            with parent_directory:
+                self._sweep(parent_directory, self.local_name(item.number), item)
+
+    def _sweep(self, directory: Directory, name: bytes, item: Item) -> None:
+        node = look(directory, name).node
+        if node.kind is Kind.ABSENT:
+            return
+        if node.kind is Kind.DIRECTORY:
+            try:
+                directory.rmdir(name)
+            except OSError:
+                self.to_trash(directory, name, item.path, "was put into a directory of ours")
+        elif (node.kind, node.oid) == (item.become.kind, item.become.oid):
+            directory.unlink(name)
+        else:
+            self.to_trash(directory, name, item.path, "changed meanwhile")
+
+    def from_trash(self, entry: TrashEntry) -> None:
+        self._trash.restore(entry, self.root)
+        self.trashed.remove(entry)
+
+    def to_trash(self, directory: Directory, name: bytes, path: RelPath, why: str) -> TrashEntry:
+        entry = self._trash.keep_from(directory, name, path=path, under=self._under, reason=why)
+        self.trashed.append(entry)
+        return entry
+
+    def _why_not_droppable(self, directory: Directory, name: bytes, known: Node) -> str | None:
+        """None: remove it. Empty: it is gone already. Otherwise the reason to keep it."""
+        try:
+            at = directory.lstat(name)
+        except FileNotFoundError:
+            return ""
+        kind = kind_of(at)
+        if kind is Kind.DIRECTORY:
+            try:
+                directory.rmdir(name)
+            except OSError:
+                return "something was put into it while it was replaced"
+            return ""
+        if kind in (Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE):
+            return f"a {kind.value} cannot be made again from history"
+        if kind is Kind.FILE and not self._is_quiet(directory, name, at):
+            return "another program still has it open for writing"
+        node = look(directory, name).node
+        if not known.oid and known.kind is Kind.FILE:
+            return "its content was never recorded"
+        return None if (node.kind, node.oid) == (known.kind, known.oid) else "changed meanwhile"
+
+    @staticmethod
+    def _is_quiet(directory: Directory, name: bytes, at: os.stat_result) -> bool:
+        """No writer can reach these bytes any more, or they have another name that stays."""
+        if at.st_nlink > 1:
+            return True
+        fd = open_to_read(directory, name)
+        try:
+            return nobody_writes(fd) is not False
+        finally:
+            os.close(fd)
+
+
+class Step(Protocol):
+    """Something that was done, and can be undone until it is settled."""
+
+    def undo(self, site: Site) -> None: ...
+
+    def settle(self, site: Site) -> None:
+        """The whole plan stands: let go of what this step kept for its way back."""
+
+
+class OnItem:
+    def __init__(self, item: Item) -> None:
+        self.item = item
+
+    def settle(self, site: Site) -> None:
+        pass

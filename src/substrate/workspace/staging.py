@@ -1,0 +1,292 @@
+"""Phase one: look at every path, and write what shall stand there into the scratch directory.
+
+Whatever can go wrong for want of space or of an object goes wrong here, before the user's tree
+has been touched.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from substrate.errors import DamagedStoreError
+from substrate.model.nodes import ABSENT, Kind, Node
+from substrate.model.paths import RelPath, ancestors, parent
+from substrate.system.files import fsync_fd, sync_filesystem, write_all
+from substrate.system.xattrs import write_user_xattrs
+from substrate.workspace.dirwalk import Walker
+from substrate.workspace.move import discard
+from substrate.workspace.plan import How
+from substrate.workspace.probe import Seen, blob_id, open_to_read
+from substrate.workspace.site import Conflict, Item, Noted, Site, State, matches
+
+#: Sockets belong to a running process; a device node is not ours to make.
+NEVER_MADE = frozenset({Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE})
+#: More files than this are synced by one call for the whole file system.
+_MANY = 128
+_TEMPORARY = b".part"
+
+
+class Stage:
+    """Looks at each item in turn and decides what it will be."""
+
+    def __init__(
+        self, site: Site, items: list[Item], *, resuming: bool = False, may_open: bool = False
+    ) -> None:
+        self._site = site
+        self._items = items
+        self._by_path = {item.path: item for item in items}
+        self._resuming = resuming
+        #: A shut directory is opened in the second phase; the first one only reads.
+        self._walker = site.walker if may_open else Walker(site.root)
+        self.conflicts: list[Conflict] = []
+        self.cannot: list[Noted] = []
+
+    def look_at_all(self) -> None:
+        for item in self._items:
+            self.look_at(item)
+
+    def look_at(self, item: Item) -> None:
+        """Set the item's state from what stands at its path."""
+        item.unseen = False
+        reason = self._judge(item)
+        if reason:
+            item.state = State.CONFLICT
+            self.conflicts.append(Conflict(item.path, item.op.expect, item.seen.node, reason))
+
+    def _judge(self, item: Item) -> str:
+        """Set the item's state; a non-empty answer is the reason of a conflict."""
+        op = item.op
+        try:
+            item.seen = self._look(item.path)
+        except PermissionError as error:
+            if any(above in self._by_path for above in ancestors(item.path)):
+                item.unseen = True  # its directory's own operation may open the way
+                return ""
+            return f"cannot be read: {error.strerror}"
+        except OSError as error:
+            return f"cannot be read: {error.strerror or error}"
+        found = item.seen.node
+        if found == op.become:
+            item.state = State.ALREADY
+            return ""
+        if op.become.kind in NEVER_MADE and found.kind is not op.become.kind:
+            item.state = State.CANNOT
+            self.cannot.append(Noted(item.path, f"a {op.become.kind.value} cannot be made again"))
+            return ""
+        excluded = None
+        if item.seen.stat is not None:
+            excluded = self._site.excluded(item.path, item.seen.stat)
+            item.keep = f"excluded from history ({excluded})" if excluded else ""
+        if not (matches(op.expect, found) or excluded or self._is_half_done(item, found)):
+            return _difference(op.expect, found)
+        return "" if op.become == ABSENT else self._missing_directory(item)
+
+    def _look(self, path: RelPath) -> Seen:
+        try:
+            directory, name = self._walker.parent_of(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return Seen(ABSENT, None)
+        with directory:
+            return self._site.look(directory, name, path)
+
+    def _missing_directory(self, item: Item) -> str:
+        above = parent(item.path)
+        maker = self._by_path.get(above)
+        if maker is not None and maker.op.become.kind is Kind.DIRECTORY:
+            stuck = maker.state in (State.CONFLICT, State.CANNOT)
+            is_there = maker.seen.node.kind is Kind.DIRECTORY
+            return "the directory above could not be made" if stuck and not is_there else ""
+        try:
+            self._walker.directory(above).close()
+        except FileNotFoundError:
+            return "the directory above is missing"
+        except NotADirectoryError:
+            return "something above is a link or a file, not a directory"
+        except PermissionError:
+            return ""  # shut: the second phase opens it, or says that it cannot
+        return ""
+
+    def _is_half_done(self, item: Item, found: Node) -> bool:
+        """After a crash only: a state that our own earlier attempt can have left behind."""
+        op = item.op
+        if not self._resuming or found.kind is not op.become.kind:
+            # A directory that had to give way was removed, and its successor not yet there.
+            return self._resuming and found == ABSENT and op.expect.kind is Kind.DIRECTORY
+        if found.oid == op.expect.oid == op.become.oid:
+            modes = {op.expect.mode, op.become.mode, op.expect.mode | 0o600}
+            pairs = {*op.expect.xattrs, *op.become.xattrs}
+            return found.mode in modes and pairs.issuperset(found.xattrs)
+        return item.torn and op.how is How.IN_PLACE and self._is_torn(item)
+
+    def _is_torn(self, item: Item) -> bool:
+        """Page by page the old content or the new: then nobody but us has written to it."""
+        directory, name = self._walker.parent_of(item.path)
+        with directory:
+            fd = open_to_read(directory, name)
+        with os.fdopen(fd, "rb") as file:
+            found = file.read()
+        old = self._site.blobs.read_blob(item.op.expect.oid)
+        new = self._site.blobs.read_blob(item.op.become.oid)
+        if len(found) not in (len(old), len(new)):
+            return False
+        for at in range(0, len(found), 4096):
+            page = found[at : at + 4096]
+            size = len(page)
+            known = old[at : at + size].ljust(size, b"\0"), new[at : at + size]
+            # Zeroes: written, and not yet flushed when the power went.
+            if page not in known and page.strip(b"\0"):
+                return False
+        return True
+
+    # ---------------------------------------------------------------- writing
+
+    def write_all(self) -> None:
+        """Make everything that shall stand in the tree, exact and durable, in scratch."""
+        made = [item for item in self._items if self.needs_staging(item)]
+        for item in made:
+            self._write(item)
+        self._sync(made)
+        for item in made:
+            self._finish(item)
+        if self._site.scratch.fd is not None and made:
+            fsync_fd(self._site.scratch.fd)
+
+    @staticmethod
+    def needs_staging(item: Item) -> bool:
+        if item.state is not State.TODO or item.unseen or item.become.kind is Kind.ABSENT:
+            return False
+        return not (item.is_retouch or item.is_rewrite)
+
+    def write_late(self, item: Item) -> None:
+        """For an item that turns out in the second phase to need a new file after all."""
+        self._write(item)
+        self._sync([item])
+        self._finish(item)
+
+    def _finish(self, item: Item) -> None:
+        # Whatever carries the bare number is complete: after a crash only that is looked at.
+        scratch = self._site.scratch
+        scratch.rename_new(item.scratch_name(_TEMPORARY), scratch, item.scratch_name())
+
+    def _write(self, item: Item) -> None:
+        write_node(self._site, item, item.scratch_name(_TEMPORARY), self._owner_of(item))
+        if item.become != item.op.become:
+            self.cannot.append(
+                Noted(item.path, "its extended attributes: not possible on this file system")
+            )
+
+    def _sync(self, made: list[Item]) -> None:
+        scratch = self._site.scratch
+        files = [item for item in made if item.become.kind is Kind.FILE]
+        if len(files) > _MANY and scratch.fd is not None and sync_filesystem(scratch.fd):
+            return
+        for item in files:
+            fd = open_to_read(scratch, item.scratch_name(_TEMPORARY))
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def _owner_of(self, item: Item) -> tuple[int, int]:
+        """Whose the new thing shall be: of the one it replaces, else of the nearest directory."""
+        at = item.seen.stat
+        if at is not None:
+            return at.st_uid, at.st_gid
+        for above in [*ancestors(item.path), RelPath(b"")]:
+            try:
+                with self._walker.directory(above) as directory:
+                    at = directory.own_stat()
+            except OSError:
+                continue
+            inherits = bool(at.st_mode & stat.S_ISGID) or _is_root()
+            return at.st_uid, at.st_gid if inherits else -1
+        return -1, -1
+
+
+def write_node(site: Site, item: Item, name: bytes, owner: tuple[int, int]) -> None:
+    """Make `item.become` at `name` in scratch: kind, content, owner, attributes, exact mode."""
+    scratch, node = site.scratch, item.become
+    discard(scratch, name)
+    if node.kind is Kind.SYMLINK:
+        scratch.symlink(read_verified(site, node.oid), name)
+        _give_away(site, name, owner)
+    elif node.kind is Kind.FIFO:
+        scratch.mkfifo(name)
+        _give_away(site, name, owner)
+        scratch.chmod(name, node.mode)
+    elif node.kind is Kind.DIRECTORY:
+        scratch.mkdir(name)
+        _give_away(site, name, owner)
+        with scratch.child(name) as child:
+            if child.fd is not None:
+                _write_xattrs(item, child.fd)
+        # Not yet the exact mode where that would bar us from filling it: see `openings`.
+        scratch.chmod(name, passing_mode(node.mode))
+    else:
+        _write_file(site, item, name, owner)
+
+
+def read_verified(site: Site, oid: bytes) -> bytes:
+    data = site.blobs.read_blob(oid)
+    if blob_id(data) != oid:
+        raise DamagedStoreError(
+            f"object {oid.hex()} does not hold what its name says", hint="run substrate fsck"
+        )
+    return data
+
+
+def passing_mode(mode: int) -> int:
+    """A directory's mode while there is still work to do in it."""
+    return mode if _is_root() or os.name == "nt" else mode | 0o700
+
+
+def _write_file(site: Site, item: Item, name: bytes, owner: tuple[int, int]) -> None:
+    node = item.become
+    data = read_verified(site, node.oid)
+    fd = site.scratch.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        write_all(fd, data)
+        _give_away(site, name, owner)
+        _write_xattrs(item, fd)
+        if hasattr(os, "fchmod"):
+            os.fchmod(fd, node.mode)
+    finally:
+        os.close(fd)
+
+
+def _write_xattrs(item: Item, fd: int) -> None:
+    try:
+        write_user_xattrs(fd, item.become.xattrs, ())
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        item.become = item.become._replace(xattrs=())
+
+
+def _give_away(site: Site, name: bytes, owner: tuple[int, int]) -> None:
+    """Before the mode is set: changing the owner takes setuid bits away."""
+    uid, gid = owner if _is_root() else (-1, owner[1])
+    if (uid, gid) == (-1, -1):
+        return
+    try:
+        site.scratch.chown(name, uid, gid)
+    except PermissionError:
+        if _is_root():
+            raise  # without root: a group we are not in; ours will have to do
+
+
+def _is_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def _difference(expect: Node, found: Node) -> str:
+    if found.kind is not expect.kind:
+        there = "nothing is there" if found == ABSENT else f"a {found.kind.value} is there"
+        return f"{there}, expected {'nothing' if expect == ABSENT else 'a ' + expect.kind.value}"
+    if found.oid != expect.oid:
+        return "its content is not as expected"
+    if found.mode != expect.mode:
+        return f"its mode is {found.mode:04o}, expected {expect.mode:04o}"
+    return "its extended attributes are not as expected"

@@ -1,0 +1,325 @@
+"""Phase two, one path at a time: the ways to change it, each with its way back.
+
+Nothing is overwritten. A new thing comes in by an exchange or onto a free name, so what stood
+there before always ends up in scratch, where it is verified again in full:
+
+    tree: notes.txt = old          tree: notes.txt = new          found as expected: go on
+    scratch:      7 = new   swap   scratch:      7 = what was ──► not so: swap back, a conflict
+
+An editor that saves in the very moment of the swap is caught that way, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from substrate.model.nodes import Kind
+from substrate.workspace.dirwalk import Directory
+from substrate.workspace.move import copy, rename_whatever_mode
+from substrate.workspace.probe import look
+from substrate.workspace.retouch import retouch_directory
+from substrate.workspace.site import Item, Mismatch, OnItem, Site, Step, matches
+from substrate.workspace.staging import passing_mode
+from substrate.workspace.trash import TrashEntry
+
+OLD = b".old"
+
+
+# ------------------------------------------------------------------------ X -> Y by exchange
+
+
+def swap(site: Site, item: Item) -> list[Step]:
+    """Put the staged thing where another one stands."""
+    parent, name = site.walker.parent_of(item.path)
+    with parent:
+        site.recheck(item, parent, name)
+        _promise_mode(site, item)
+        done = _exchange(site, item, parent, name)
+        if not done:
+            return _replace_in_two(site, item, parent, name)
+        slot = site.slot(item, parent)
+        if not _is_as_expected(site, item, *slot):
+            raise _swapped_back(site, item, parent, name)
+        _note_links(site, item, *slot)
+        site.touch(item.path)
+        return [Swapped(item)]
+
+
+def _exchange(site: Site, item: Item, parent: Directory, name: bytes) -> bool:
+    try:
+        slot, slot_name = site.slot(item, parent)
+        return slot.exchange(slot_name, parent, name)
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            raise Mismatch(look(parent, name).node, "went away in the last moment") from error
+        if error.errno != errno.EXDEV or item.local:
+            raise
+    _go_local(site, item, parent)
+    slot, slot_name = site.slot(item, parent)
+    try:
+        return slot.exchange(slot_name, parent, name)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        return False  # a directory of a lower layer: overlayfs does not move those
+
+
+def _go_local(site: Site, item: Item, parent: Directory) -> None:
+    """The path is on another mount than scratch: work in the path's own directory."""
+    item.local = True
+    if site.scratch.exists(item.scratch_name()):
+        copy(site.scratch, item.scratch_name(), parent, site.local_name(item.number))
+
+
+def _swapped_back(site: Site, item: Item, parent: Directory, name: bytes) -> Mismatch:
+    slot, slot_name = site.slot(item, parent)
+    found = look(slot, slot_name).node
+    slot.exchange(slot_name, parent, name)
+    if not _is_ours(item, slot, slot_name):
+        # Saved once more in between: the newest belongs in the tree, the other in the trash.
+        slot.exchange(slot_name, parent, name)
+        site.to_trash(slot, slot_name, item.path, "replaced twice in the moment of the change")
+    return Mismatch(found, "changed in the moment of the change; left as it is")
+
+
+def _is_as_expected(site: Site, item: Item, directory: Directory, name: bytes) -> bool:
+    if item.keep:
+        return True  # it goes to the trash whole, whatever it is
+    node = look(directory, name).node
+    if item.op.expect.kind is Kind.DIRECTORY and node.kind is Kind.DIRECTORY:
+        with directory.child(name) as child:
+            return not child.names()
+    return matches(item.op.expect, node)
+
+
+def _note_links(site: Site, item: Item, directory: Directory, name: bytes) -> None:
+    at = directory.lstat(name)
+    if stat.S_ISREG(at.st_mode) and at.st_nlink > 1:
+        site.broken_links.append(item.path)
+
+
+def _promise_mode(site: Site, item: Item) -> None:
+    """A new directory that its owner may not write to gets its exact mode when all is done."""
+    node = item.become
+    if node.kind is Kind.DIRECTORY and passing_mode(node.mode) != node.mode:
+        site.openings.promise(item.path, passing_mode(node.mode), node.mode)
+
+
+def _is_ours(item: Item, directory: Directory, name: bytes) -> bool:
+    """What we staged, with nothing done to it since."""
+    node = look(directory, name).node
+    if node.kind is not Kind.DIRECTORY:
+        return node == item.become
+    with directory.child(name) as child:
+        return item.become.kind is Kind.DIRECTORY and not child.names()
+
+
+class Swapped(OnItem):
+    def undo(self, site: Site) -> None:
+        item = self.item
+        parent, name = site.walker.parent_of(item.path)
+        with parent:
+            slot, slot_name = site.slot(item, parent)
+            if not slot.exchange(slot_name, parent, name):
+                raise OSError(errno.ENOTSUP, "cannot exchange", item.path)
+            if not _is_ours(item, slot, slot_name):
+                slot.exchange(slot_name, parent, name)  # somebody's newer work: it stays
+                return
+            if item.op.expect.kind is Kind.DIRECTORY and item.seen.stat is not None:
+                parent.chmod(name, item.seen.node.mode)
+            site.touch(item.path)
+
+    def settle(self, site: Site) -> None:
+        item = self.item
+        if item.seen.node.kind is Kind.DIRECTORY and item.keep and not item.local:
+            site.scratch.chmod(item.scratch_name(), item.seen.node.mode)
+        _drop_slot(site, item, b"")
+
+
+def _drop_slot(site: Site, item: Item, suffix: bytes) -> None:
+    if not item.local:
+        site.drop(site.scratch, item.scratch_name(suffix), item)
+        return
+    parent, _ = site.walker.parent_of(item.path)
+    with parent:
+        site.drop(parent, site.local_name(item.number, suffix), item)
+
+
+# ------------------------------------------------------------------------ X -> Y without it
+
+
+def _replace_in_two(site: Site, item: Item, parent: Directory, name: bytes) -> list[Step]:
+    """Where names cannot be exchanged: move the old one out, verify it, move the new one in."""
+    steps: list[Step] = _take_out(site, item, parent, name)
+    try:
+        steps += _put_in(site, item, parent, name)
+    except BaseException:
+        for step in reversed(steps):
+            step.undo(site)
+        raise
+    return steps
+
+
+# ------------------------------------------------------------------------ absent -> X
+
+
+def create(site: Site, item: Item) -> list[Step]:
+    """Put the staged thing onto a free name."""
+    parent, name = site.walker.parent_of(item.path)
+    with parent:
+        return _put_in(site, item, parent, name)
+
+
+def _put_in(site: Site, item: Item, parent: Directory, name: bytes) -> list[Step]:
+    _promise_mode(site, item)
+    try:
+        try:
+            slot, slot_name = site.slot(item, parent)
+            slot.rename_new(slot_name, parent, name)
+        except OSError as error:
+            if error.errno != errno.EXDEV or item.local:
+                raise
+            _go_local(site, item, parent)
+            parent.rename_new(site.local_name(item.number), parent, name)
+    except FileExistsError as error:
+        raise Mismatch(look(parent, name).node, "appeared in the last moment") from error
+    site.touch(item.path)
+    return [Placed(item)]
+
+
+class Placed(OnItem):
+    def undo(self, site: Site) -> None:
+        item = self.item
+        parent, name = site.walker.parent_of(item.path)
+        with parent:
+            if item.become.kind is Kind.DIRECTORY:
+                try:
+                    parent.rmdir(name)
+                    site.openings.forget(item.path)
+                except (FileNotFoundError, NotADirectoryError):
+                    return
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+                    return  # somebody uses it already: it stays
+            else:
+                self._take_back(site, parent, name)
+            site.touch(item.path)
+
+    def _take_back(self, site: Site, parent: Directory, name: bytes) -> None:
+        slot, slot_name = site.slot(self.item, parent)
+        try:
+            parent.rename_new(name, slot, slot_name)
+        except FileNotFoundError:
+            return
+        if look(slot, slot_name).node != self.item.become:
+            slot.rename_new(slot_name, parent, name)  # edited since: somebody's work stays
+
+
+# ------------------------------------------------------------------------ X -> absent
+
+
+def remove(site: Site, item: Item) -> list[Step]:
+    """Take a file, link or special file (or an excluded directory) out of the tree."""
+    parent, name = site.walker.parent_of(item.path)
+    with parent:
+        site.recheck(item, parent, name)
+        return _take_out(site, item, parent, name)
+
+
+def _take_out(site: Site, item: Item, parent: Directory, name: bytes) -> list[Step]:
+    if item.seen.node.kind is Kind.DIRECTORY and not item.keep:
+        return rmdir(site, item, parent, name)
+    try:
+        if not _moved_aside(site, item, parent, name):
+            entry = site.to_trash(parent, name, item.path, item.keep)
+            site.touch(item.path)
+            return [Trashed(item, entry)]
+    except FileNotFoundError as error:
+        raise Mismatch(look(parent, name).node, "went away in the last moment") from error
+    slot, slot_name = site.slot(item, parent, OLD)
+    if not _is_as_expected(site, item, slot, slot_name):
+        raise _put_back(site, item, parent, name)
+    site.touch(item.path)
+    return [TakenOut(item)]
+
+
+def _moved_aside(site: Site, item: Item, parent: Directory, name: bytes) -> bool:
+    """False: not even within its own directory (overlayfs and a directory of a lower layer)."""
+    for _ in range(2):
+        try:
+            rename_whatever_mode(parent, name, *site.slot(item, parent, OLD))
+            return True
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+        if item.local:
+            break
+        _go_local(site, item, parent)
+    return False
+
+
+class Trashed(OnItem):
+    def __init__(self, item: Item, entry: TrashEntry) -> None:
+        super().__init__(item)
+        self._entry = entry
+
+    def undo(self, site: Site) -> None:
+        site.from_trash(self._entry)
+
+
+def _put_back(site: Site, item: Item, parent: Directory, name: bytes) -> Mismatch:
+    slot, slot_name = site.slot(item, parent, OLD)
+    found = look(slot, slot_name).node
+    try:
+        slot.rename_new(slot_name, parent, name)
+    except FileExistsError:
+        site.to_trash(slot, slot_name, item.path, "replaced twice in the moment of the change")
+    return Mismatch(found, "changed in the moment of the change; left as it is")
+
+
+class TakenOut(OnItem):
+    def undo(self, site: Site) -> None:
+        parent, name = site.walker.parent_of(self.item.path)
+        with parent:
+            slot, slot_name = site.slot(self.item, parent, OLD)
+            try:
+                rename_whatever_mode(slot, slot_name, parent, name)
+            except FileExistsError:
+                # Somebody made a new one meanwhile. It stays, and the old one is not dropped.
+                site.to_trash(slot, slot_name, self.item.path, "its place was taken meanwhile")
+            site.touch(self.item.path)
+
+    def settle(self, site: Site) -> None:
+        _drop_slot(site, self.item, OLD)
+
+
+# ------------------------------------------------------------------------ an empty directory
+
+
+def rmdir(site: Site, item: Item, parent: Directory, name: bytes) -> list[Step]:
+    at = parent.lstat(name)
+    parent.rmdir(name)
+    site.openings.forget(item.path)
+    site.touch(item.path)
+    return [RemovedDirectory(item, at)]
+
+
+class RemovedDirectory(OnItem):
+    def __init__(self, item: Item, at: os.stat_result) -> None:
+        super().__init__(item)
+        self._at = at
+
+    def undo(self, site: Site) -> None:
+        parent, name = site.walker.parent_of(self.item.path)
+        with parent:
+            try:
+                parent.mkdir(name)
+            except FileExistsError:
+                return
+            if os.name != "nt" and os.geteuid() == 0:
+                parent.chown(name, self._at.st_uid, self._at.st_gid)
+            retouch_directory(site, self.item, parent, name, self.item.seen.node)
+            site.touch(self.item.path)
