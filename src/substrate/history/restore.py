@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from substrate.errors import ConflictError, SubstrateError
+from substrate.errors import ConflictError, HalfAppliedError, SubstrateError
 from substrate.history import line, recovery, sessions
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
 from substrate.history.line import Extension
@@ -23,7 +23,7 @@ from substrate.model.nodes import ABSENT
 from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
 from substrate.system import files
-from substrate.workspace.apply import Applier, HalfAppliedError, Report
+from substrate.workspace.apply import Applier, Report
 from substrate.workspace.plan import Op, Plan
 from substrate.workspace.trash import Trash
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.commands.undo import add_choice_options, choice_of
+from substrate.cli.choice import add_choice_options, choice_of
 from substrate.cli.render import place_of, show_outcome
 from substrate.errors import UsageError
 from substrate.recorder.roll_back import roll_back
