@@ -195,10 +195,9 @@ class _Scan:
             self.forget_signature(path)
             return
         new = old._replace(mode=mode, racy=True)
-        if record is None:
-            record = DirRecord(b"", [], {}, [], 0, 0, b"")
-        if directory_node(new) != directory_node(old):
+        if record is None or directory_node(new) != directory_node(old):
             self.result.seen[_rel(path)] = directory_node(new)
+        record = record or DirRecord(b"", [], {}, [], 0, 0, b"")
         self.cache.put(path, record._replace(signature=b"", payload=new.pack()))
 
     def forget_signature(self, path: str) -> None:

@@ -224,7 +224,7 @@ def _parse(data: bytes, info: os.stat_result) -> StatCache:
                 cache.dirs.pop(gone, None)
             make = DirRecord._make
             cache.dirs.update((path, make(record)) for path, record in dirs.items())
-        except (ValueError, TypeError, EOFError):
+        except (ValueError, TypeError, EOFError, AttributeError):
             return StatCache("the cache is damaged")
         cache.describes, cache.rules, newest_save = describes, rules, (boot, saved_ns)
         at += _HEAD.size + len(body)
