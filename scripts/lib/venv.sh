@@ -62,8 +62,9 @@ mark_venv() {
     _fingerprint "$@" >"$dir/.installed-$name"
 }
 
+# Twice quiet: a warning about this machine's own pip settings is not for our reader.
 pip_install() {
     local dir=$1
     shift
-    "$dir/bin/python" -m pip install --quiet --disable-pip-version-check --no-input "$@"
+    "$dir/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-input "$@"
 }
