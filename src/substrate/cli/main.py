@@ -18,6 +18,7 @@ from substrate.errors import (
     EXIT_BUG,
     EXIT_OK,
     EXIT_RUN_FAILED,
+    DiskFullError,
     SubstrateError,
     UsageError,
     WorkspaceError,
@@ -132,7 +133,9 @@ def _from_os_error(error: Exception) -> SubstrateError | None:
     if not isinstance(error, OSError) or error.errno not in hints:
         return None
     where = f": {os.fsdecode(error.filename)}" if error.filename is not None else ""
-    return WorkspaceError(f"{error.strerror}{where}", hint=hints[error.errno])
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    kind = DiskFullError if full else WorkspaceError
+    return kind(f"{error.strerror}{where}", hint=hints[error.errno])
 
 
 def _report_crash(

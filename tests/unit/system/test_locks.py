@@ -124,6 +124,7 @@ def test_a_removed_lock_file_does_not_let_two_in(tmp_path: Path) -> None:
         (boot_id(), "1-another-start", True),
         (boot_id(), process_start_token(os.getpid()), False),
     ],
+    ids=["another-boot", "reused-pid", "still-held"],  # the values differ from worker to worker
 )
 def test_a_lock_file_of_another_boot_or_of_a_reused_pid_is_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str, start: str, stale: bool
