@@ -194,6 +194,6 @@ def _forget_recovery(ledger: Ledger, ref: str) -> None:
 def _expire_trash(store: HistoryStore) -> list[str]:
     config = store.config
     gone = Trash(store.trash_dir).expire(
-        config.trash_max_age_days * 86_400, config.trash_max_mib << 20, clock.now_ns() // 10**9
+        config.trash_max_age_days * 86_400, config.trash_max_mib << 20, clock.now_ns()
     )
     return [display(one.path) for one in gone]

@@ -10,7 +10,8 @@ from substrate.history.ledger import Detail, Entry, NewEntry
 from substrate.history.line import Extension
 from substrate.history.observe import Observation, count_files, edited, observe
 from substrate.history.store import HistoryStore, is_alive
-from substrate.model.nodes import Change
+from substrate.model.nodes import ABSENT, Change
+from substrate.model.paths import RelPath, display
 from substrate.objects import refs
 from substrate.objects.batch import Batch
 from substrate.system import clock, ids
@@ -45,6 +46,8 @@ class Recorded(NamedTuple):
     changes: list[Change]
     #: Excluded paths that the command removed or replaced: their old content is not kept.
     excluded_gone: tuple[bytes, ...] = ()
+    #: Paths that left history but not the disk: they are excluded now (grown over the size cap).
+    still_there: frozenset[RelPath] = frozenset()
 
 
 def ensure_baseline(store: HistoryStore) -> None:
@@ -118,8 +121,12 @@ def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
     )  # fmt: skip
     with store.new_batch() as batch:
         seen = observe(store, batch)
+        if seen.scan.excluded_gone:
+            detail["excluded_gone"] = [display(path) for path in seen.scan.excluded_gone]
         entry = _extend(store, batch, seen, new, drop_intent=running.intent_id)
-    return Recorded(entry, seen.changes, tuple(seen.scan.excluded_gone))
+    gone_from_history = {c.path for c in seen.changes if c.new == ABSENT}
+    still_there = frozenset(gone_from_history & seen.scan.excluded.keys())
+    return Recorded(entry, seen.changes, tuple(seen.scan.excluded_gone), still_there)
 
 
 def running_beside(store: HistoryStore, own_intent: str | None) -> tuple[str, ...]:

@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from substrate.errors import ConflictError, HalfAppliedError, SubstrateError
+from substrate.errors import ConflictError, HalfAppliedError, RefusedError, SubstrateError
 from substrate.history import line, recovery, sessions
-from substrate.history.ledger import Detail, Entry, Intent, NewEntry
+from substrate.history.ledger import Entry, Intent, NewEntry
 from substrate.history.line import Extension
 from substrate.history.messages import PENDING_PREFIX
 from substrate.history.observe import changed_paths, edited
 from substrate.history.reversal import Wish
 from substrate.history.store import HistoryStore
 from substrate.model.nodes import ABSENT
-from substrate.model.paths import RelPath, display
+from substrate.model.paths import RelPath, display, is_within
 from substrate.objects.batch import Batch
 from substrate.system import files
 from substrate.workspace.apply import Applier, Report
 from substrate.workspace.plan import Op, Plan
-from substrate.workspace.trash import Trash
+from substrate.workspace.trash import Trash, TrashEntry
 
 APPLY = "apply"
 
@@ -75,7 +75,9 @@ def perform(
     if dry_run:
         return _outcome(None, wish, None, [], plan)
     if not wish.changes:
-        return _outcome(_note_only(store, new, undoing), wish, None, [], plan)
+        entry = _note_only(store, new, undoing)
+        notes = [*return_trash(store, undoing), *unprotected(store, undoing)]
+        return _outcome(entry, wish, None, notes, plan)
     new = new._replace(
         changed_files=len(changed_paths(wish.changes)), added_bytes=batch.added_bytes
     )
@@ -93,7 +95,8 @@ def perform(
         {c.path: "was changed while this ran; left as it is" for c in report.conflicts}
     )
     done = wish._replace(conflicts=conflicts)
-    return _outcome(entry, done, ref, notes_of(report), plan)
+    notes = [*notes_of(report), *return_trash(store, undoing), *unprotected(store, undoing)]
+    return _outcome(entry, done, ref, notes, plan)
 
 
 def _announce(
@@ -164,7 +167,7 @@ def complete(store: HistoryStore, intent: Intent) -> Entry:
         entry = ledger.add(new, bytes.fromhex(str(payload["commit"])))
         attrs_commit = bytes.fromhex(str(payload["attrs_commit"])) or None
         line.advance(ledger, bytes.fromhex(str(payload["commit"])), attrs_commit)
-        _write_reversals(store, entry, payload)
+        _write_reversals(store, entry, undoing_of(intent))
         if new.session_id:
             sessions.touch(ledger, new.session_id)
         _drop(store, intent)
@@ -182,20 +185,16 @@ def _note_only(store: HistoryStore, new: NewEntry, undoing: Sequence[Undoing]) -
     """Everything is already as wished: say so in history, so that the next undo goes further."""
     with store.commit_point() as ledger:
         entry = ledger.add(new, None)
-        for one in undoing:
-            for path in one.paths or (b"",):
-                ledger.add_reversal(one.seq, entry.seq, path)
+        _write_reversals(store, entry, undoing)
         if new.session_id:
             sessions.touch(ledger, new.session_id)
     return entry
 
 
-def _write_reversals(store: HistoryStore, entry: Entry, payload: Detail) -> None:
-    undoing = payload["undoing"]
-    assert isinstance(undoing, list)
-    for seq, paths in undoing:
-        for path in [bytes.fromhex(p) for p in paths] or [b""]:
-            store.ledger.add_reversal(seq, entry.seq, path)
+def _write_reversals(store: HistoryStore, entry: Entry, undoing: Sequence[Undoing]) -> None:
+    for one in undoing:
+        for path in one.paths or (b"",):
+            store.ledger.add_reversal(one.seq, entry.seq, path)
 
 
 def _entry_of(intent: Intent) -> NewEntry:
@@ -217,6 +216,47 @@ def _conflict(wish: Wish, new: NewEntry) -> ConflictError:
     )
 
 
+def undoing_of(intent: Intent) -> list[Undoing]:
+    undoing = intent.payload["undoing"]
+    assert isinstance(undoing, list)
+    return [Undoing(seq, tuple(RelPath(bytes.fromhex(p)) for p in ps)) for seq, ps in undoing]
+
+
+def return_trash(store: HistoryStore, undoing: Sequence[Undoing]) -> list[str]:
+    """Excluded paths that an undone entry had moved to trash come back, if their place is free."""
+    by_id: dict[str, list[TrashEntry]] = {}
+    trash = Trash(store.trash_dir)
+    for item in trash.list():
+        by_id.setdefault(item.entry_id.partition("/")[0], []).append(item)
+    notes = []
+    for one in undoing if by_id else ():
+        entry = store.ledger.by_seq(one.seq)
+        for item in by_id.get(entry.command_id, ()) if entry else ():
+            if one.paths and not any(is_within(item.path, scope) for scope in one.paths):
+                continue
+            try:
+                trash.restore(item, store.root)
+                notes.append(f"brought back from the trash: {display(item.path)}")
+            except RefusedError as error:
+                notes.append(f"stays in the trash: {error.message}")
+    return notes
+
+
+def unprotected(store: HistoryStore, undoing: Sequence[Undoing]) -> list[str]:
+    """What an undone command removed and nobody had kept is said, never silent."""
+    notes = []
+    for one in undoing:
+        entry = store.ledger.by_seq(one.seq)
+        gone = entry.detail.get("excluded_gone") if entry else None
+        if entry and isinstance(gone, list):
+            names = ", ".join(map(str, gone))
+            notes.append(
+                f"cannot bring back what {entry.command_id} removed or replaced outside history:"
+                f" {names} (excluded, and run without a world)"
+            )
+    return notes
+
+
 def notes_of(report: Report) -> list[str]:
     notes = [f"kept directory {display(path)}: {why}" for path, why in report.kept_directories]
     notes += [
@@ -232,10 +272,11 @@ def _outcome(
 ) -> Outcome:
     touched = [c for c in wish.changes if c.path not in wish.conflicts]
     shown = set(changed_paths(touched))
+    merged = set(wish.merged)
     kept = [f"kept directory {display(p)}: it holds other files" for p in wish.kept_directories]
     return Outcome(
         entry,
-        restored=[c.path for c in touched if c.new != ABSENT and c.path in shown],
+        restored=[c.path for c in touched if c.new != ABSENT and c.path in shown - merged],
         deleted=[c.path for c in touched if c.new == ABSENT and c.path in shown],
         merged=wish.merged,
         conflicts=wish.conflicts,

@@ -70,6 +70,7 @@ def _finish_apply(store: HistoryStore, intent: Intent) -> str:
     applier = restore.applier_for(store, intent)
     report = applier.resume(restore.plan_of(intent))
     entry = restore.complete(store, intent)
+    restore.return_trash(store, restore.undoing_of(intent))
     files.remove_tree(store.scratch(intent.intent_id))
     left = f", {len(report.conflicts)} path(s) left as they are" if report.conflicts else ""
     return f"finished an interrupted {entry.kind} ({entry.command_id}){left}"

@@ -19,7 +19,7 @@ from substrate.history import compact, record
 from substrate.history.ledger import Entry
 from substrate.history.record import Recorded, Running
 from substrate.model.nodes import Change
-from substrate.model.paths import display
+from substrate.model.paths import RelPath, display
 from substrate.recorder.place import Place
 from substrate.system import clock, ids, process
 from substrate.trace import spans
@@ -155,10 +155,10 @@ def _complete(
     recorded: Recorded,
 ) -> dict[str, object]:
     commit = recorded.entry.commit
+    diff = _with_excluded(fs_diff(recorded.changes), recorded.still_there)
     completion = _completion(
-        outcome, fs_diff(recorded.changes), commit.hex() if commit else None,
-        running.base_commit.hex(),
-    )  # fmt: skip
+        outcome, diff, commit.hex() if commit else None, running.base_commit.hex()
+    )
     extra: dict[str, object] = {}
     if recorded.excluded_gone:
         extra["unprotected"] = [display(path) for path in recorded.excluded_gone]
@@ -167,6 +167,15 @@ def _complete(
         extra["beside"] = beside
     completion = completion._replace(extra=extra)
     return spans.command_complete(command, completion, _replay_context(place, command))
+
+
+def _with_excluded(diff: FsDiff, still_there: frozenset[RelPath]) -> FsDiff:
+    """A file that history leaves out from now on was changed, not deleted."""
+    if not still_there:
+        return diff
+    deletes = tuple(path for path in diff.deletes if path not in still_there)
+    mods = tuple(sorted({*diff.mods, *(still_there & {*diff.deletes})}))
+    return diff._replace(mods=mods, deletes=deletes)
 
 
 def _completion(

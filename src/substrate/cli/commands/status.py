@@ -46,7 +46,7 @@ def _json(found: Status) -> dict[str, object]:
         "cannot_promise": found.cannot_promise,
         "running": list(found.running),
         "outside_changes": [display(path) for path in found.outside_changes],
-        "rules": [{"rule": rule, "reason": why} for rule, why in found.rules],
+        "rules": [{"source": source, "rule": rule} for source, rule in found.rules],
         "excluded": [{"path": display(p), "reason": why} for p, why in found.excluded],
         "unreadable": [{"path": display(p), "reason": w} for p, w in found.unreadable],
         "specials": [display(path) for path in found.specials],
@@ -81,4 +81,7 @@ def _for_people(found: Status, context: Context) -> None:
     for path in found.specials:
         out.line(f"  {display(path)}: a special file, known but without content")
     out.line("rules:")
-    out.table([("  " + rule, why) for rule, why in found.rules])
+    by_source: dict[str, list[str]] = {}
+    for source, rule in found.rules:
+        by_source.setdefault(source, []).append(rule)
+    out.table([("  " + source, ", ".join(rules)) for source, rules in by_source.items()])
