@@ -42,6 +42,8 @@ class Outcome(NamedTuple):
     #: Sentences for the user: directories kept, links broken, things that cannot come back.
     notes: list[str]
     plan: Plan
+    #: The entries that were taken back (`Entry.seq`), newest first.
+    undone: tuple[int, ...] = ()
 
 
 class Undoing(NamedTuple):
@@ -77,7 +79,7 @@ def perform(
     if not wish.changes:
         entry = _note_only(store, new, undoing)
         notes = [*return_trash(store, undoing), *unprotected(store, undoing)]
-        return _outcome(entry, wish, None, notes, plan)
+        return _outcome(entry, wish, None, notes, plan)._replace(undone=_seqs(undoing))
     new = new._replace(
         changed_files=len(changed_paths(wish.changes)), added_bytes=batch.added_bytes
     )
@@ -96,7 +98,11 @@ def perform(
     )
     done = wish._replace(conflicts=conflicts)
     notes = [*notes_of(report), *return_trash(store, undoing), *unprotected(store, undoing)]
-    return _outcome(entry, done, ref, notes, plan)
+    return _outcome(entry, done, ref, notes, plan)._replace(undone=_seqs(undoing))
+
+
+def _seqs(undoing: Sequence[Undoing]) -> tuple[int, ...]:
+    return tuple(one.seq for one in undoing)
 
 
 def _announce(

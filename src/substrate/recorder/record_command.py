@@ -21,6 +21,7 @@ from substrate.history.record import Recorded, Running
 from substrate.model.nodes import Change
 from substrate.model.paths import RelPath, display
 from substrate.recorder.place import Place
+from substrate.recorder.user_git import git_effect, git_state
 from substrate.system import clock, ids, process
 from substrate.trace import spans
 from substrate.trace.fs_diff import FsDiff, fs_diff
@@ -69,9 +70,11 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
         command = _named(words, place, running)
         trace.append(spans.command_start(command, clock.now_ns(), world.isolation))
 
+        git_before = git_state(place.workspace)
         outcome = world.run(_world_request(request, running.session_id, running.span_id))
+        effect = git_effect(git_before, git_state(place.workspace))
 
-        recorded = _record(place, running, outcome, request)
+        recorded = _record(place, running, outcome, request, effect)
         trace.append(_complete(place, command, running, outcome, recorded))
         notes = _maintain(place)
     entry = recorded.entry
@@ -82,7 +85,11 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
 
 
 def _record(
-    place: Place, running: Running, outcome: RunOutcome, request: CommandRequest
+    place: Place,
+    running: Running,
+    outcome: RunOutcome,
+    request: CommandRequest,
+    git: dict[str, object],
 ) -> Recorded:
     detail: dict[str, object] = {
         "isolation": outcome.isolation._asdict(),
@@ -90,6 +97,8 @@ def _record(
         "cwd": display(str(place.cwd).encode("utf-8", "surrogateescape")),
         "exact": _exact(request),
     }
+    if git:
+        detail["git"] = git
     result = record.Result(outcome.exit, outcome.duration_ms, detail)
     try:
         # A second connection: the first may have been inherited by what the command left running.
@@ -162,9 +171,9 @@ def _complete(
     extra: dict[str, object] = {}
     if recorded.excluded_gone:
         extra["unprotected"] = [display(path) for path in recorded.excluded_gone]
-    beside = recorded.entry.detail.get("beside")
-    if beside:
-        extra["beside"] = beside
+    for name in ("beside", "git"):
+        if name in recorded.entry.detail:
+            extra[name] = recorded.entry.detail[name]
     completion = completion._replace(extra=extra)
     return spans.command_complete(command, completion, _replay_context(place, command))
 

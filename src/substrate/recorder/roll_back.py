@@ -89,13 +89,28 @@ def recovery_restore(
         return perform(store, batch, reversal.wish(), new, [], dry_run=dry_run)
 
 
+def _with_git_notes(store: HistoryStore, outcome: Outcome) -> Outcome:
+    """Branches that an undone command moved stay where they are; say how to move them back."""
+    notes = list(outcome.notes)
+    for seq in outcome.undone:
+        entry = store.ledger.by_seq(seq)
+        lines = how_to_put_back(entry.detail.get("git")) if entry else []
+        if entry and lines:
+            commands = "; ".join(lines)
+            notes.append(
+                f"{entry.command_id} also moved refs of your git repository, which stay as they"
+                f" are; to put them back: {commands}"
+            )
+    return outcome._replace(notes=notes)
+
+
 def _changing(place: Place, purpose: str, act: Callable[[HistoryStore], Outcome]) -> Outcome:
     """Scan first, so that what stands in the workspace is known; again if it moved meanwhile."""
     with place.existing_history() as store, store.writing(purpose):
         for attempt in range(_TRIES):
             record.record_outside(store)
             try:
-                return act(store)
+                return _with_git_notes(store, act(store))
             except ChangedMeanwhileError:
                 if attempt == _TRIES - 1:
                     raise
