@@ -57,10 +57,12 @@ class Listing(NamedTuple):
 class Tree:
     """The workspace's directories. Close it when done."""
 
-    def __init__(self, root: Path, *, descriptors: bool = HAS_DESCRIPTORS) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = os.fspath(root)
-        self._fd = os.open(self.root, _DIRECTORY & ~_FLAGS) if descriptors else -1
-        self.device = os.stat(self._fd if descriptors else self.root).st_dev
+        # Links above the workspace are the user's business: the root itself may be one.
+        flags = _DIRECTORY & ~getattr(os, "O_NOFOLLOW", 0)
+        self._fd = os.open(self.root, flags) if HAS_DESCRIPTORS else -1
+        self.device = os.stat(self.root if self._fd < 0 else self._fd).st_dev
 
     def __enter__(self) -> Tree:
         return self
@@ -73,18 +75,16 @@ class Tree:
 
     def quick_listing(self, path: str) -> Listing | None:
         """List by the whole path; `None` if that fails. Believe only an expected signature."""
-        if self._fd < 0:
-            return None
         try:
+            if self._fd < 0:
+                return self.enter(path).listing()
             fd = os.open(path or ".", _DIRECTORY, dir_fd=self._fd)
+            try:
+                return _list_descriptor(fd, self.device)
+            finally:
+                os.close(fd)
         except OSError:
             return None
-        try:
-            return _list_descriptor(fd, self.device)
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
 
     def enter(self, path: str) -> Directory:
         """Walk down to `path` name by name. `OSError` if a link or anything else is in the way."""

@@ -137,7 +137,8 @@ def _first_line(path: Path) -> bytes:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return b""
         with path.open("rb") as file:
-            return file.read(_POINTER_LIMIT).split(b"\n", 1)[0].rstrip(b"\r")
+            line = file.read(_POINTER_LIMIT).split(b"\n", 1)[0].rstrip(b"\r")
+            return b"" if b"\0" in line else line
     except OSError:
         return b""
 

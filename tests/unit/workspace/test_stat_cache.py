@@ -152,7 +152,7 @@ def test_what_is_no_cache_is_an_empty_one(bench: Bench, content: bytes) -> None:
 
 @pytest.mark.parametrize("body", [None, 3, (), (b"", "", "", 0, [], {"": (b"x",)}), ["x"] * 6])
 def test_well_sealed_nonsense_is_an_empty_cache(
-    bench: Bench, body: None | int | tuple | list
+    bench: Bench, body: int | tuple | list | None
 ) -> None:
     packed = marshal.dumps(body)
     sealed = stat_cache._HEAD.pack(len(packed), zlib.crc32(packed)) + packed
