@@ -11,6 +11,7 @@ from substrate.history.store import HistoryStore
 from substrate.history.undo import Choice
 from substrate.model.paths import RelPath
 from substrate.recorder.place import Place
+from substrate.recorder.user_git import how_to_put_back
 
 _TRIES = 3
 
