@@ -258,6 +258,68 @@ class Git:
         return done.stdout, done.returncode
 
 
+#: Variables that would make git look at another repository than the one named.
+_REPOSITORY_VARIABLES = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+)
+
+
+class UserGit:
+    """Questions to the user's own repository, with their configuration. Nothing is run or written.
+
+    Only subcommands that read: configuration, attributes, object headers.
+    """
+
+    def __init__(self, git_dir: Path, work_tree: Path) -> None:
+        self._options = [f"--git-dir={git_dir}", f"--work-tree={work_tree}"]
+        self._work_tree = work_tree
+        kept = environment.current().variables
+        self._env = {k: v for k, v in kept.items() if k not in _REPOSITORY_VARIABLES}
+        self._env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+
+    def _run(self, *args: str, input: bytes = b"") -> bytes | None:  # noqa: A002
+        pins = ("-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
+        argv = ["git", "--no-pager", *self._options, *pins, *args]
+        done = run(argv, cwd=self._work_tree, env=self._env, input=input)
+        return done.stdout if done.returncode == 0 else None
+
+    def config(self) -> dict[str, str] | None:
+        """Every setting in force, the last of each name; None if git does not accept the place."""
+        out = self._run("config", "-z", "--list")
+        if out is None:
+            return None
+        pairs = (record.partition(b"\n") for record in out.split(b"\0") if record)
+        return {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
+
+    def paths_with_attributes(self, paths: Iterable[bytes], names: tuple[str, ...]) -> set[bytes]:
+        """The paths that have one of these attributes; all of them if git cannot say."""
+        asked = list(paths)
+        stdin = b"".join(path + b"\0" for path in asked)
+        out = self._run("check-attr", "--stdin", "-z", *names, input=stdin)
+        if out is None:
+            return set(asked)
+        fields = out.split(b"\0")
+        rows = zip(fields[0::3], fields[2::3], strict=False)
+        return {path for path, value in rows if value not in (b"unspecified", b"unset")}
+
+    def sizes(self, oids: Iterable[bytes]) -> dict[bytes, int]:
+        """The sizes of those of these objects that are there."""
+        asked = list(oids)
+        stdin = b"".join(asked).hex("\n", 20).encode() + b"\n"
+        out = self._run("cat-file", "--buffer", "--batch-check=%(objectsize)", input=stdin)
+        lines = (out or b"").split(b"\n")[:-1]
+        if len(lines) != len(asked):
+            return {}
+        rows = zip(asked, lines, strict=True)
+        return {oid: int(line) for oid, line in rows if line.isdigit()}  # else: "... missing"
+
+
 def _alternate_line(objects: Path) -> bytes:
     """A line of ``info/alternates``, quoted as git wants it where the path is unusual."""
     path = os.fsencode(os.path.abspath(objects))

@@ -26,6 +26,25 @@ _USER_CONTENT_CHECKS = (
     "mailmapSymlink",
 )
 
+# Packs taken over from the user hold their old commits as well, written by who knows what. Nothing
+# that is wrong with those is in the way of reading blobs; our own are made by `signature`.
+_OLD_HISTORY_CHECKS = (
+    "badDate",
+    "badDateOverflow",
+    "badEmail",
+    "badFilemode",
+    "badName",
+    "badTagName",
+    "badTimezone",
+    "missingEmail",
+    "missingNameBeforeEmail",
+    "missingSpaceBeforeDate",
+    "missingSpaceBeforeEmail",
+    "missingTaggerEntry",
+    "zeroPaddedDate",
+    "zeroPaddedFilemode",
+)
+
 _CONFIG = """\
 [core]
 \trepositoryformatversion = 0
@@ -45,7 +64,8 @@ def create_repository(git_dir: Path) -> None:
     """Make `git_dir` a repository that plain git can read; what is there already stays."""
     for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
         (git_dir / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-    config = _CONFIG + "".join(f"\t{check} = ignore\n" for check in _USER_CONTENT_CHECKS)
+    ignored = _USER_CONTENT_CHECKS + _OLD_HISTORY_CHECKS
+    config = _CONFIG + "".join(f"\t{check} = ignore\n" for check in ignored)
     _write_new(git_dir / "config", config)
     # HEAD last: it is what makes the directory a repository.
     _write_new(git_dir / "HEAD", "ref: refs/heads/main\n")

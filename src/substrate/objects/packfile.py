@@ -92,6 +92,13 @@ class PackIndex:
         for at in range(_TABLE, _TABLE + 20 * self.count, 20):
             yield self._data[at : at + 20]
 
+    def held(self, oids: set[bytes]) -> set[bytes]:
+        """Those of `oids` that are in the pack; by one pass over the idx if they are many."""
+        if len(oids) * 16 > self.count:
+            data = bytes(self._data[_TABLE : _TABLE + 20 * self.count])
+            return oids.intersection([data[at : at + 20] for at in range(0, len(data), 20)])
+        return {oid for oid in oids if self.position(oid) is not None}
+
     def with_prefix(self, prefix: bytes) -> list[bytes]:
         """Ids that start with these whole bytes (at least one)."""
         low, high = self._fanout[prefix[0]], self._fanout[prefix[0] + 1]

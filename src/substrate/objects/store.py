@@ -17,6 +17,7 @@ from substrate.objects.commits import Commit, parse_commit
 from substrate.objects.layout import create_repository
 from substrate.objects.packfile import DamagedPackError, Pack
 from substrate.objects.trees import EMPTY_TREE, Tree, parse_tree
+from substrate.system.files import remove_tree
 
 _TREE_CACHE_BYTES = 64 << 20
 _BLOB_CACHE_BYTES = 2 << 20
@@ -223,6 +224,19 @@ class ObjectStore:
         """The loose objects of this store itself."""
         return self._directories()[0].loose_oids()
 
+    def missing(self, oids: Iterable[bytes]) -> set[bytes]:
+        """Those of many objects that are not there, by a pass over each idx."""
+        self.reload()
+        left = set(oids)
+        for directory in self._directories():
+            for pack in directory.packs.values():
+                left -= pack.index.held(left)
+            if len(left) > 1000:  # listing 256 directories is quicker than so many questions
+                left.difference_update(directory.loose_oids())
+            else:
+                left = {oid for oid in left if not directory.has_loose(oid)}
+        return left
+
     def reload(self) -> None:
         """Take notice of packs that came or went, now."""
         for directory in self._directories():
@@ -257,7 +271,7 @@ class ObjectStore:
         top = str(self.git_dir)
         found += [f"{top}/{n}" for n in _names(top) if n.startswith("tmp-substrate-")]
         for path in found:
-            Path(path).unlink(missing_ok=True)
+            remove_tree(Path(path))
         return found
 
     def damaged_packs(self) -> dict[str, str]:
@@ -267,7 +281,7 @@ class ObjectStore:
 
     def _directories(self) -> list[ObjectDir]:
         if self._dirs is None:
-            self._dirs = [ObjectDir(path) for path in _with_alternates(self.objects_dir)]
+            self._dirs = [ObjectDir(path) for path in with_alternates(self.objects_dir)]
         return self._dirs
 
     def close(self) -> None:
@@ -284,7 +298,7 @@ def _names(directory: str) -> list[str]:
         return []
 
 
-def _with_alternates(objects_dir: str) -> list[str]:
+def with_alternates(objects_dir: str) -> list[str]:
     """`objects_dir` and the directories its ``info/alternates`` names, each once."""
     found = [objects_dir]
     pending = [(objects_dir, 0)]

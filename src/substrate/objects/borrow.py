@@ -1,0 +1,161 @@
+"""First use in a git repository: take over what the user's index and objects already say.
+
+The index vouches for a file if its stat is unchanged; its blob is the file only if nothing was
+converted on the way. Nothing is ever written in the user's ``.git``.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import stat
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from substrate.model.paths import RelPath
+from substrate.objects.adopt import adopt_objects
+from substrate.objects.git import UserGit
+from substrate.objects.git_index import IndexEntry, UnusualIndexError, parse_index
+from substrate.workspace.scan import KnownBlob
+
+__all__ = ["KnownBlob", "adopt_objects", "borrow_index"]
+
+#: Attributes that let a program or a table change the bytes between file and blob.
+_CONVERTING = ("filter", "ident", "working-tree-encoding")
+#: Files changed this shortly before the index was written may have changed again unnoticed: the
+#: clock of file times moves in ticks.
+_TICK_NS = 20_000_000
+
+
+def borrow_index(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownBlob]:
+    """By path, the blobs that are byte for byte the files the user's index saw.
+
+    The caller compares the stat of each file with the one given here. Whatever leaves a doubt is
+    not in the result; an unusual repository gives an empty one. (What cannot be seen from here: a
+    filter that keeps sizes and was taken out of the attributes after the file was added.)
+    """
+    # Tens of thousands of tuples that all stay: the collector would look at each again and again.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return _borrow(git_dir, common_dir, root)
+    except _DoubtError:
+        return {}
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _borrow(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownBlob]:
+    entries = _trusted_entries(git_dir / "index")
+    if not entries:
+        return {}
+    git = UserGit(git_dir, root)
+    config = git.config()
+    if config is None or not _is_usual(config, git_dir, root):
+        return {}
+    converted: set[bytes] = set()
+    if _may_convert(config, common_dir, root, entries):
+        files = (entry.path for entry in entries if entry.mode != 0o120000)
+        converted = git.paths_with_attributes(files, _CONVERTING)
+    # Line endings change the size whenever they change anything; and so does nearly every filter
+    # that was in force when the file was added and is not any more. So every size is compared.
+    sizes = git.sizes({entry.oid for entry in entries})
+    known: Callable[[tuple[object, ...]], KnownBlob] = partial(tuple.__new__, KnownBlob)
+    return {
+        RelPath(entry[0]): known(entry[1:])
+        for entry in entries
+        if sizes.get(entry[1]) == entry[3] and entry[0] not in converted
+    }
+
+
+def _trusted_entries(index: Path) -> list[IndexEntry]:
+    try:
+        with index.open("rb") as file:
+            written_ns = os.fstat(file.fileno()).st_mtime_ns
+            entries = parse_index(file.read())
+    except (OSError, UnusualIndexError):
+        return []
+    latest_ns = written_ns - _TICK_NS
+    return [entry for entry in entries if entry.mtime_ns < latest_ns and entry.ino]
+
+
+def _is_usual(config: dict[str, str], git_dir: Path, root: Path) -> bool:
+    """SHA-1, and a work tree that is the workspace."""
+    if config.get("extensions.objectformat", "sha1").lower() != "sha1":
+        return False
+    work_tree = config.get("core.worktree")
+    return work_tree is None or os.path.realpath(git_dir / work_tree) == os.path.realpath(root)
+
+
+def _may_convert(
+    config: dict[str, str], common_dir: Path, root: Path, entries: list[IndexEntry]
+) -> bool:
+    """Whether any attribute file that git would read names a converting attribute."""
+    if "attr.tree" in config:
+        return True
+    named = config.get("core.attributesfile")
+    files = [common_dir / "info/attributes", *_global_attribute_files(named)]
+    if any(_converts(_read(os.fsencode(path))) for path in files):
+        return True
+    paths = [entry[0] for entry in entries]
+    tracked = {path for path in paths if path.endswith(b".gitattributes")}
+    top = os.fsencode(root) + b"/"
+    for directory in _directories(paths):
+        path = directory + b"/.gitattributes" if directory else b".gitattributes"
+        text = _read(top + path)
+        # Where it is not in the work tree, git falls back to the staged one.
+        if _converts(text) or (text is None and path in tracked):
+            return True
+    return False
+
+
+def _directories(paths: list[bytes]) -> set[bytes]:
+    """Every directory that one of these paths is in, the root included."""
+    found = {path.rpartition(b"/")[0] for path in paths}
+    for directory in list(found):
+        above = directory.rpartition(b"/")[0]
+        while above not in found:
+            found.add(above)
+            above = above.rpartition(b"/")[0]
+    return found | {b""}
+
+
+def _converts(attributes: bytes | None) -> bool:
+    """Whether an attribute file names a converting attribute; a macro would have to, too."""
+    return attributes is not None and any(word.encode() in attributes for word in _CONVERTING)
+
+
+def _global_attribute_files(named: str | None) -> list[Path]:
+    from substrate.system import environment
+
+    current = environment.current()
+    files = [Path("/etc/gitattributes")]
+    home = current.home
+    if named is not None:
+        if named.startswith("~"):
+            if not named.startswith("~/") or home is None:
+                raise _DoubtError  # somebody else's home: seldom enough
+            named = str(home / named[2:])
+        return [*files, Path(named)] if named else files
+    config_home = current.get("XDG_CONFIG_HOME")
+    if config_home:
+        return [*files, Path(config_home, "git/attributes")]
+    return [*files, home / ".config/git/attributes"] if home is not None else files
+
+
+class _DoubtError(Exception):
+    """Something stands where git looks for attributes that neither we nor git should open."""
+
+
+def _read(path: bytes) -> bytes | None:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise _DoubtError  # opening a FIFO would wait for ever
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _DoubtError from error
