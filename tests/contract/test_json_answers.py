@@ -1,0 +1,126 @@
+"""`--json` prints exactly one JSON document, whatever the verb; errors leave stdout empty."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from substrate.cli.arguments import VERBS
+
+CALLS = [
+    ("log",),
+    ("log", "--limit", "1", "--path", "a.txt"),
+    ("show", "@"),
+    ("diff", "@"),
+    ("diff", "@~1", "--stat"),
+    ("undo", "--dry-run"),
+    ("undo",),
+    ("redo",),
+    ("rollback", "--checkpoint", "1", "--dry-run"),
+    ("rollback", "--checkpoint", "1"),
+    ("checkpoint", "-m", "again"),
+    ("checkpoint", "list"),
+    ("session", "list"),
+    ("session", "current"),
+    ("session", "start"),
+    ("session", "close"),
+    ("blame", "a.txt"),
+    ("status",),
+    ("stats",),
+    ("compact", "--dry-run"),
+    ("compact",),
+    ("recover", "list"),
+    ("fsck",),
+    ("history", "reset", "--dry-run"),
+    ("trace",),
+]
+
+
+def substrate(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "substrate", *words], capture_output=True, check=False
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands on both sides of a checkpoint, one with an awkward name, the last undone."""
+    root = tmp_path / "project"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    (root / "a.txt").write_text("one\n")
+    for words in (
+        ("-c", "echo two >> a.txt"),
+        ("checkpoint",),
+        ("-c", "echo three >> a.txt; echo x > 'new\n\033[2Jline'"),
+        ("-c", "echo four >> a.txt"),
+        ("undo",),
+    ):
+        done = substrate(*words)
+        assert done.returncode == 0, done.stderr
+    return root
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("words", CALLS, ids=" ".join)
+def test_the_answer_is_one_document(words: tuple[str, ...]) -> None:
+    done = substrate(*words, "--json")
+    assert done.returncode == 0, done.stderr
+    assert isinstance(json.loads(done.stdout), dict)
+    assert b"\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("project")
+def test_people_get_text_without_escapes() -> None:
+    for words in CALLS:
+        done = substrate(*words)
+        assert done.returncode == 0, (words, done.stderr)
+        if words[0] != "diff":  # to a pipe, a diff is exact
+            assert b"\x1b" not in done.stdout + done.stderr, words
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("show", "c-nothing"), 4),
+        (("diff", "c-nothing"), 4),
+        (("undo", "c-nothing"), 4),
+        (("rollback", "--checkpoint", "99"), 4),
+        (("rollback", "--to", "c-nothing"), 4),
+        (("blame", "no-such-file"), 4),
+        (("recover", "show", "nothing"), 4),
+        (("log", "--limit", "many"), 2),
+        (("checkpoint", "lsit"), 2),
+        (("-C", "nowhere", "log"), 5),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_an_error_is_a_document_on_stderr(words: tuple[str, ...], status: int) -> None:
+    done = substrate(*words, "--json")
+    assert done.returncode == status, done.stderr
+    assert done.stdout == b""
+    *people, document = done.stderr.decode().splitlines()
+    assert people[0].startswith("substrate: error: ")
+    error = json.loads(document)["error"]
+    assert set(error) >= {"kind", "message", "hint"}
+    assert error["hint"], "every error says what to do next"
+
+
+def test_every_verb_is_asked() -> None:
+    assert {words[0] for words in CALLS} == set(VERBS) - {"run"}
+
+
+@pytest.mark.needs("byte-names")
+def test_names_that_are_not_text_are_marked(project: Path) -> None:
+    with open(os.fsencode(project) + b"/50%\xff", "wb") as file:
+        file.write(b"x")
+    assert substrate("-c", "rm 50*").returncode == 0
+    [file_record] = json.loads(substrate("diff", "@", "--json").stdout)["files"]
+    assert file_record["path"] == "50%25%FF"
+    assert file_record["encoded"] is True
