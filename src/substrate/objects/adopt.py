@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -149,7 +148,7 @@ def _sync_if_young(path: str, now_ns: int) -> None:
 
 def _copy(user_objects: Path, store: ObjectStore, oids: list[bytes]) -> None:
     """Let git write one new pack of just these objects, and move it in."""
-    scratch = store.git_dir / f"tmp-substrate-pack-{secrets.token_hex(8)}"
+    scratch = store.git_dir / f"tmp-substrate-pack-{os.urandom(8).hex()}"
     scratch.mkdir()
     try:
         made = Git(user_objects.parent).pack_exactly(oids, scratch)

@@ -14,7 +14,7 @@ A record depends on the directory's present content alone, so that equal states 
 
 from __future__ import annotations
 
-import base64
+import binascii
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -101,7 +101,7 @@ def _described(mode: int | None, xattrs: Xattrs, kind: Kind | None) -> dict[str,
     if mode is not None:
         out["mode"] = f"{mode:04o}"
     if xattrs:
-        out["xattrs"] = {_text(key): base64.b64encode(value).decode() for key, value in xattrs}
+        out["xattrs"] = {_text(key): _base64(value) for key, value in xattrs}
     if kind is not None:
         out["kind"] = kind.value
     return out
@@ -138,9 +138,17 @@ def _entry_attrs(value: dict[str, object]) -> EntryAttrs:
         raise ValueError("xattrs must be a mapping")
     return EntryAttrs(
         None if mode is None else int(str(mode), 8) & 0o7777,
-        tuple(sorted((_name(key), base64.b64decode(text)) for key, text in xattrs.items())),
+        tuple(sorted((_name(key), _from_base64(text)) for key, text in xattrs.items())),
         None if kind is None else Kind(kind),
     )
+
+
+def _base64(value: bytes) -> str:
+    return binascii.b2a_base64(value, newline=False).decode()
+
+
+def _from_base64(text: str) -> bytes:
+    return binascii.a2b_base64(text, strict_mode=True)
 
 
 def _text(name: bytes) -> str:

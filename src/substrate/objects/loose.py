@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import zlib
 from pathlib import Path
 
@@ -100,7 +99,7 @@ def write_loose(
     """
     path = loose_path(objects_dir, oid)
     directory = path.rpartition("/")[0]
-    temp = f"{directory}/tmp_obj_{secrets.token_hex(8)}"
+    temp = f"{directory}/tmp_obj_{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         fd = os.open(temp, flags, 0o444)

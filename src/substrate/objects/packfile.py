@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import threading
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from substrate.objects.loose import HINT, check_id, damaged
 _IDX_START = b"\xfftOc\x00\x00\x00\x02"
 _TABLE = 8 + 1024
 _MAP_IDX_FROM_BYTES = 16 << 20
-_FIRST_READ_BYTES = 4096
+_FIRST_READ_BYTES = 2048
 _CHAIN_MAX = 4096
 _KIND_NAMES = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _OFS_DELTA, _REF_DELTA = 6, 7
@@ -128,7 +127,6 @@ class Pack:
         self._file: int | None = None
         self.index = PackIndex(idx_path)
         self.path = idx_path[: -len("idx")] + "pack"
-        self._seek_lock = threading.Lock()
 
     def __contains__(self, oid: bytes) -> bool:
         return self.index.position(oid) is not None
@@ -150,8 +148,9 @@ class Pack:
         while True:
             if len(deltas) > _CHAIN_MAX:
                 raise _BadEntryError("its delta chain does not end")
-            type_code, size, base, at = self._entry_header(offset)
-            data = self._inflate(at, size)
+            head = self._pread(offset, _FIRST_READ_BYTES)
+            type_code, size, base, start = _entry_header(head, offset)
+            data = self._inflate(head[start:], offset + len(head), size)
             if type_code in _KIND_NAMES:
                 kind = _KIND_NAMES[type_code]
                 break
@@ -170,55 +169,25 @@ class Pack:
             data = apply_delta(data, delta)
         return kind, data
 
-    def _entry_header(self, offset: int) -> tuple[int, int, int | bytes, int]:
-        """``(type, size, delta base as offset or id, where the compressed bytes start)``."""
-        head = self._pread(offset, 64)
-        if offset < 12 or len(head) < 22:
-            raise _BadEntryError("it ends too early")
-        byte, at = head[0], 1
-        type_code, size, shift = (byte >> 4) & 7, byte & 15, 4
-        while byte & 0x80:
-            if at > 10:
-                raise _BadEntryError("its size is malformed")
-            byte = head[at]
-            at += 1
-            size |= (byte & 0x7F) << shift
-            shift += 7
-        if type_code == _REF_DELTA:
-            return type_code, size, head[at : at + 20], offset + at + 20
-        if type_code == _OFS_DELTA:
-            byte = head[at]
-            at += 1
-            distance = byte & 0x7F
-            while byte & 0x80:
-                if at > 24:
-                    raise _BadEntryError("its base is malformed")
-                byte = head[at]
-                at += 1
-                distance = ((distance + 1) << 7) | (byte & 0x7F)
-            if not 0 < distance < offset:
-                raise _BadEntryError("its base lies outside the pack")
-            return type_code, size, offset - distance, offset + at
-        if type_code not in _KIND_NAMES:
-            raise _BadEntryError("its type is unknown")
-        return type_code, size, 0, offset + at
-
-    def _inflate(self, at: int, size: int) -> bytes:
+    def _inflate(self, raw: bytes, at: int, size: int) -> bytes:
+        """Decompress `raw` and what follows it in the pack from `at` on, to `size` bytes."""
         stream = zlib.decompressobj()
         parts: list[bytes] = []
-        produced, step = 0, min(_FIRST_READ_BYTES, size + 64)
-        while not stream.eof:
-            raw = stream.unconsumed_tail or self._pread(at, step)
-            if not raw:
-                raise _BadEntryError("it ends too early")
-            if not stream.unconsumed_tail:
-                at += len(raw)
-                step = min(step * 8, 1 << 22)
+        produced, step = 0, 8 * _FIRST_READ_BYTES
+        while True:
+            # One byte more than announced, so that an object which is too long shows.
             part = stream.decompress(raw, size + 1 - produced)
             produced += len(part)
             parts.append(part)
-            if produced > size:
+            if stream.eof or produced > size:
                 break
+            raw = stream.unconsumed_tail
+            if not raw:
+                raw = self._pread(at, step)
+                at += len(raw)
+                step = min(step * 8, 1 << 22)
+            if not raw:
+                raise _BadEntryError("it ends too early")
         if produced != size:
             raise _BadEntryError("its size is not the announced one")
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -232,9 +201,8 @@ class Pack:
         try:
             if hasattr(os, "pread"):
                 return os.pread(self._file, size, offset)
-            with self._seek_lock:
-                os.lseek(self._file, offset, os.SEEK_SET)
-                return os.read(self._file, size)
+            os.lseek(self._file, offset, os.SEEK_SET)  # Windows; there is one reader a process
+            return os.read(self._file, size)
         except (OSError, OverflowError) as error:
             raise DamagedPackError(f"{self.path} cannot be read: {error}", hint=HINT) from error
 
@@ -262,3 +230,36 @@ class Pack:
 
 class _BadEntryError(ValueError):
     """What is wrong with one object's entry in a pack."""
+
+
+def _entry_header(head: bytes, offset: int) -> tuple[int, int, int | bytes, int]:
+    """``(type, size, delta base as offset or id, where in `head` the compressed bytes start)``."""
+    if offset < 12 or len(head) < 22:
+        raise _BadEntryError("it ends too early")
+    byte, at = head[0], 1
+    type_code, size, shift = (byte >> 4) & 7, byte & 15, 4
+    while byte & 0x80:
+        if at > 10:
+            raise _BadEntryError("its size is malformed")
+        byte = head[at]
+        at += 1
+        size |= (byte & 0x7F) << shift
+        shift += 7
+    if type_code in _KIND_NAMES:
+        return type_code, size, 0, at
+    if type_code == _REF_DELTA:
+        return type_code, size, head[at : at + 20], at + 20
+    if type_code != _OFS_DELTA:
+        raise _BadEntryError("its type is unknown")
+    byte = head[at]
+    at += 1
+    distance = byte & 0x7F
+    while byte & 0x80:
+        if at > 20:
+            raise _BadEntryError("its base is malformed")
+        byte = head[at]
+        at += 1
+        distance = ((distance + 1) << 7) | (byte & 0x7F)
+    if not 0 < distance < offset:
+        raise _BadEntryError("its base lies outside the pack")
+    return type_code, size, offset - distance, at

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import struct
 import zlib
 from pathlib import Path
@@ -26,7 +25,7 @@ class PackWriter:
 
     def __init__(self, objects_dir: str) -> None:
         self._pack_dir = f"{objects_dir}/pack"
-        self._temp = f"{self._pack_dir}/tmp-substrate-{secrets.token_hex(8)}"
+        self._temp = f"{self._pack_dir}/tmp-substrate-{os.urandom(8).hex()}"
         os.makedirs(self._pack_dir, exist_ok=True)
         self._file = open(f"{self._temp}.pack", "x+b", buffering=_BUFFER_BYTES)  # noqa: SIM115
         self._file.write(struct.pack(">4sII", b"PACK", 2, 0))

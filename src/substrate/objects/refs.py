@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError, RefusedError, UsageError
@@ -75,7 +74,7 @@ def write_ref(git_dir: Path, name: str, oid: bytes, *, durable: bool = False) ->
     check_ref_name(name)
     path = git_dir / name
     # Not beside the ref: git would take a leftover for a ref of its own.
-    temp = git_dir / (TEMP_PREFIX + secrets.token_hex(8))
+    temp = git_dir / (TEMP_PREFIX + os.urandom(8).hex())
     temp.write_bytes(oid.hex().encode() + b"\n")
     try:
         if durable:
