@@ -47,7 +47,7 @@ def _read(file: Path) -> dict[str, int | bool]:
     try:
         with file.open("rb") as stream:
             document = tomllib.load(stream)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {error}", hint="mend the file or remove it") from error
     out: dict[str, int | bool] = {}
     for section, keys in document.items():

@@ -64,9 +64,12 @@ def session_squashed_tag(session_id: str) -> str:
 
 def summary_of(command: str) -> str:
     """The first line of a command, printable and short enough for a commit's first line."""
-    first = command.strip().split("\n", 1)[0]
-    text = "".join(c if c.isprintable() else "?" for c in first)
+    text = _printable(command.strip().split("\n", 1)[0])
     return text if len(text) <= _SUMMARY_LENGTH else text[: _SUMMARY_LENGTH - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def subject(kind: str, session_id: str | None, command_id: str, command: str) -> str:
@@ -96,7 +99,8 @@ def compose(subject_line: str, trailers: Trailers) -> bytes:
     for field, key in _TRAILER_KEYS.items():
         value = getattr(trailers, field)
         if value not in (None, ""):
-            lines.append(f"{key}: {value}")
+            # An agent may call itself what it likes; it must not pose as another trailer.
+            lines.append(f"{key}: {_printable(str(value))}")
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 
 
@@ -104,19 +108,19 @@ def parse_trailers(message: bytes) -> Trailers | None:
     """The trailers of a history commit, or None for a commit that is not one."""
     found: dict[str, str] = {}
     keys = {key: field for field, key in _TRAILER_KEYS.items()}
-    for line in message.decode("utf-8", "surrogateescape").splitlines()[1:]:
+    for line in message.decode("utf-8", "surrogateescape").split("\n")[1:]:
         key, colon, value = line.partition(": ")
         if colon and key in keys:
             found[keys[key]] = value
     if "kind" not in found or "command_id" not in found:
         return None
-    exit_text = found.pop("exit", None)
+    exit_text = found.get("exit", "")
     return Trailers(
         kind=found["kind"],
         command_id=found["command_id"],
         session_id=found.get("session_id"),
         span_id=found.get("span_id"),
         agent_id=found.get("agent_id"),
-        exit=int(exit_text) if exit_text is not None else None,
+        exit=int(exit_text) if exit_text.isascii() and exit_text.isdigit() else None,
         attrs=found.get("attrs", ""),
     )

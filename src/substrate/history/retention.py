@@ -60,8 +60,11 @@ def decide(
 ) -> Decision:
     """`entries` in line order, oldest first; `sessions` by last activity, oldest first."""
     labels = _labels(entries, sessions, policy)
+    newest = max((i for i, entry in enumerate(entries) if entry.committed), default=-1)
     if policy.must_free_bytes > 0:
-        _press(entries, labels, policy.must_free_bytes)
+        _press(entries[:newest], labels, policy.must_free_bytes)
+    if newest >= 0 and labels[newest].group is not None:
+        labels[newest] = _Label(None, "the newest entry: never squashed")
     return _cut(entries, labels)
 
 
@@ -105,10 +108,9 @@ def _press(entries: Sequence[EntryView], labels: list[_Label], wanted: int) -> N
     """
     freed = 0
     previous: EntryView | None = None
-    for i in range(len(entries) - 1):  # the newest entry is always kept
+    for i, entry in enumerate(entries):
         if freed >= wanted:
             return
-        entry = entries[i]
         if entry.kind in ("baseline", "external") or entry.session_id is None:
             previous = None
             continue

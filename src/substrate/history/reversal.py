@@ -166,7 +166,7 @@ def text_merger(
 
     def merge(base: bytes, ours: bytes, theirs: bytes, take: Take | None) -> bytes | None:
         outcome = merge_file(base, ours, theirs, take.value if take else None)
-        if outcome is None or outcome[1] > 0:
+        if outcome is None or outcome[1] != 0:  # a negative count: not text
             return None
         return outcome[0]
 

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from substrate.errors import UsageError
+from substrate.history.config import Config, load_config
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_without_files_the_defaults_hold(tmp_path: Path) -> None:
+    config = load_config(tmp_path / "none", tmp_path / "neither")
+    assert config == Config()
+    assert (config.retention_checkpoints, config.retention_sessions) == (5, 5)
+    assert config.disk_cap_bytes == 2 << 30
+    assert config.max_file_bytes == 64 << 20
+
+
+def test_the_workspace_wins_over_the_user_key_by_key(tmp_path: Path) -> None:
+    home = write(tmp_path / "home.toml", "[retention]\ncheckpoints = 9\nsessions = 8\n")
+    here = write(tmp_path / "here.toml", "[retention]\nsessions = 2\n[compact]\nauto = false\n")
+    config = load_config(home, here)
+    assert (config.retention_checkpoints, config.retention_sessions) == (9, 2)
+    assert config.compact_auto is False
+
+
+BAD = {
+    "no TOML": ("[retention\n", "mend the file"),
+    "no UTF-8": (b"\xff\xfe", "mend the file"),
+    "unknown section": ("[retentoin]\ncheckpoints = 1\n", "the settings are"),
+    "unknown key": ("[retention]\ncheckpionts = 1\n", "retention.checkpoints"),
+    "no section": ("checkpoints = 1\n", "the settings are"),
+    "text for a number": ('[retention]\ncheckpoints = "5"\n', "the settings are"),
+    "a fraction": ("[retention]\ncheckpoints = 1.5\n", "the settings are"),
+    "truth for a number": ("[retention]\ncheckpoints = true\n", "the settings are"),
+    "a number for truth": ("[compact]\nauto = 1\n", "the settings are"),
+    "negative": ("[session]\nidle_hours = -1\n", "the settings are"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, name: str) -> None:
+    data, hint = BAD[name]
+    file = tmp_path / "config.toml"
+    file.write_bytes(data if isinstance(data, bytes) else data.encode())
+    with pytest.raises(UsageError) as caught:
+        load_config(file)
+    assert str(file) in caught.value.message
+    assert hint in caught.value.hint
