@@ -1,6 +1,6 @@
 """Stating a large workspace with more than one processor.
 
-A forked child looks at a share of the directories, compares signatures, and sends back only the
+A forked child looks at some of the directories, compares signatures, and sends back only the
 listings that differ. It reads no file and changes nothing: whatever goes wrong with it, the
 scan itself looks at those directories again.
 """
@@ -12,7 +12,7 @@ import marshal
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from substrate.workspace.listing import Listing, Tree
 from substrate.workspace.stat_cache import MARSHAL_VERSION, StatCache
@@ -20,6 +20,10 @@ from substrate.workspace.stat_cache import MARSHAL_VERSION, StatCache
 #: Below this a fork costs more than it saves.
 _ENTRIES_WORTH_A_FORK = 20_000
 _MOST_WORKERS = 4
+_MOST_CHUNKS = 200
+_CHUNK_WEIGHT = 500
+#: Opening a directory costs about as much as looking at so many names.
+_DIRECTORY_WEIGHT = 8
 
 #: Per directory: `None` where the signature is the recorded one, else the listing.
 Looks = dict[str, Listing | None]
@@ -43,31 +47,47 @@ def can_fork() -> bool:
 
 def look_in_parallel(tree: Tree, cache: StatCache, workers: int) -> Looks:
     """Compare all recorded directories, in `workers` processes, this one included."""
-    shares = _shares(cache, workers)
-    children = [_start(tree, cache, share) for share in shares[1:]]
+    chunks = _chunks(cache)
+    tokens, write_end = os.pipe()
+    # Every process takes the next chunk's number when it is done with one: on a busy machine
+    # no fixed share would be fair. All numbers fit into the pipe at once.
+    os.write(write_end, b"".join(number.to_bytes(2, "big") for number in range(len(chunks))))
+    os.close(write_end)
+    children = [_start(tree, cache, chunks, tokens) for _ in range(workers - 1)]
     looks: Looks = {}
     try:
-        looks.update(_look(tree, cache, shares[0]))
+        for chunk in _claims(chunks, tokens):
+            looks.update(_look(tree, cache, chunk))
     finally:
-        for child, share in zip(children, shares[1:], strict=True):
-            looks.update(_collect(child, share))
+        os.close(tokens)
+        for pid, reader in children:
+            looks.update(_collect(pid, reader))
     return looks
 
 
-def _shares(cache: StatCache, workers: int) -> list[list[str]]:
-    """The directories dealt out so that every worker gets about as many entries."""
-    shares: list[list[str]] = [[] for _ in range(workers)]
-    weights = [0] * workers
-    for path, record in cache.dirs.items():
-        lightest = weights.index(min(weights))
-        shares[lightest].append(path)
-        weights[lightest] += record.entry_count + 10  # opening a directory costs some stats' worth
-    return shares
+def _chunks(cache: StatCache) -> list[list[str]]:
+    """The directories in at most some hundred portions of about as many entries."""
+    weights = {path: record.entry_count + _DIRECTORY_WEIGHT for path, record in cache.dirs.items()}
+    portion = max(_CHUNK_WEIGHT, sum(weights.values()) // _MOST_CHUNKS)
+    chunks: list[list[str]] = [[]]
+    filled = 0
+    for path, weight in weights.items():
+        if filled >= portion:
+            chunks.append([])
+            filled = 0
+        chunks[-1].append(path)
+        filled += weight
+    return chunks
+
+
+def _claims(chunks: list[list[str]], tokens: int) -> Iterator[list[str]]:
+    while token := os.read(tokens, 2):
+        yield chunks[int.from_bytes(token, "big")]
 
 
 def _look(tree: Tree, cache: StatCache, paths: Iterable[str]) -> Looks:
     looks: Looks = {}
-    # Nothing here makes cycles, and 100,000 live tuples make the collector run in vain.
+    # Nothing here makes cycles, and thousands of live tuples make the collector run in vain.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -82,7 +102,7 @@ def _look(tree: Tree, cache: StatCache, paths: Iterable[str]) -> Looks:
     return looks
 
 
-def _start(tree: Tree, cache: StatCache, share: list[str]) -> tuple[int, int]:
+def _start(tree: Tree, cache: StatCache, chunks: list[list[str]], tokens: int) -> tuple[int, int]:
     """Fork; (child, pipe to read from), or (0, -1) if the system has no process to spare."""
     try:
         reader, writer = os.pipe()
@@ -98,19 +118,23 @@ def _start(tree: Tree, cache: StatCache, share: list[str]) -> tuple[int, int]:
         os.close(writer)
         return child, reader
     try:
-        looks = _look(tree, cache, share)
-        unlisted = [path for path in share if path not in looks]
-        changed = {path: tuple(seen) for path, seen in looks.items() if seen is not None}
+        same: list[str] = []
+        changed: dict[str, tuple[object, ...]] = {}
+        for chunk in _claims(chunks, tokens):
+            for path, seen in _look(tree, cache, chunk).items():
+                if seen is None:
+                    same.append(path)
+                else:
+                    changed[path] = tuple(seen)
         with os.fdopen(writer, "wb") as pipe:
-            pipe.write(marshal.dumps((unlisted, changed), MARSHAL_VERSION))
+            pipe.write(marshal.dumps((same, changed), MARSHAL_VERSION))
         os._exit(0)
     finally:
         # Also on the way of an exception: nothing of the parent's may run here.
         os._exit(1)
 
 
-def _collect(child: tuple[int, int], share: list[str]) -> Looks:
-    pid, reader = child
+def _collect(pid: int, reader: int) -> Looks:
     if reader < 0:
         return {}
     with os.fdopen(reader, "rb") as pipe:
@@ -122,12 +146,10 @@ def _collect(child: tuple[int, int], share: list[str]) -> Looks:
     if status != 0 or not answer:
         return {}
     try:
-        unlisted, changed = marshal.loads(answer)
+        same, changed = marshal.loads(answer)
     except (ValueError, TypeError, EOFError):
         return {}
-    looks: Looks = dict.fromkeys(share)
-    for path in unlisted:
-        del looks[path]
+    looks: Looks = dict.fromkeys(same)
     looks.update((path, Listing(*listing)) for path, listing in changed.items())
     return looks
 
