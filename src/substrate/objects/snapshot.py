@@ -110,11 +110,13 @@ def diff(reader: Reader, a: Snapshot, b: Snapshot, scope: RelPath = ROOT) -> lis
 
 
 def _candidates(old: Directory, new: Directory) -> set[bytes]:
-    """Names that may differ: all, where the records do; else those whose entries do."""
-    if old.record[2:] != new.record[2:]:
+    """Names that may differ: all, where the default modes do; else those whose entries do."""
+    was, now = old.record, new.record
+    if (was.file_mode, was.exec_mode) != (now.file_mode, now.exec_mode):
         return old.names() | new.names()
     return (
-        _differing(old.tree, new.tree)
+        _differing(was.entries, now.entries)
+        | _differing(old.tree, new.tree)
         | _differing(old.forbidden, new.forbidden)
         | _differing(old.subdirs, new.subdirs)
     )
