@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from substrate.model.paths import RelPath, split
+from substrate.system.files import fsync_fd
 from substrate.system.renames import exchange, rename_new
 
 _BY_DESCRIPTOR = {os.open, os.stat, os.unlink, os.mkdir, os.rename, os.readlink} <= (
@@ -89,11 +90,16 @@ class Directory:
     @property
     def is_readable(self) -> bool:
         """Whether it can be listed and synced: opened in full, not just to be walked through."""
-        return self.fd is not None and not self._path_only
+        return not self._path_only
 
-    def own_fd(self) -> int:
-        assert self.fd is not None
-        return self.fd
+    def itself(self) -> int | bytes:
+        """What calls on the directory itself take: its descriptor, or else its path."""
+        return self.path if self.fd is None else self.fd
+
+    def sync(self) -> None:
+        """Make its names, mode and attributes durable, as far as it is open for that."""
+        if self.fd is not None and self.is_readable:
+            fsync_fd(self.fd)
 
     def _at(self, name: bytes) -> bytes:
         return name if self.fd is not None else os.path.join(self.path, name)
@@ -137,7 +143,7 @@ class Directory:
 
     def names(self) -> list[bytes]:
         """What the directory holds, sorted; an O_PATH directory cannot say (`OSError`)."""
-        with os.scandir(self.fd if self.fd is not None else self.path) as found:
+        with os.scandir(self.itself()) as found:
             return sorted(os.fsencode(entry.name) for entry in found)
 
     def chmod(self, name: bytes, mode: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from substrate.model.nodes import Kind
-from substrate.workspace.dirwalk import Directory
+from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.move import discard
 from substrate.workspace.probe import look
 from substrate.workspace.site import Item, Site
@@ -21,32 +21,29 @@ _REASON = "found in the scratch directory of an interrupted operation"
 
 def recover(site: Site, items: list[Item]) -> None:
     """Empty the scratch directory; items whose rewrite in place had begun are marked torn."""
-    for name in site.scratch.names():
-        match = _NAME.fullmatch(name)
+    _recover_in(site, site.scratch, b"", items)
+    for path in sorted({site.local_place(item.path) for item in items}):
+        try:
+            directory = Walker(site.root).directory(path)
+        except OSError:
+            continue  # not there, or shut: nothing of ours can be in it
+        with directory:
+            if directory.is_readable:
+                _recover_in(site, directory, site.local_prefix, items)
+
+
+def _recover_in(site: Site, directory: Directory, prefix: bytes, items: list[Item]) -> None:
+    for name in directory.names():
+        match = _NAME.fullmatch(name.removeprefix(prefix)) if name.startswith(prefix) else None
         if match is None or int(match[1]) >= len(items):
             continue
         item = items[int(match[1])]
         if match[2] == b".part":
-            discard(site.scratch, name)  # only ever half of something that is in the store
+            discard(directory, name)  # only ever half of something that is in the store
         elif match[2] == b".inplace":
             item.torn = True
         else:
-            _settle(site, item, site.scratch, name)
-    for item in items:
-        _recover_local(site, item)
-
-
-def _recover_local(site: Site, item: Item) -> None:
-    """On another mount the scratch names are in the path's own directory."""
-    try:
-        parent, _ = site.walker.parent_of(item.path)
-    except OSError:
-        return
-    with parent:
-        for suffix in (b"", b".old"):
-            name = site.local_name(item.number, suffix)
-            if parent.exists(name):
-                _settle(site, item, parent, name)
+            _settle(site, item, directory, name)
 
 
 def _settle(site: Site, item: Item, directory: Directory, name: bytes) -> None:

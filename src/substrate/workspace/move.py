@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from substrate.system.files import fsync_fd, write_all
+from substrate.system.files import write_all
 from substrate.system.xattrs import read_user_xattrs, write_user_xattrs
 from substrate.workspace.dirwalk import Directory
 from substrate.workspace.probe import open_to_read
@@ -125,7 +125,7 @@ def _copy_directory(source: Directory, name: bytes, target: Directory, target_na
             _copy_attributes(old.fd, new.fd)
             os.fchmod(new.fd, stat.S_IMODE(at.st_mode))
             os.utime(new.fd, ns=(at.st_atime_ns, at.st_mtime_ns))
-            fsync_fd(new.fd)
+            new.sync()
 
 
 def _copy_attributes(read_fd: int, write_fd: int) -> None:

@@ -99,7 +99,7 @@ def _look_at_link(directory: Directory, name: bytes, at: os.stat_result) -> Seen
 def _directory_xattrs(directory: Directory, name: bytes) -> Xattrs:
     try:
         with directory.child(name) as child:
-            return read_user_xattrs(child.own_fd()) if child.is_readable else ()
+            return read_user_xattrs(child.itself()) if child.is_readable else ()
     except OSError:
         return ()  # gone, or may not be read: the mode tells the difference
 

@@ -74,8 +74,8 @@ def retouch_directory(site: Site, item: Item, parent: Directory, name: bytes, no
         parent.chmod(name, for_now)
     site.touch_directory(item.path)
     with parent.child(name) as child:
-        if child.is_readable and child.fd is not None and node.xattrs != read_user_xattrs(child.fd):
-            write_user_xattrs(child.fd, node.xattrs, read_user_xattrs(child.fd))
+        found = read_user_xattrs(child.itself()) if child.is_readable else node.xattrs
+        write_user_xattrs(child.itself(), node.xattrs, found)
     if for_now == node.mode:
         parent.chmod(name, node.mode)
         site.openings.forget(item.path)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 
 from substrate.model.nodes import Kind, Node
-from substrate.system.files import fsync_fd, write_all
+from substrate.system.files import write_all
 from substrate.workspace.dirwalk import SEARCH, Directory
 from substrate.workspace.probe import (
     blob_id,
@@ -111,8 +111,7 @@ def _read(fd: int) -> bytes:
 
 def _mark(site: Site, item: Item) -> None:
     os.close(site.scratch.open(item.scratch_name(MARK), os.O_WRONLY | os.O_CREAT))
-    if site.scratch.fd is not None:
-        fsync_fd(site.scratch.fd)
+    site.scratch.sync()
 
 
 class Rewritten(OnItem):

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from substrate.model.nodes import ABSENT, BlobReader, Kind, Node
-from substrate.model.paths import RelPath, parent
-from substrate.system.files import fsync_fd
+from substrate.model.paths import RelPath, ancestors, parent
 from substrate.workspace.dirwalk import ALL, Directory, Walker
 from substrate.workspace.move import discard
 from substrate.workspace.openings import Openings
@@ -76,8 +75,8 @@ class Item:
         self.unseen = False
         #: A rewrite in place was under way when an earlier attempt ended.
         self.torn = False
-        #: Its scratch names are in the path's own directory, because that is another mount.
-        self.local = False
+        #: The directory of its scratch names, if the path is on another mount than scratch.
+        self.local_at: RelPath | None = None
 
     @property
     def path(self) -> RelPath:
@@ -133,7 +132,8 @@ class Site:
         self._under = under
         self._touched: set[RelPath] = set()
         token = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
-        self._local_prefix = b".substrate-" + token.encode() + b"-"
+        self.local_prefix = b".substrate-" + token.encode() + b"-"
+        self._local: dict[RelPath, Directory] = {}
 
     def __enter__(self) -> Site:
         return self
@@ -145,6 +145,8 @@ class Site:
         trace: TracebackType | None,
     ) -> None:
         self.scratch.close()
+        for directory in self._local.values():
+            directory.close()
 
     # ---------------------------------------------------------------- looking
 
@@ -197,16 +199,30 @@ class Site:
 
     # ---------------------------------------------------------------- scratch names
 
-    def slot(
-        self, item: Item, parent_directory: Directory, suffix: bytes = b""
-    ) -> tuple[Directory, bytes]:
+    def slot(self, item: Item, suffix: bytes = b"") -> tuple[Directory, bytes]:
         """Where the item's new or displaced thing lies: normally in the scratch directory."""
-        if item.local:
-            return parent_directory, self.local_name(item.number, suffix)
-        return self.scratch, item.scratch_name(suffix)
+        if item.local_at is None:
+            return self.scratch, item.scratch_name(suffix)
+        return self.local_directory(item.local_at), self.local_prefix + item.scratch_name(suffix)
 
-    def local_name(self, number: int, suffix: bytes = b"") -> bytes:
-        return self._local_prefix + b"%d%s" % (number, suffix)
+    def local_directory(self, path: RelPath) -> Directory:
+        """A directory of the tree that stays open for scratch names of its mount."""
+        if path not in self._local:
+            self._local[path] = self.walker.directory(path, ALL)
+        return self._local[path]
+
+    def local_place(self, path: RelPath) -> RelPath:
+        """The top of the mount that `path` lies on; its own directory when that cannot be told
+        (a bind mount of the same file system)."""
+        walker, own = Walker(self.root), self.scratch.own_stat().st_dev
+        for above in reversed(ancestors(path)):
+            try:
+                with walker.directory(above) as directory:
+                    if directory.own_stat().st_dev != own:
+                        return above
+            except OSError:
+                break
+        return parent(path)
 
     # ---------------------------------------------------------------- letting go
 
@@ -227,8 +243,7 @@ class Site:
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue  # gone (its own parent is in the set), or already shut again
             with directory:
-                if directory.is_readable:
-                    fsync_fd(directory.own_fd())
+                directory.sync()
         self._touched.clear()
 
     def shut(self) -> None:
@@ -249,13 +264,9 @@ class Site:
         for suffix in (b".part", b".inplace"):
             discard(self.scratch, item.scratch_name(suffix))
         self._sweep(self.scratch, item.scratch_name(), item)
-        if item.local:
-            try:
-                parent_directory, _ = self.walker.parent_of(item.path)
-            except OSError:
-                return
-            with parent_directory:
-                self._sweep(parent_directory, self.local_name(item.number), item)
+        if item.local_at is not None:
+            discard(*self.slot(item, b".part"))
+            self._sweep(*self.slot(item), item)
 
     def _sweep(self, directory: Directory, name: bytes, item: Item) -> None:
         node = look(directory, name).node

@@ -13,7 +13,7 @@ import stat
 from substrate.errors import DamagedStoreError
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath, ancestors, parent
-from substrate.system.files import fsync_fd, sync_filesystem, write_all
+from substrate.system.files import sync_filesystem, write_all
 from substrate.system.xattrs import write_user_xattrs
 from substrate.workspace.dirwalk import Walker
 from substrate.workspace.move import discard
@@ -150,8 +150,8 @@ class Stage:
         self._sync(made)
         for item in made:
             self._finish(item)
-        if self._site.scratch.fd is not None and made:
-            fsync_fd(self._site.scratch.fd)
+        if made:
+            self._site.scratch.sync()
 
     @staticmethod
     def needs_staging(item: Item) -> bool:
@@ -220,8 +220,7 @@ def write_node(site: Site, item: Item, name: bytes, owner: tuple[int, int]) -> N
         scratch.mkdir(name)
         _give_away(site, name, owner)
         with scratch.child(name) as child:
-            if child.fd is not None:
-                _write_xattrs(item, child.fd)
+            _write_xattrs(item, child.itself())
         # Not yet the exact mode where that would bar us from filling it: see `openings`.
         scratch.chmod(name, passing_mode(node.mode))
     else:
@@ -256,9 +255,9 @@ def _write_file(site: Site, item: Item, name: bytes, owner: tuple[int, int]) -> 
         os.close(fd)
 
 
-def _write_xattrs(item: Item, fd: int) -> None:
+def _write_xattrs(item: Item, target: int | bytes) -> None:
     try:
-        write_user_xattrs(fd, item.become.xattrs, ())
+        write_user_xattrs(target, item.become.xattrs, ())
     except OSError as error:
         if error.errno != errno.ENOTSUP:
             raise

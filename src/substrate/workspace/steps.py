@@ -17,7 +17,7 @@ import stat
 
 from substrate.model.nodes import Kind
 from substrate.workspace.dirwalk import Directory
-from substrate.workspace.move import copy, rename_whatever_mode
+from substrate.workspace.move import copy, discard, rename_whatever_mode
 from substrate.workspace.probe import look
 from substrate.workspace.retouch import retouch_directory
 from substrate.workspace.site import Item, Mismatch, OnItem, Site, Step, matches
@@ -39,7 +39,7 @@ def swap(site: Site, item: Item) -> list[Step]:
         done = _exchange(site, item, parent, name)
         if not done:
             return _replace_in_two(site, item, parent, name)
-        slot = site.slot(item, parent)
+        slot = site.slot(item)
         if not _is_as_expected(site, item, *slot):
             raise _swapped_back(site, item, parent, name)
         _note_links(site, item, *slot)
@@ -49,15 +49,15 @@ def swap(site: Site, item: Item) -> list[Step]:
 
 def _exchange(site: Site, item: Item, parent: Directory, name: bytes) -> bool:
     try:
-        slot, slot_name = site.slot(item, parent)
+        slot, slot_name = site.slot(item)
         return slot.exchange(slot_name, parent, name)
     except OSError as error:
         if error.errno == errno.ENOENT:
             raise Mismatch(look(parent, name).node, "went away in the last moment") from error
-        if error.errno != errno.EXDEV or item.local:
+        if error.errno != errno.EXDEV or item.local_at is not None:
             raise
-    _go_local(site, item, parent)
-    slot, slot_name = site.slot(item, parent)
+    _go_local(site, item)
+    slot, slot_name = site.slot(item)
     try:
         return slot.exchange(slot_name, parent, name)
     except OSError as error:
@@ -66,15 +66,18 @@ def _exchange(site: Site, item: Item, parent: Directory, name: bytes) -> bool:
         return False  # a directory of a lower layer: overlayfs does not move those
 
 
-def _go_local(site: Site, item: Item, parent: Directory) -> None:
-    """The path is on another mount than scratch: work in the path's own directory."""
-    item.local = True
+def _go_local(site: Site, item: Item) -> None:
+    """The path is on another mount than scratch: work with scratch names over there."""
+    item.local_at = site.local_place(item.path)
     if site.scratch.exists(item.scratch_name()):
-        copy(site.scratch, item.scratch_name(), parent, site.local_name(item.number))
+        place, temporary = site.slot(item, b".part")
+        discard(place, temporary)
+        copy(site.scratch, item.scratch_name(), place, temporary)
+        place.rename_new(temporary, *site.slot(item))
 
 
 def _swapped_back(site: Site, item: Item, parent: Directory, name: bytes) -> Mismatch:
-    slot, slot_name = site.slot(item, parent)
+    slot, slot_name = site.slot(item)
     found = look(slot, slot_name).node
     slot.exchange(slot_name, parent, name)
     if not _is_ours(item, slot, slot_name):
@@ -95,8 +98,8 @@ def _is_as_expected(site: Site, item: Item, directory: Directory, name: bytes) -
 
 
 def _note_links(site: Site, item: Item, directory: Directory, name: bytes) -> None:
-    at = directory.lstat(name)
-    if stat.S_ISREG(at.st_mode) and at.st_nlink > 1:
+    at = directory.lstat(name) if directory.exists(name) else None
+    if at is not None and stat.S_ISREG(at.st_mode) and at.st_nlink > 1:
         site.broken_links.append(item.path)
 
 
@@ -121,30 +124,30 @@ class Swapped(OnItem):
         item = self.item
         parent, name = site.walker.parent_of(item.path)
         with parent:
-            slot, slot_name = site.slot(item, parent)
+            slot, slot_name = site.slot(item)
             if not slot.exchange(slot_name, parent, name):
                 raise OSError(errno.ENOTSUP, "cannot exchange", item.path)
             if not _is_ours(item, slot, slot_name):
                 slot.exchange(slot_name, parent, name)  # somebody's newer work: it stays
                 return
-            if item.op.expect.kind is Kind.DIRECTORY and item.seen.stat is not None:
-                parent.chmod(name, item.seen.node.mode)
+            _give_own_mode(item, parent, name)
             site.touch(item.path)
 
     def settle(self, site: Site) -> None:
-        item = self.item
-        if item.seen.node.kind is Kind.DIRECTORY and item.keep and not item.local:
-            site.scratch.chmod(item.scratch_name(), item.seen.node.mode)
-        _drop_slot(site, item, b"")
+        _drop_slot(site, self.item, b"")
 
 
 def _drop_slot(site: Site, item: Item, suffix: bytes) -> None:
-    if not item.local:
-        site.drop(site.scratch, item.scratch_name(suffix), item)
-        return
-    parent, _ = site.walker.parent_of(item.path)
-    with parent:
-        site.drop(parent, site.local_name(item.number, suffix), item)
+    slot, name = site.slot(item, suffix)
+    _give_own_mode(item, slot, name)
+    site.drop(slot, name, item)
+
+
+def _give_own_mode(item: Item, directory: Directory, name: bytes) -> None:
+    """A directory had to be open to be moved; it may have been shut before."""
+    node = item.seen.node
+    if node.kind is Kind.DIRECTORY and directory.exists(name):
+        directory.chmod(name, node.mode)
 
 
 # ------------------------------------------------------------------------ X -> Y without it
@@ -153,6 +156,7 @@ def _drop_slot(site: Site, item: Item, suffix: bytes) -> None:
 def _replace_in_two(site: Site, item: Item, parent: Directory, name: bytes) -> list[Step]:
     """Where names cannot be exchanged: move the old one out, verify it, move the new one in."""
     steps: list[Step] = _take_out(site, item, parent, name)
+    _note_links(site, item, *site.slot(item, OLD))
     try:
         steps += _put_in(site, item, parent, name)
     except BaseException:
@@ -176,13 +180,14 @@ def _put_in(site: Site, item: Item, parent: Directory, name: bytes) -> list[Step
     _promise_mode(site, item)
     try:
         try:
-            slot, slot_name = site.slot(item, parent)
+            slot, slot_name = site.slot(item)
             slot.rename_new(slot_name, parent, name)
         except OSError as error:
-            if error.errno != errno.EXDEV or item.local:
+            if error.errno != errno.EXDEV or item.local_at is not None:
                 raise
-            _go_local(site, item, parent)
-            parent.rename_new(site.local_name(item.number), parent, name)
+            _go_local(site, item)
+            slot, slot_name = site.slot(item)
+            slot.rename_new(slot_name, parent, name)
     except FileExistsError as error:
         raise Mismatch(look(parent, name).node, "appeared in the last moment") from error
     site.touch(item.path)
@@ -209,7 +214,7 @@ class Placed(OnItem):
             site.touch(item.path)
 
     def _take_back(self, site: Site, parent: Directory, name: bytes) -> None:
-        slot, slot_name = site.slot(self.item, parent)
+        slot, slot_name = site.slot(self.item)
         try:
             parent.rename_new(name, slot, slot_name)
         except FileNotFoundError:
@@ -239,7 +244,7 @@ def _take_out(site: Site, item: Item, parent: Directory, name: bytes) -> list[St
             return [Trashed(item, entry)]
     except FileNotFoundError as error:
         raise Mismatch(look(parent, name).node, "went away in the last moment") from error
-    slot, slot_name = site.slot(item, parent, OLD)
+    slot, slot_name = site.slot(item, OLD)
     if not _is_as_expected(site, item, slot, slot_name):
         raise _put_back(site, item, parent, name)
     site.touch(item.path)
@@ -250,14 +255,14 @@ def _moved_aside(site: Site, item: Item, parent: Directory, name: bytes) -> bool
     """False: not even within its own directory (overlayfs and a directory of a lower layer)."""
     for _ in range(2):
         try:
-            rename_whatever_mode(parent, name, *site.slot(item, parent, OLD))
+            rename_whatever_mode(parent, name, *site.slot(item, OLD))
             return True
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-        if item.local:
+        if item.local_at is not None:
             break
-        _go_local(site, item, parent)
+        _go_local(site, item)
     return False
 
 
@@ -271,7 +276,7 @@ class Trashed(OnItem):
 
 
 def _put_back(site: Site, item: Item, parent: Directory, name: bytes) -> Mismatch:
-    slot, slot_name = site.slot(item, parent, OLD)
+    slot, slot_name = site.slot(item, OLD)
     found = look(slot, slot_name).node
     try:
         slot.rename_new(slot_name, parent, name)
@@ -284,12 +289,14 @@ class TakenOut(OnItem):
     def undo(self, site: Site) -> None:
         parent, name = site.walker.parent_of(self.item.path)
         with parent:
-            slot, slot_name = site.slot(self.item, parent, OLD)
+            slot, slot_name = site.slot(self.item, OLD)
             try:
                 rename_whatever_mode(slot, slot_name, parent, name)
             except FileExistsError:
                 # Somebody made a new one meanwhile. It stays, and the old one is not dropped.
                 site.to_trash(slot, slot_name, self.item.path, "its place was taken meanwhile")
+            else:
+                _give_own_mode(self.item, parent, name)
             site.touch(self.item.path)
 
     def settle(self, site: Site) -> None:

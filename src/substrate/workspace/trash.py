@@ -21,7 +21,6 @@ from substrate.model.paths import RelPath, display, rel_path
 from substrate.system.clock import now_ns
 from substrate.system.files import (
     fsync_dir,
-    fsync_fd,
     read_bytes_or_none,
     remove_tree,
     write_atomic,
@@ -77,8 +76,7 @@ class Trash:
         write_atomic(place / _RECORD, _to_json(entry))
         with Directory.open_root(place) as target:
             move(source, name, target, _ITEM)
-            if target.fd is not None:
-                fsync_fd(target.fd)
+            target.sync()
         return entry
 
     def list(self) -> tuple[TrashEntry, ...]:
@@ -118,8 +116,7 @@ class Trash:
                     f"{display(path)} is taken",
                     hint="move what stands there out of the way, or name another place",
                 ) from error
-            if parent.fd is not None:
-                fsync_fd(parent.fd)
+            parent.sync()
         self._forget(place)
 
     def measure(self, entry: TrashEntry) -> int:

@@ -11,6 +11,8 @@ import pytest
 
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath, rel_path
+from substrate.system import renames
+from substrate.workspace import dirwalk
 from substrate.workspace.apply import Applier, Report
 from substrate.workspace.dirwalk import Walker
 from substrate.workspace.plan import How, Op, Plan
@@ -97,7 +99,7 @@ class Ground:
             return ABSENT
         with parent:
             node = look(parent, name).node
-        if node.kind is Kind.FILE:
+        if node.kind is Kind.FILE and os.access(where, os.R_OK, effective_ids=True):
             self.blobs.add(where.read_bytes())
         elif node.kind is Kind.SYMLINK:
             self.blobs.add(os.readlink(os.fsencode(where)))
@@ -155,6 +157,19 @@ def ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
+@pytest.fixture(params=["native", "no-exchange", "by-path"])
+def any_ground(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Ground:
+    """The same ground three times: as this system is, as one whose file system cannot exchange
+    names, and as one without descriptor-relative calls."""
+    if request.param != "native":
+        monkeypatch.setattr(renames, "_system_call", lambda: None)
+    if request.param == "by-path":
+        monkeypatch.setattr(dirwalk, "_BY_DESCRIPTOR", False)
+    return Ground(tmp_path)
+
+
 def as_nobody(base: Path, work: Callable[[], None]) -> None:
     """Run `work` in a child that is not root; it fails the test by raising."""
     import traceback
@@ -163,6 +178,7 @@ def as_nobody(base: Path, work: Callable[[], None]) -> None:
         at = above.stat()
         if at.st_uid == os.geteuid() and at.st_mode & 0o011 != 0o011:
             above.chmod(stat.S_IMODE(at.st_mode) | 0o011)
+    renames._system_call()  # loads ctypes while the interpreter's own files can be read
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -186,4 +202,4 @@ def as_nobody(base: Path, work: Callable[[], None]) -> None:
     assert code == 0, said
 
 
-__all__ = ["ABSENT", "Blobs", "Ground", "Leaving", "as_nobody", "ground"]
+__all__ = ["ABSENT", "Blobs", "Ground", "Leaving", "any_ground", "as_nobody", "ground"]

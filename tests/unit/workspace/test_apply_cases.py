@@ -14,7 +14,8 @@ import pytest
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.workspace.apply import LABELS
 from substrate.workspace.plan import How
-from tests.unit.workspace.applying import Ground, ground
+from tests.unit.workspace.applying import Ground
+from tests.unit.workspace.applying import any_ground as ground
 
 __all__ = ["ground"]
 
