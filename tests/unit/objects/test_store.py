@@ -170,6 +170,41 @@ def test_a_damaged_loose_object_is_reported(store: ObjectStore) -> None:
         assert _read_all(store.git_dir, oids) == 1
 
 
+def test_bytes_after_the_end_of_a_loose_object_are_reported(store: ObjectStore) -> None:
+    [oid] = _publish(store, [b"content"])
+    path = Path(loose_path(store.objects_dir, oid))
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes() + b"junk")
+    with pytest.raises(DamagedStoreError, match=oid.hex()):
+        store.read(oid)
+
+
+def test_a_sound_object_under_another_name_is_reported(store: ObjectStore) -> None:
+    first, second = _publish(store, [b"one", b"two"])
+    paths = [Path(loose_path(store.objects_dir, oid)) for oid in (first, second)]
+    content = paths[0].read_bytes()
+    paths[1].chmod(0o644)
+    paths[1].write_bytes(content)
+    assert store.read(first) == ("blob", b"one")
+    with pytest.raises(DamagedStoreError, match="does not hold what its name says"):
+        store.read(second)
+
+
+def test_an_idx_that_leads_to_other_objects_is_reported(
+    store: ObjectStore, contents: list[bytes]
+) -> None:
+    oids = _publish(store, contents)
+    run_git(store.git_dir, "repack", "-adfq")
+    [path] = (store.git_dir / "objects/pack").glob("*.idx")
+    path.chmod(0o644)
+    data = path.read_bytes()
+    count = struct.unpack(">I", data[8 + 1020 : 8 + 1024])[0]
+    at = 8 + 1024 + 24 * count
+    offsets = [data[at + 4 * i : at + 4 * i + 4] for i in range(count)]
+    path.write_bytes(data[:at] + b"".join(offsets[1:] + offsets[:1]) + data[at + 4 * count :])
+    assert _read_all(store.git_dir, oids) == len(oids)
+
+
 @pytest.mark.parametrize("suffix", ["pack", "idx"])
 @pytest.mark.parametrize("delta", ["ofs", "ref", "none"])
 def test_a_damaged_pack_is_reported(
