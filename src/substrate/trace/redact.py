@@ -49,7 +49,7 @@ def redact(text: str) -> str:
 def redact_argv(argv: Sequence[str]) -> list[str]:
     """The same for separate arguments, where an option's value is the argument after it."""
     out: list[str] = []
-    option = ""
+    option = ""  # the argument before this one, if it is an option that stands alone
     for argument in argv:
         if (
             option
@@ -58,6 +58,8 @@ def redact_argv(argv: Sequence[str]) -> list[str]:
             and not is_reference(argument)
         ):
             out.append(REDACTED if argument else "")
+        elif option.endswith("c") and " " in argument:
+            out.append(redact(argument))  # a script for sh -c
         else:
             out.append(_redact_argument(argument))
         option = argument if argument.startswith("-") and "=" not in argument else ""

@@ -14,18 +14,12 @@ WORD = (
     r"""|\\."""
     r"""|[^\s;|&()<>"'`\\])++"""
 )
-_PLAIN_IN_QUOTES = r"[^\s;|&<>\"'`\\]*+"
 _REFERENCE = r"[\"']?\$(?:\w++|\{\w++\}|\(.*|\{.*)?[\"']?|`.*"
 
 
 @cache
 def word_pattern() -> re.Pattern[str]:
     return re.compile(WORD, re.DOTALL)
-
-
-@cache
-def _plain_pattern() -> re.Pattern[str]:
-    return re.compile(_PLAIN_IN_QUOTES)
 
 
 @cache
@@ -91,37 +85,56 @@ def value_end(text: str, start: int, quotes: Quotes, name_start: int) -> int:
     if not quote:
         match = word_pattern().match(text, start)
         return match.end() if match else start
-    if opened_at == name_start - 1 and not _is_script(text, opened_at):
-        end = _closing(text, start, quote)
-    else:
-        end = _end_inside(text, start, quote)
-    # A quote within quotes is spelled by closing, quoting and opening again: '"'"'
-    if text[end : end + 1] == quote and text[end + 1 : end + 2] in ("'", '"', "\\"):
-        match = word_pattern().match(text, end)
-        return match.end() if match else end
-    return end
+    for inner in _INNER_QUOTES:
+        if inner != quote and text.endswith(inner, 0, max(name_start, 0)):
+            end = text.find(inner, start)
+            return len(text) if end < 0 else end
+    is_first = opened_at == name_start - 1 and not _is_script(text, opened_at)
+    end, is_outside = _end_inside(text, start, quote, to_the_end=is_first)
+    # If the outer word ended here, the quote that closes it stays.
+    return end - 1 if is_outside and start < end and text[end - 1] == quote else end
 
 
-def _closing(text: str, start: int, quote: str) -> int:
-    end = text.find(quote, start)
-    while quote == '"' and end > start and text[end - 1] == "\\":
-        end = text.find(quote, end + 1)
-    return len(text) if end < 0 else end
+#: How a quote within quotes is spelled.
+_INNER_QUOTES = ("'\"'\"'", "'\\''", '\\"', "\\'", '"', "'")
+_ENDS_A_WORD = frozenset(" \t\r\n;|&()<>`")
 
 
-def _end_inside(text: str, start: int, quote: str) -> int:
-    for inner in ('\\"', "\\'", '"', "'"):
-        if inner != quote and text.startswith(inner, start):
-            end = text.find(inner, start + len(inner))
-            outer = text.find(quote, start + len(inner)) if inner[-1] != quote else -1
-            ends = [at for at in (end + len(inner) if end >= 0 else -1, outer) if at >= 0]
-            return min(ends, default=len(text))
-    match = _plain_pattern().match(text, start)
-    end = match.end() if match else start
-    while text.startswith("\\", end) and end + 1 < len(text) and text[end + 1] != quote:
-        match = _plain_pattern().match(text, end + 2)
-        end = match.end() if match else end + 2
-    return end
+def _end_inside(text: str, start: int, outer: str, *, to_the_end: bool) -> tuple[int, bool]:
+    """Where a word of the script ends that stands in `outer` quotes, or (`to_the_end`) the script.
+
+    Two shells read it: the outer one's quotes are taken off on the way, and what is left is what
+    the inner one sees. Also whether that place is outside of the outer quotes.
+    """
+    inner, escaped = "", False
+    at, size = start, len(text)
+    while at < size:
+        char, step = text[at], 1
+        if char == outer or (not outer and char in "'\""):
+            outer = "" if outer else char
+            at += 1
+            continue
+        if not outer and char in _ENDS_A_WORD:
+            return at, True
+        if char == "\\" and (not outer or (outer == '"' and text[at + 1 : at + 2] in _ESCAPABLE)):
+            char, step = text[at + 1 : at + 2], 2
+        if to_the_end:
+            pass
+        elif escaped:
+            escaped = False
+        elif char == "\\" and inner != "'":
+            escaped = True
+        elif inner:
+            inner = "" if char == inner else inner
+        elif char in ("'", '"'):
+            inner = char
+        elif char in _ENDS_A_WORD:
+            return at, False
+        at += step
+    return size, not outer
+
+
+_ESCAPABLE = ('"', "\\", "$", "`")
 
 
 def _is_script(text: str, quote_at: int) -> bool:

@@ -194,7 +194,7 @@ def _quoted(argument: str) -> str:
     from shlex import quote
 
     # The mark of a redaction is no shell pattern: leave it readable.
-    return argument if quote(plain := argument.replace(REDACTED, "")) == plain else quote(argument)
+    return argument if quote(plain := argument.replace(REDACTED, "x")) == plain else quote(argument)
 
 
 def _text(raw: str | bytes) -> tuple[str, bool]:

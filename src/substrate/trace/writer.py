@@ -1,8 +1,8 @@
 """Appending spans to the trace file, from any number of processes at once.
 
 One span is one line and one `write` to a descriptor opened for appending, so lines of several
-processes never mix. A process killed in the middle of a write leaves a torn last line; whoever
-comes next starts a fresh one, and readers skip what is torn.
+processes never mix, with or without a lock. A process killed in the middle of a write leaves a
+torn last line; whoever comes next starts a fresh one, and readers skip what is torn.
 """
 
 from __future__ import annotations
@@ -14,8 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from substrate.errors import LockedError, SubstrateError, WorkspaceError
+from substrate.system import clock
 from substrate.system.environment import Environment
 from substrate.system.locks import FileLock
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment,unused-ignore]
 
 #: A file this long is put aside as ``trace.jsonl.1``, ``.1`` as ``.2``, and so on.
 ROTATE_BYTES = 64 * 1024 * 1024
@@ -59,12 +65,12 @@ class TraceWriter:
             self._rotate(len(line))
         fd = self._open()
         try:
-            if _is_torn(fd):
-                # If two processes see the tear at once there is an empty line between: harmless.
-                line = b"\n" + line
-            _write_whole(fd, line)
+            # Without the lock a line that somebody is just writing would look like a torn one.
+            locked = _lock(fd)
+            size = _size(fd)
+            _write_whole(fd, b"\n" + line if _is_torn(fd, size) else line, size if locked else None)
         finally:
-            os.close(fd)
+            os.close(fd)  # and with it the lock
 
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
@@ -156,17 +162,43 @@ def encode(span: Span) -> bytes:
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _is_torn(fd: int) -> bool:
-    """Whether a regular file's last line lacks its end."""
+def _lock(fd: int) -> bool:
+    """Keep other writers out, if that can be had soon: one that is stopped must not stop all."""
+    if fcntl is None:
+        return False
+    for pause_ms in (0, 1, 2, 4, 8, 16, 32, 64, 128):
+        clock.sleep(pause_ms / 1_000)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        except OSError:  # no locks on this file system
+            return False
+        return True
+    return False
+
+
+def _size(fd: int) -> int:
+    """How long a regular file is; 0 for a device or a pipe, which has no end to look at."""
     found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or found.st_size == 0:
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def _is_torn(fd: int, size: int) -> bool:
+    if size == 0:
         return False
     # Seeking does no harm: every write to this descriptor goes to the end.
-    os.lseek(fd, found.st_size - 1, os.SEEK_SET)
+    os.lseek(fd, size - 1, os.SEEK_SET)
     return os.read(fd, 1) != b"\n"
 
 
-def _write_whole(fd: int, line: bytes) -> None:
-    written = os.write(fd, line)
-    while written < len(line):  # the disk is full, most likely: the next write says so
-        written += os.write(fd, line[written:])
+def _write_whole(fd: int, line: bytes, size: int | None) -> None:
+    """Write it all, or (if nobody else can write, so that `size` is known) nothing."""
+    written = 0
+    try:
+        while written < len(line):  # a second round only finds that the disk is full
+            written += os.write(fd, line[written:])
+    except OSError:
+        if size is not None and written:
+            os.ftruncate(fd, size)
+        raise

@@ -38,11 +38,9 @@ class Driven:
 
     def __init__(self, directory: Path, options: dict[str, object]) -> None:
         self.log, self.result = directory / "log", directory / "result.json"
-        self.process = subprocess.Popen(
-            [sys.executable, DRIVER, self.result, json.dumps(options)]
-            + [sys.executable, REPORTER, self.log],
-            stdin=subprocess.PIPE,
-        )
+        driver = [sys.executable, str(DRIVER), str(self.result), json.dumps(options)]
+        reporter = [sys.executable, str(REPORTER), str(self.log)]
+        self.process = subprocess.Popen([*driver, *reporter], stdin=subprocess.PIPE)
         until(lambda: "pid" in self.lines())
 
     def lines(self) -> str:

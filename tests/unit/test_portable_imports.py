@@ -1,0 +1,98 @@
+"""The direct strategy is the whole product on macOS and Windows: no Linux-only import there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import substrate
+
+#: What one of the other systems lacks, or (ctypes) what we promise to do without.
+BLOCKED = (
+    *("fcntl", "termios", "tty", "pty", "resource", "pwd", "grp", "spwd", "syslog", "curses"),
+    *("readline", "ctypes", "_ctypes", "_posixshmem", "nis", "crypt"),
+)
+PACKAGES = (
+    *("errors", "model", "system", "workspace", "objects", "history", "trace", "world"),
+    *("recorder", "cli"),
+)
+
+BLOCK = f"""
+import sys
+
+class Blocker:
+    blocked = frozenset({BLOCKED!r})
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.blocked:
+            raise ImportError(f"{{name}} is not there on this system")
+        return None
+
+for name in list(sys.modules):
+    if name.partition(".")[0] in Blocker.blocked:
+        del sys.modules[name]
+sys.meta_path.insert(0, Blocker())
+"""
+
+IMPORT_ALL = """
+import importlib, pkgutil
+import substrate
+names = []
+for package in sys.argv[1:]:
+    module = importlib.import_module(f"substrate.{package}")
+    names.append(module.__name__)
+    for found in pkgutil.walk_packages(getattr(module, "__path__", ()), module.__name__ + "."):
+        importlib.import_module(found.name)
+        names.append(found.name)
+print(" ".join(names))
+"""
+
+RUN_A_COMMAND = """
+import os
+from pathlib import Path
+from substrate.system import environment
+from substrate.trace.reader import TraceReader
+from substrate.trace.writer import TraceWriter
+from substrate.world.direct import DirectWorld
+from substrate.world.protocol import RunRequest
+outcome = DirectWorld().run(RunRequest(Path.cwd(), shell="echo hi > made; exit 3"))
+writer = TraceWriter.of(environment.current())
+writer.append({"exit": outcome.exit})
+writer.append({"exit": outcome.exit})
+print(len(list(TraceReader(environment.current().trace_path).spans())), outcome.exit)
+"""
+
+
+def run_blocked(script: str, *arguments: str, cwd: Path | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCK + script, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_the_blocking_works() -> None:
+    for name in ("fcntl", "pwd", "ctypes.util"):
+        assert run_blocked(f"try: import {name}\nexcept ImportError: print('blocked')") == "blocked"
+
+
+def test_every_module_can_be_imported() -> None:
+    source = Path(substrate.__file__).parent
+    present = [name for name in PACKAGES if list(source.glob(f"{name}*"))]
+    imported = run_blocked(IMPORT_ALL, *present).split()
+    expected = {
+        ".".join(file.relative_to(source.parent).with_suffix("").parts).removesuffix(".__init__")
+        for name in present
+        for file in [*source.glob(f"{name}.py"), *(source / name).rglob("*.py")]
+    }
+    assert set(imported) == expected
+
+
+def test_a_command_can_be_run_and_traced(tmp_path: Path) -> None:
+    assert run_blocked(RUN_A_COMMAND, cwd=tmp_path) == "2 3"
+    assert (tmp_path / "made").read_text() == "hi\n"
