@@ -6,15 +6,16 @@ import os
 import stat
 from collections.abc import Mapping
 
-from substrate.model.nodes import ABSENT, SPECIAL_KINDS, BlobWriter, Node
+from substrate.model.nodes import ABSENT, BlobWriter, Node
 from substrate.model.paths import RelPath
 from substrate.system import clock
-from substrate.workspace.exclude import Exclusions
+from substrate.workspace.exclude import SYSTEM_FILES, Exclusions
 from substrate.workspace.listing import UNKNOWN, Directory, Listing, RawEntry
 from substrate.workspace.reading import (
     KindChangedError,
     KnownBlob,
     TooLargeError,
+    has_content,
     is_racy,
     known_entry,
     read_entry,
@@ -27,7 +28,6 @@ from substrate.workspace.stat_cache import (
     StatCache,
     Xattrs,
     directory_node,
-    kind_of,
     node_of,
 )
 
@@ -139,6 +139,8 @@ class _OneDirectory:
             return
         is_dir = mode == stat.S_IFDIR
         reason = self.scan.exclusions.own_reason(path, is_dir=is_dir, size=size)
+        if is_dir and size and not reason:
+            reason = self._mounted(name)
         if before is not None and before.reason and _other_than(before, raw):
             self.scan.result.excluded_gone.append(path)
         if before is not None and not before.reason and (reason or not is_dir):
@@ -157,6 +159,12 @@ class _OneDirectory:
             self.unchanged += 1
         else:
             self._read(name, path, raw, before)
+
+    def _mounted(self, name: str) -> str | None:
+        try:
+            return SYSTEM_FILES if self.directory.holds_system_files(name) else None
+        except OSError:
+            return None  # the walk into it will meet the trouble, and say so
 
     def _same(self, before: Entry, raw: RawEntry) -> bool:
         if before.stat != raw[1:] or before.racy or before.reason:
@@ -202,7 +210,7 @@ class _OneDirectory:
     def _add(self, name: str, entry: Entry) -> None:
         self.entries[name] = entry
         self.racy = self.racy or entry.racy
-        if kind_of(entry.stat[0]) in SPECIAL_KINDS:
+        if not has_content(entry.stat[0]):
             self.specials.append(name)
 
     def _exclude(self, name: str, entry: Entry) -> None:

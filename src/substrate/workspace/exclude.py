@@ -16,13 +16,18 @@ import hashlib
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from substrate.model.paths import RelPath, ancestors, display, split
-from substrate.workspace.ignore_rules import IgnoreRules
+
+if TYPE_CHECKING:
+    from substrate.workspace.ignore_rules import IgnoreRules
 
 IGNORE_NAME = ".substrateignore"
 SIZE_CAP_BYTES = 64 << 20
 METADATA = "metadata"
+#: A scan finds these; `Exclusions`, which sees only names, does not know them.
+SYSTEM_FILES = "a mounted system directory"
 
 #: Directories whose content a tool can make again from what is recorded.
 BUILT_IN: tuple[str, ...] = (
@@ -46,7 +51,7 @@ class Exclusions:
         self.size_cap_bytes = size_cap_bytes
         self._cap_reason = f"larger than {_size_text(size_cap_bytes)}"
         self._notes: list[tuple[str, str]] = []
-        self._rules = IgnoreRules(rules) if rules.strip() else None
+        self._rules = _parse(rules) if rules.strip() else None
         said = repr((BUILT_IN, size_cap_bytes, rules)).encode()
         #: Changes whenever any answer of `reason` may change.
         self.fingerprint = hashlib.sha256(said).hexdigest()
@@ -104,6 +109,12 @@ class Exclusions:
                 out.append((f"{IGNORE_NAME}:{number}", f"ignored, {problem}: {display(line)}"))
         out.append(("size cap", f"files {self._cap_reason}"))
         return out + self._notes
+
+
+def _parse(rules: bytes) -> IgnoreRules:
+    from substrate.workspace.ignore_rules import IgnoreRules
+
+    return IgnoreRules(rules)
 
 
 def _read_rules(root: Path) -> tuple[bytes, str]:

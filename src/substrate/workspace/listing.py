@@ -21,7 +21,8 @@ from typing import NamedTuple
 from substrate.system.xattrs import read_user_xattrs
 from substrate.workspace.stat_cache import MARSHAL_VERSION, Xattrs
 
-#: A name and its `Stat`, flat because the hot loop makes one for every file there is.
+#: A name and its `Stat`, flat because the hot loop makes one for every file there is. The size
+#: of a directory is 1 where another file system is mounted.
 #: A name that could not be looked at has mode `UNKNOWN` and the errno as its size.
 RawEntry = tuple[str, int, int, int, int, int]
 #: A directory's own mode, ctime_ns, ino, and whether it lies on another file system.
@@ -103,6 +104,9 @@ class Tree:
 class Directory:
     """One directory that was reached safely; a context manager."""
 
+    #: The file system of the workspace's root.
+    device: int
+
     def __enter__(self) -> Directory:
         return self
 
@@ -141,23 +145,30 @@ class Directory:
         """Of a file or directory in it, without reading that."""
         raise NotImplementedError
 
+    def holds_system_files(self, name: str) -> bool:
+        """Whether the directory `name`, a mount point, shows the system itself, as /proc does.
+
+        Such files are no one's work, and reading some of them takes for ever.
+        """
+        return False
+
 
 class DescriptorDirectory(Directory):
     def __init__(self, fd: int, device: int) -> None:
         self.fd = fd
-        self._device = device
+        self.device = device
 
     def close(self) -> None:
         os.close(self.fd)
 
     def own(self) -> OwnStat:
-        return _own(os.fstat(self.fd), self._device)
+        return _own(os.fstat(self.fd), self.device)
 
     def names(self) -> list[str]:
         return os.listdir(self.fd)
 
     def listing(self) -> Listing:
-        return _list_descriptor(self.fd, self._device)
+        return _list_descriptor(self.fd, self.device)
 
     def lstat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
@@ -182,26 +193,33 @@ class DescriptorDirectory(Directory):
         finally:
             os.close(fd)
 
+    def holds_system_files(self, name: str) -> bool:
+        fd = os.open(name, _DIRECTORY, dir_fd=self.fd)
+        try:
+            return os.fstatvfs(fd).f_blocks == 0
+        finally:
+            os.close(fd)
+
 
 class PlainDirectory(Directory):
     """By path, where the system has no ``openat`` (Windows)."""
 
     def __init__(self, path: str, device: int) -> None:
         self._path = path
-        self._device = device
+        self.device = device
 
     def close(self) -> None:
         pass
 
     def own(self) -> OwnStat:
-        return _own(os.lstat(self._path), self._device)
+        return _own(os.lstat(self._path), self.device)
 
     def names(self) -> list[str]:
         return os.listdir(self._path)
 
     def listing(self) -> Listing:
         own = self.own()
-        return _listing(own, *_look_at_each(self.names(), self.lstat))
+        return _listing(own, *_look_at_each(self.names(), self.lstat, self.device))
 
     def lstat(self, name: str) -> os.stat_result:
         return os.lstat(os.path.join(self._path, name))
@@ -219,10 +237,10 @@ class PlainDirectory(Directory):
         return read_user_xattrs(os.path.join(self._path, name))
 
 
-def raw_entry(name: str, info: os.stat_result) -> RawEntry:
+def raw_entry(name: str, info: os.stat_result, device: int) -> RawEntry:
     """The entry as a listing has it."""
     if is_real_directory(info):
-        return (name, stat.S_IFDIR, 0, 0, 0, info.st_ino)
+        return (name, stat.S_IFDIR, int(info.st_dev != device), 0, 0, info.st_ino)
     if stat.S_ISDIR(info.st_mode):
         return (name, UNKNOWN, errno.ELOOP, 0, 0, 0)  # a junction
     times = (info.st_mtime_ns, info.st_ctime_ns)
@@ -259,7 +277,7 @@ def _list_descriptor(fd: int, device: int) -> Listing:
             info = look(name, dir_fd=fd, follow_symlinks=False)
             mode = info.st_mode
             if mode & 0o170000 == 0o040000:
-                add((name, 0o040000, 0, 0, 0, info.st_ino))
+                add((name, 0o040000, 0 if info.st_dev == device else 1, 0, 0, info.st_ino))
             else:
                 add(
                     (
@@ -273,13 +291,14 @@ def _list_descriptor(fd: int, device: int) -> Listing:
                 )
     except OSError:
         # Somebody removes files under our eyes, or may list this directory but not look in.
-        return _listing(
-            own, *_look_at_each(names, lambda name: look(name, dir_fd=fd, follow_symlinks=False))
-        )
+        def look_safely(name: str) -> os.stat_result:
+            return look(name, dir_fd=fd, follow_symlinks=False)
+
+        return _listing(own, *_look_at_each(names, look_safely, device))
     return _listing(own, entries, True)
 
 
-def _look_at_each(names: list[str], look: Look) -> tuple[list[RawEntry], bool]:
+def _look_at_each(names: list[str], look: Look, device: int) -> tuple[list[RawEntry], bool]:
     """`_list_descriptor` for difficult directories: no name's trouble is another's."""
     entries: list[RawEntry] = []
     complete = True
@@ -292,7 +311,7 @@ def _look_at_each(names: list[str], look: Look) -> tuple[list[RawEntry], bool]:
             entries.append((name, UNKNOWN, error.errno or errno.EIO, 0, 0, 0))
             complete = False
             continue
-        raw = raw_entry(name, info)
+        raw = raw_entry(name, info, device)
         complete = complete and raw[1] != UNKNOWN
         entries.append(raw)
     return entries, complete

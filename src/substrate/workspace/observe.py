@@ -71,7 +71,9 @@ def _look(directory: Directory, name: str, size_cap_bytes: int) -> tuple[Node, b
             mode = stat.S_IMODE(info.st_mode)
             return Node(Kind.DIRECTORY, mode, b"", directory.xattrs_of(name)), None
         try:
-            entry, content = read_entry(directory, raw_entry(name, info), size_cap_bytes)
+            entry, content = read_entry(
+                directory, raw_entry(name, info, directory.device), size_cap_bytes
+            )
         except KindChangedError:
             continue
         node = node_of(entry)
@@ -125,9 +127,11 @@ class _Observer:
         """Note the node of `path`; whether it is a directory to go on with."""
         try:
             info = directory.lstat(name)
-            raw = raw_entry(name, info)
+            raw = raw_entry(name, info, directory.device)
             is_dir = raw[1] == stat.S_IFDIR
             if raw[1] == UNKNOWN or self.exclusions.own_reason(path, is_dir=is_dir, size=raw[2]):
+                return False
+            if is_dir and raw[2] and directory.holds_system_files(name):
                 return False
             cached = self._cached(path)
             if cached is not None and cached.stat == raw[1:] and not cached.racy:

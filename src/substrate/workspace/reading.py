@@ -69,6 +69,11 @@ def _window(stamp_ns: int) -> int:
     return _COARSE_RACY_WINDOW_NS if stamp_ns % _SECOND_NS == 0 else _RACY_WINDOW_NS
 
 
+def has_content(mode: int) -> bool:
+    """A file or a link, as opposed to a FIFO, socket or device."""
+    return stat.S_IFMT(mode) in (stat.S_IFREG, stat.S_IFLNK)
+
+
 def read_entry(directory: Directory, raw: RawEntry, size_cap_bytes: int) -> tuple[Entry, bytes]:
     """What stands at ``raw``'s name now, still without its blob id, and its content.
 
@@ -93,7 +98,7 @@ def read_entry(directory: Directory, raw: RawEntry, size_cap_bytes: int) -> tupl
 
 def stored(entry: Entry, content: bytes, blobs: BlobWriter) -> Entry:
     """The entry with its content kept; specials have none."""
-    if not stat.S_ISREG(entry.stat[0]) and not stat.S_ISLNK(entry.stat[0]):
+    if not has_content(entry.stat[0]):
         return entry
     return entry._replace(oid=blobs.add_blob(content))
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import stat
+import subprocess
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath
 from substrate.system import clock
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.scan import KnownBlob, StatCache, cached_node, scan
+from substrate.workspace.scan import KnownBlob, StatCache, cached_node, observe, scan
 from tests.unit.workspace.naive import Bench, Blobs, blob_id, later, node, rel, walk
 
 
@@ -512,3 +513,25 @@ def test_a_full_disk_is_no_unreadable_file(bench: Bench) -> None:
     bench.write("a")
     with pytest.raises(OSError, match="No space"):
         scan(bench.root, StatCache(), bench.exclusions, Full())
+
+
+@pytest.mark.needs("root")
+def test_a_mounted_disk_is_recorded_and_the_systems_own_files_are_not(bench: Bench) -> None:
+    for name in ("proc", "disk"):
+        (bench.root / name).mkdir()
+    mounted = []
+    try:
+        for kind, name in (("proc", "proc"), ("tmpfs", "disk")):
+            words = ["mount", "-t", kind, kind, str(bench.root / name)]
+            if subprocess.run(words, capture_output=True, check=False).returncode:
+                pytest.skip("needs root: that may mount")
+            mounted.append(bench.root / name)
+        bench.write("disk/f", "mine")
+        result = bench.settled()
+        assert result.excluded == {rel("proc"): "a mounted system directory"}
+        assert set(result.seen) == {rel("disk"), rel("disk/f")}
+        assert bench.scan().seen == {}
+        assert observe(bench.root, [rel("proc")], bench.exclusions, Blobs()) == {}
+    finally:
+        for path in mounted:
+            subprocess.run(["umount", str(path)], check=True)
