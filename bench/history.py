@@ -1,0 +1,247 @@
+"""History beside plain git on the same trees: record, undo, rollback, first use, compact, size.
+
+    python bench/history.py [--files 1000,10000,100000] [--rounds 7] [--only store,record,…]
+
+Both sides take turns on the same tree in every round; figures are medians. "store write" is what
+history itself adds to one edit (blob, trees, commit, ledger, made durable); "whole record" adds the
+two scans that the direct strategy needs. "git" is ``git add -A && git commit`` in a shadow
+repository of the same tree, as checkpointing tools do it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from bench.trees import edit, file_path, make_tree  # noqa: E402
+from substrate.history import record  # noqa: E402
+from substrate.history.ledger import NewEntry  # noqa: E402
+from substrate.history.line import Extension  # noqa: E402
+from substrate.history.metrics import git_bytes  # noqa: E402
+from substrate.history.store import HistoryStore  # noqa: E402
+from substrate.history.undo import Choice  # noqa: E402
+from substrate.model.nodes import Kind, Node  # noqa: E402
+from substrate.model.paths import RelPath  # noqa: E402
+from substrate.objects import snapshot as snapshots  # noqa: E402
+from substrate.recorder import keep, roll_back  # noqa: E402
+from substrate.recorder.place import Place  # noqa: E402
+from substrate.system import clock, environment, ids  # noqa: E402
+
+Row = tuple[str, list[float], list[float]]
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return (time.perf_counter() - start) * 1000
+
+
+def git(root: Path, git_dir: Path, *words: str) -> None:
+    argv = ["git", f"--git-dir={git_dir}", f"--work-tree={root}", "-c", "gc.auto=0",
+            "-c", "user.name=b", "-c", "user.email=b@b", *words]  # fmt: skip
+    subprocess.run(argv, cwd=root, check=True, stdout=subprocess.DEVNULL)
+
+
+def shadow_init(root: Path, git_dir: Path) -> None:
+    git(root, git_dir, "init", "-q")
+    (git_dir / "info").mkdir(exist_ok=True)
+    (git_dir / "info" / "exclude").write_text(".substrate-git\n.git\n")
+
+
+def shadow_commit(root: Path, git_dir: Path) -> None:
+    git(root, git_dir, "add", "-A")
+    git(root, git_dir, "commit", "-q", "-m", "x", "--allow-empty")
+
+
+def place_at(root: Path) -> Place:
+    return Place.at(root, environment.current(), session="s-bench", agent_id="bench")
+
+
+def record_all(place: Place) -> None:
+    """What `substrate -c` does around a command that took no time: two scans, one commit."""
+    with place.history() as store:
+        with store.writing("bench"):
+            running = record.begin(
+                store, session="s-bench", agent_id="bench", command="edit", exact="edit"
+            )
+        with store.writing("bench"):
+            record.finish(store, running, record.Result(0, 0, {}))
+
+
+def store_write(store: HistoryStore, paths: list[RelPath], salt: int) -> None:
+    """The store's own part: these contents, the trees above them, a commit, durable."""
+    with store.new_batch() as batch:
+        nodes = {
+            path: Node(Kind.FILE, 0o644, batch.add_blob(b"# %d %s\n" % (salt, path)))
+            for path in paths
+        }
+        snapshot = snapshots.edit(batch, store.tip(), nodes)
+        new = NewEntry(ids.new_id("c"), "command", clock.now_ns(), "edit", session_id="s-bench")
+        extension = Extension(store, batch, snapshot, new)
+        with store.commit_point(batch) as ledger:
+            ledger.add(new, extension.commit)
+            extension.take_up(ledger)
+
+
+def measure_store(root: Path, files: int, rounds: int) -> list[Row]:
+    place = place_at(root)
+    shadow = root.parent / "shadow.git"
+    shadow_init(root, shadow)
+    shadow_commit(root, shadow)
+    dirs = max(1, files // 100)
+    rows: list[Row] = []
+    with place.history() as store, store.writing("bench"):
+        record.ensure_baseline(store)
+        for changed in (1, 100):
+            ours, theirs = [], []
+            for number in range(rounds + 1):
+                chosen = [(i * (files // changed) + number) % files for i in range(changed)]
+                paths = [RelPath(os.fsencode(file_path(n, dirs))) for n in chosen]
+                took = timed(lambda p=paths, n=number: store_write(store, p, n))
+                edit(root, files, changed, salt=1000 * changed + number)
+                git_took = timed(lambda: shadow_commit(root, shadow))
+                if number:  # the first round warms caches on both sides
+                    ours.append(took)
+                    theirs.append(git_took)
+            rows.append((f"store write, {changed} changed", ours, theirs))
+    return rows
+
+
+def measure_record(root: Path, files: int, rounds: int) -> list[Row]:
+    place = place_at(root)
+    record_all(place)
+    shadow = root.parent / "shadow.git"
+    shadow_init(root, shadow)
+    shadow_commit(root, shadow)
+    rows: list[Row] = []
+    for changed in (1, 100):
+        ours, undos, theirs = [], [], []
+        for number in range(rounds):
+            edit(root, files, changed, salt=1000 * changed + number)
+            theirs.append(timed(lambda: shadow_commit(root, shadow)))
+            ours.append(timed(lambda: record_all(place)))
+            target = _last(place)
+            undos.append(timed(lambda t=target: roll_back.undo_command(place, t, Choice())))
+            shadow_commit(root, shadow)
+        rows.append((f"whole record, {changed} changed", ours, theirs))
+        rows.append((f"undo, {changed} changed", undos, theirs))
+    keep.mark_checkpoint(place)
+    for number in range(5):
+        edit(root, files, 20, salt=77 + number)
+        record_all(place)
+    took = timed(lambda: roll_back.roll_back(place, Choice(), checkpoint="1", session="s-bench"))
+    rows.append(("rollback of 5 commands, 100 changes", [took], []))
+    return rows
+
+
+def _last(place: Place) -> str:
+    with place.history() as store:
+        entry = store.ledger.tip()
+        assert entry is not None
+        return entry.command_id
+
+
+def measure_first_use(root: Path, rounds: int) -> list[Row]:
+    """A cold full shadow copy against our baseline, in a git repository and without one."""
+    rows: list[Row] = []
+    ours_git, ours_bare, theirs = [], [], []
+    for number in range(rounds):
+        shadow = root.parent / f"cold-{number}.git"
+        theirs.append(timed(lambda s=shadow: (shadow_init(root, s), shadow_commit(root, s))))
+        shutil.rmtree(shadow)
+        ours_bare.append(timed(lambda: _baseline(root)))
+        shutil.rmtree(root / ".substrate-git")
+        subprocess.run(["git", "init", "-q", str(root)], check=True)
+        git(root, root / ".git", "add", "-A")
+        git(root, root / ".git", "commit", "-q", "-m", "x")
+        time.sleep(0.2)  # entries as young as the index itself are read again, rightly
+        git(root, root / ".git", "status", "--porcelain")
+        ours_git.append(timed(lambda: _baseline(root)))
+        shutil.rmtree(root / ".substrate-git")
+        shutil.rmtree(root / ".git")
+    rows.append(("first use, git repository", ours_git, theirs))
+    rows.append(("first use, no git", ours_bare, theirs))
+    return rows
+
+
+def _baseline(root: Path) -> None:
+    with place_at(root).history() as store, store.writing("bench"):
+        record.ensure_baseline(store)
+
+
+def measure_compact(root: Path, files: int, commands: int) -> None:
+    place = place_at(root)
+    shadow = root.parent / "shadow.git"
+    record_all(place)
+    shadow_init(root, shadow)
+    shadow_commit(root, shadow)
+    for number in range(commands):
+        edit(root, files, 1, salt=number)
+        record_all(place)
+        shadow_commit(root, shadow)
+    with place.history() as store:
+        before = git_bytes(store)
+    took = timed(lambda: keep.compact_history(place, None, None))
+    with place.history() as store:
+        after = git_bytes(store)
+    plain = sum(f.stat().st_size for f in shadow.rglob("*") if f.is_file())
+    print(f"  {commands} commands: store {before >> 10} KiB, after compact {after >> 10} KiB"
+          f" ({took:.0f} ms); shadow git {plain >> 10} KiB, {plain / max(1, after):.1f} × ours")  # fmt: skip
+
+
+def show(files: int, rows: list[Row], seen: dict[str, list[tuple[int, float]]]) -> None:
+    for name, ours, theirs in rows:
+        mine = statistics.median(ours)
+        seen.setdefault(name, []).append((files, mine))
+        if theirs:
+            other = statistics.median(theirs)
+            print(
+                f"  {name:<36} {mine:9.1f} ms   git {other:9.1f} ms   {other / mine:7.1f} × faster"
+            )
+        else:
+            print(f"  {name:<36} {mine:9.1f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--files", default="1000,10000,100000")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", default="store,record,first,compact")
+    parser.add_argument("--dir", help="where to make the trees (default: the temp directory)")
+    args = parser.parse_args()
+    wanted = set(args.only.split(","))
+    seen: dict[str, list[tuple[int, float]]] = {}
+    for files in [int(n) for n in args.files.split(",")]:
+        print(f"{files} files")
+        for part in ("store", "record", "first", "compact"):
+            if part not in wanted:
+                continue
+            with tempfile.TemporaryDirectory(dir=args.dir, prefix="bench-") as top:
+                root = make_tree(Path(top) / "tree", files)
+                if part == "store":
+                    show(files, measure_store(root, files, args.rounds), seen)
+                elif part == "record":
+                    show(files, measure_record(root, files, args.rounds), seen)
+                elif part == "first":
+                    show(files, measure_first_use(root, max(1, args.rounds // 3)), seen)
+                else:
+                    measure_compact(root, files, 50)
+    print("growth from the smallest to the largest tree")
+    for name, points in seen.items():
+        if len(points) > 1:
+            (small, low), (large, high) = points[0], points[-1]
+            print(f"  {name:<36} {large // small:>4} × files   {high / low:6.2f} × cost")
+
+
+if __name__ == "__main__":
+    main()
