@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from substrate.model.nodes import Kind
+from substrate.model.nodes import Kind, Node
 from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.move import discard
 from substrate.workspace.probe import look
@@ -48,25 +48,35 @@ def _recover_in(site: Site, directory: Directory, prefix: bytes, items: list[Ite
 
 def _settle(site: Site, item: Item, directory: Directory, name: bytes) -> None:
     node = look(directory, name).node
-    known = (item.op.expect, item.op.become)
-    if node.kind is Kind.DIRECTORY:
-        try:
-            directory.rmdir(name)
-            return
-        except OSError:
-            pass  # not empty: somebody's
-    elif any((node.kind, node.oid) == (k.kind, k.oid) for k in known) and (
-        node.oid or node.kind is not Kind.FILE
-    ):
-        # The old one, and its place is free: an exchange was not possible, and we were between
-        # the two halves. Putting it back makes the rest of `resume` see an ordinary state.
-        between = name.endswith(b".old") and item.op.become.kind is not Kind.ABSENT
-        if between and _put_back(site, item, directory, name):
-            return
-        site.drop(directory, name, item)
+    if node.kind is Kind.DIRECTORY and _removed_empty(directory, name):
         return
-    if not _put_back(site, item, directory, name):
+    known = _known_as(item, node)
+    if known is not None:
+        # The old one, and its place is free: names could not be exchanged, and the crash came
+        # between the two halves. Back in its place, it is an ordinary state to go on from.
+        between = name.endswith(b".old") and item.op.become.kind is not Kind.ABSENT
+        if not (between and _put_back(site, item, directory, name)):
+            site.drop(directory, name, item, known)
+    elif not _put_back(site, item, directory, name):
         site.to_trash(directory, name, item.path, _REASON)
+
+
+def _removed_empty(directory: Directory, name: bytes) -> bool:
+    try:
+        directory.rmdir(name)
+    except OSError:
+        return False
+    return True
+
+
+def _known_as(item: Item, node: Node) -> Node | None:
+    """The state of the plan that these bytes are, so that they can be had again."""
+    if node.kind is Kind.DIRECTORY or (node.kind is Kind.FILE and not node.oid):
+        return None
+    for known in (item.op.expect, item.op.become):
+        if (known.kind, known.oid) == (node.kind, node.oid):
+            return known
+    return None
 
 
 def _put_back(site: Site, item: Item, directory: Directory, name: bytes) -> bool:

@@ -250,10 +250,10 @@ class Site:
         """Give back every directory's own mode."""
         self.openings.shut_all(self.walker)
 
-    def drop(self, directory: Directory, name: bytes, item: Item) -> None:
-        """Let go of something displaced: remove it if its bytes are known and nobody can add to
-        them; otherwise it goes to the trash."""
-        why = item.keep or self._why_not_droppable(directory, name, item.op.expect)
+    def drop(self, directory: Directory, name: bytes, item: Item, known: Node) -> None:
+        """Let go of something displaced: remove it if its bytes are the `known` ones and nobody
+        can add to them; otherwise it goes to the trash."""
+        why = item.keep or self._why_not_droppable(directory, name, known)
         if why is None:
             directory.unlink(name)
         elif why:

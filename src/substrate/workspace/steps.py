@@ -140,7 +140,7 @@ class Swapped(OnItem):
 def _drop_slot(site: Site, item: Item, suffix: bytes) -> None:
     slot, name = site.slot(item, suffix)
     _give_own_mode(item, slot, name)
-    site.drop(slot, name, item)
+    site.drop(slot, name, item, item.op.expect)
 
 
 def _give_own_mode(item: Item, directory: Directory, name: bytes) -> None:

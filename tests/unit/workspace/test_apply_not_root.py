@@ -141,7 +141,7 @@ def test_a_crash_leaves_a_note_and_resume_puts_the_mode_back(not_root: InChild) 
         plan = Plan.of([ground.op(b"d/x", ground.file(b"new"))])
         pid = os.fork()
         if pid == 0:
-            site_module.Site.shut = lambda self: os._exit(9)  # type: ignore[method-assign,assignment]
+            site_module.Site.shut = lambda self: os._exit(9)  # type: ignore[method-assign]
             applier = ground.applier()
             applier.carry_out(applier.stage(plan))
             os._exit(0)
