@@ -90,10 +90,11 @@ class Ledger:
         self.db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self.db.execute("COMMIT")
         except BaseException:
-            self.db.execute("ROLLBACK")
+            if self.db.in_transaction:  # SQLite may have rolled back by itself (disk full)
+                self.db.execute("ROLLBACK")
             raise
-        self.db.execute("COMMIT")
 
     # -- meta ---------------------------------------------------------------------------------
 
@@ -212,6 +213,15 @@ class Ledger:
                 continue
             out.add(path)
         return {b""} if b"" in out else out
+
+    def reversed_by(self, seq: int) -> list[Entry]:
+        """The undos and rollbacks that take an entry back at present."""
+        return [
+            by for by in self._many(
+                "seq IN (SELECT by_seq FROM reversals WHERE target_seq = ?)", (seq,)
+            )
+            if b"" not in self.reversed_paths(by.seq)
+        ]  # fmt: skip
 
     # -- intents ------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ from substrate.workspace.plan import Op, Plan
 from substrate.workspace.trash import Trash, TrashEntry
 
 APPLY = "apply"
+#: In an entry's detail: the paths (hex) that were left as they were because of a conflict.
+SKIPPED = "skipped"
 
 
 class Outcome(NamedTuple):
@@ -74,6 +76,9 @@ def perform(
     if wish.conflicts and not (skip_conflicts or dry_run):
         raise _conflict(wish, new)
     plan = Plan.of(Op(c.path, c.old, c.new) for c in wish.changes)
+    if wish.conflicts:
+        skipped = [path.hex() for path in wish.conflicts]
+        new = new._replace(detail={**new.detail, SKIPPED: skipped})
     if dry_run:
         return _outcome(None, wish, None, [], plan)
     if not wish.changes:
@@ -191,7 +196,8 @@ def _note_only(store: HistoryStore, new: NewEntry, undoing: Sequence[Undoing]) -
     """Everything is already as wished: say so in history, so that the next undo goes further."""
     with store.commit_point() as ledger:
         entry = ledger.add(new, None)
-        _write_reversals(store, entry, undoing)
+        if new.kind != "rollback":  # one that changes nothing takes no earlier rollback back
+            _write_reversals(store, entry, undoing)
         if new.session_id:
             sessions.touch(ledger, new.session_id)
     return entry

@@ -11,7 +11,7 @@ from substrate.history.ledger import REVERSING_KINDS, Entry, NewEntry
 from substrate.history.merge import Blobs, Take
 from substrate.history.observe import changed_paths
 from substrate.history.resolve import Target
-from substrate.history.restore import Outcome, Undoing, perform
+from substrate.history.restore import SKIPPED, Outcome, Undoing, perform
 from substrate.history.reversal import Reversal, Step, text_merger
 from substrate.history.store import HistoryStore
 from substrate.model.paths import RelPath, display, is_within
@@ -43,7 +43,7 @@ def newest_undoable(store: HistoryStore, session_id: str) -> Entry:
 def newest_redoable(store: HistoryStore, session_id: str) -> Entry:
     """The session's newest undo or rollback that still stands."""
     for entry in store.ledger.iterate_live(session_id):
-        if entry.kind in REVERSING_KINDS and not _is_undone(store, entry):
+        if entry.kind in REVERSING_KINDS and entry.commit and not _is_undone(store, entry):
             return entry
     raise NotFoundError(
         f"nothing to redo in session {session_id}", hint="only an undo or a rollback can be redone"
@@ -167,11 +167,26 @@ def _check_undoable(store: HistoryStore, entry: Entry, choice: Choice) -> None:
             hint="`substrate log` shows how many files each command changed",
         )
     undone = store.ledger.reversed_paths(entry.seq)
-    asked = set(choice.paths)
-    if b"" in undone or (asked and asked <= undone):
+    if b"" in undone and _covered(choice.paths, _skipped(store, entry)):
+        return  # an earlier undo left these paths out because of a conflict
+    if b"" in undone or _covered(choice.paths, undone):
         raise RefusedError(
             f"{entry.command_id} is already undone", hint="`substrate redo` brings it back"
         )
+
+
+def _covered(paths: Sequence[RelPath], by: set[bytes]) -> bool:
+    """Whether paths were named, and each of them lies within one of `by`."""
+    return bool(paths) and all(any(is_within(p, RelPath(b)) for b in by) for p in paths)
+
+
+def _skipped(store: HistoryStore, entry: Entry) -> set[bytes]:
+    """What the undos of an entry left as it was because later work was in the way."""
+    out: set[bytes] = set()
+    for undo in store.ledger.reversed_by(entry.seq):
+        paths = undo.detail.get(SKIPPED)
+        out.update(bytes.fromhex(p) for p in (paths if isinstance(paths, list) else ()))
+    return out
 
 
 def _is_undone(store: HistoryStore, entry: Entry) -> bool:

@@ -29,7 +29,7 @@ def test_the_workspace_wins_over_the_user_key_by_key(tmp_path: Path) -> None:
     assert config.compact_auto is False
 
 
-BAD = {
+BAD: dict[str, tuple[str | bytes, str]] = {
     "no TOML": ("[retention\n", "mend the file"),
     "no UTF-8": (b"\xff\xfe", "mend the file"),
     "unknown section": ("[retentoin]\ncheckpoints = 1\n", "the settings are"),

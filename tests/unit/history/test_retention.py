@@ -39,7 +39,9 @@ def spans(decision: Decision) -> list[str]:
 TWO_OLD = (SessionView("s1", False), SessionView("s2", False))
 
 CASES = {
-    "nothing to do": ("B s1 s1 s2", (SessionView("s1", True), SessionView("s2", True)), Policy(), []),
+    "nothing to do": (
+        "B s1 s1 s2", (SessionView("s1", True), SessionView("s2", True)), Policy(), [],
+    ),
     "an old session becomes one commit": (
         "B s1 s1 s1 s2 s2", TWO_OLD, Policy(keep_sessions=1), ["session:c2-c4"],
     ),
