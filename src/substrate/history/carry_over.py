@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import DamagedStoreError
+from substrate.errors import DamagedStoreError, SubstrateError
 from substrate.history import messages
 from substrate.history.ledger import Entry, Ledger, NewEntry
 from substrate.history.line import write_attrs_commit, write_commit
@@ -73,7 +73,7 @@ def _old_ledger(quarantine: Path) -> Ledger | None:
         ledger = Ledger(quarantine / "index" / "history.db")
         ledger.db.execute("SELECT count(*) FROM entries").fetchone()
         return ledger
-    except (DamagedStoreError, sqlite3.DatabaseError, OSError):
+    except (SubstrateError, sqlite3.Error, OSError):
         return None
 
 
@@ -83,7 +83,7 @@ def _old_line(quarantine: Path, objects: ObjectStore, ledger: Ledger | None) -> 
     if ledger is not None:
         try:
             entries = list(reversed(ledger.live(committed=True)))
-        except sqlite3.DatabaseError:
+        except (SubstrateError, sqlite3.Error):
             entries = []
         for entry in entries:
             assert entry.commit is not None
@@ -191,7 +191,7 @@ def _note_lost(store: HistoryStore, old: Ledger | None, kept: set[str]) -> list[
     lost = []
     try:
         entries = list(reversed(old.live()))
-    except sqlite3.DatabaseError:
+    except (SubstrateError, sqlite3.Error):
         return []
     with store.commit_point() as ledger:
         for entry in entries:
@@ -218,7 +218,7 @@ def _carry_marks(store: HistoryStore, old: Ledger | None, moved: dict[bytes, byt
         for table in ("sessions", "checkpoints"):
             try:
                 rows = old.db.execute(f"SELECT * FROM {table}").fetchall()
-            except sqlite3.DatabaseError:
+            except (SubstrateError, sqlite3.Error):
                 continue
             for row in rows:
                 values = [moved.get(v, v) if isinstance(v, bytes) else v for v in tuple(row)]

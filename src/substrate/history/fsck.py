@@ -36,7 +36,7 @@ def check(store: HistoryStore) -> list[Problem]:
 def _check_ledger(store: HistoryStore) -> list[Problem]:
     try:
         rows = store.ledger.db.execute("PRAGMA integrity_check(20)").fetchall()
-    except sqlite3.DatabaseError as error:
+    except (SubstrateError, sqlite3.Error) as error:
         return [Problem(f"the history index is damaged: {error}")]
     return [Problem(f"the history index is damaged: {row[0]}") for row in rows if row[0] != "ok"]
 

@@ -111,6 +111,10 @@ def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
     """Close a command: what it changed becomes a commit; without a change there is none."""
     also = running_beside(store, running.intent_id)
     detail = dict(result.detail)
+    if store.tip_commit is None and running.base_commit:
+        detail["history_lost"] = True
+    ensure_baseline(store)
+    sessions.for_recording(store, running.session_id, running.agent_id)
     together = sorted({*running.beside, *also})
     if together:
         detail["beside"] = list(together)

@@ -13,7 +13,7 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import DamagedStoreError, SubstrateError
+from substrate.errors import SubstrateError
 from substrate.history import fsck, record
 from substrate.history.carry_over import CarriedOver, carry_over
 from substrate.history.config import load_config
@@ -36,11 +36,11 @@ def check_or_explain(workspace: Workspace, home_config: Path) -> list[fsck.Probl
     """Like `fsck.check`, also when the store is too damaged to be opened."""
     try:
         store = _open(workspace, home_config)
-    except (SubstrateError, sqlite3.DatabaseError, OSError) as error:
+    except (SubstrateError, sqlite3.Error, OSError) as error:
         return [fsck.Problem(f"the store cannot be opened: {error}")]
     try:
         return fsck.check(store)
-    except (sqlite3.DatabaseError, DamagedStoreError, OSError) as error:
+    except (SubstrateError, sqlite3.Error, OSError) as error:
         return [fsck.Problem(f"the store cannot be read: {error}")]
     finally:
         store.close()
@@ -73,7 +73,7 @@ def _rewrite_refs(workspace: Workspace, home_config: Path) -> bool:
     """HEAD, refs, permissions and leftovers can all be made good from the ledger."""
     try:
         store = _open(workspace, home_config)
-    except (SubstrateError, sqlite3.DatabaseError, OSError):
+    except (SubstrateError, sqlite3.Error, OSError):
         return False
     try:
         if store.tip_commit is None:
@@ -89,7 +89,7 @@ def _rewrite_refs(workspace: Workspace, home_config: Path) -> bool:
             else:
                 refs.write_ref(store.git_dir, name, wanted, durable=True)
         _remove_leftovers(store)
-    except (SubstrateError, sqlite3.DatabaseError, OSError):
+    except (SubstrateError, sqlite3.Error, OSError):
         return False
     finally:
         store.close()

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
-from substrate.errors import DamagedStoreError
+from substrate.errors import (
+    DamagedStoreError,
+    DiskFullError,
+    LockedError,
+    SubstrateError,
+    WorkspaceError,
+)
 
 SCHEMA_VERSION = 1
 
@@ -82,10 +89,48 @@ CREATE INDEX refs_unpublished ON refs (published) WHERE published = 0;
 """
 
 
+class LedgerConnection(sqlite3.Connection):
+    """SQLite's failures in the product's own words."""
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        try:
+            return super().execute(*args)
+        except sqlite3.Error as error:
+            raise translated(error) from error
+
+    def executemany(self, *args: Any) -> sqlite3.Cursor:
+        try:
+            return super().executemany(*args)
+        except sqlite3.Error as error:
+            raise translated(error) from error
+
+
+def translated(error: sqlite3.Error) -> SubstrateError:
+    text = str(error)
+    if "disk is full" in text:
+        return DiskFullError(
+            "the disk is full: history could not be written",
+            hint="free some space and try again; nothing that was recorded is lost",
+        )
+    if "locked" in text:
+        return LockedError("another process is busy with this history", hint="try again")
+    if "readonly" in text or "unable to open" in text:
+        return WorkspaceError(
+            f"the history index cannot be opened: {text}",
+            hint="check who owns .substrate-git and whether the disk is writable",
+        )
+    return DamagedStoreError(
+        f"the history index cannot be read: {text}",
+        hint="run `substrate fsck` to see the damage, `substrate fsck --repair` to mend it",
+    )
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open the ledger, making its tables on first use."""
     try:
-        connection = sqlite3.connect(path, isolation_level=None, timeout=30.0)
+        connection = sqlite3.connect(
+            path, isolation_level=None, timeout=30.0, factory=LedgerConnection
+        )
         connection.row_factory = sqlite3.Row
         # WAL + FULL: one append and one fdatasync a transaction. Where WAL cannot work (network
         # file systems) SQLite answers with another mode, which is as safe and only slower.
@@ -93,11 +138,8 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
         _migrate(connection)
-    except sqlite3.DatabaseError as error:
-        raise DamagedStoreError(
-            f"the history index cannot be read: {error}",
-            hint="run `substrate fsck` to see the damage, `substrate fsck --repair` to mend it",
-        ) from error
+    except sqlite3.Error as error:
+        raise translated(error) from error
     return connection
 
 

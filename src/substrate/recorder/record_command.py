@@ -61,27 +61,37 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
     trace = TraceWriter.of(place.environment)
     words = spans.Command("", "", "", None, "", place.workspace.root, place.cwd,
                           request.argv, request.shell)  # fmt: skip
-    with place.history() as store:
-        with store.writing("record a command"):
-            running = record.begin(
-                store, session=place.session, agent_id=place.agent_id,
-                command=spans.command_text(words), exact=_exact(request),
-            )  # fmt: skip
-        command = _named(words, place, running)
-        trace.append(spans.command_start(command, clock.now_ns(), world.isolation))
+    with place.history() as store, store.writing("record a command"):
+        running = record.begin(
+            store, session=place.session, agent_id=place.agent_id,
+            command=spans.command_text(words), exact=_exact(request),
+        )  # fmt: skip
+    command = _named(words, place, running)
+    trace.append(spans.command_start(command, clock.now_ns(), world.isolation))
 
-        git_before = git_state(place.workspace)
-        outcome = world.run(_world_request(request, running.session_id, running.span_id))
-        effect = git_effect(git_before, git_state(place.workspace))
+    git_before = git_state(place.workspace)
+    outcome = world.run(_world_request(request, running.session_id, running.span_id))
+    effect = git_effect(git_before, git_state(place.workspace))
 
-        recorded = _record(place, running, outcome, request, effect)
-        trace.append(_complete(place, command, running, outcome, recorded))
-        notes = _maintain(place)
+    recorded = _record(place, running, outcome, request, effect)
+    notes = _close_span(trace, _complete(place, command, running, outcome, recorded))
+    if "history_lost" in recorded.entry.detail:
+        notes.append("the history was removed while the command ran; it starts over from here")
+    notes += _maintain(place)
     entry = recorded.entry
     return Recording(
         outcome, entry.command_id, running.span_id, running.session_id, entry, recorded.changes,
-        "", notes,
+        "", tuple(notes),
     )  # fmt: skip
+
+
+def _close_span(trace: TraceWriter, span: dict[str, object]) -> list[str]:
+    """The command is recorded already: a trace that cannot be written is said, not fatal."""
+    try:
+        trace.append(span)
+    except SubstrateError as error:
+        return [error.message]
+    return []
 
 
 def _record(
@@ -101,7 +111,7 @@ def _record(
         detail["git"] = git
     result = record.Result(outcome.exit, outcome.duration_ms, detail)
     try:
-        # A second connection: the first may have been inherited by what the command left running.
+        # Opened anew: the command may have removed the store, and others may have compacted it.
         with place.history() as store, store.writing("record a command"):
             recorded = record.finish(store, running, result)
     except (SubstrateError, OSError) as error:
@@ -224,12 +234,12 @@ def _text(raw: str | bytes) -> str:
     return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
 
 
-def _maintain(place: Place) -> tuple[str, ...]:
+def _maintain(place: Place) -> list[str]:
     """Keep the store under its cap; the command is already recorded."""
     with place.history() as store:
         if not (store.config.compact_auto and compact.is_due(store)):
-            return ()
+            return []
         with store.writing("compact"):
             config = store.config
             report = compact.compact(store, config.retention_checkpoints, config.retention_sessions)
-    return report.notes
+    return list(report.notes)
