@@ -13,10 +13,10 @@ _NAME_TRIGGERS = (
     *("token", "secret", "pass", "pwd", "key", "auth", "cookie", "cred", "bearer", "signature"),
 )
 
-_ASSIGNMENT = r"(?<![A-Za-z0-9_.-])([A-Za-z_][A-Za-z0-9_.-]*+)(\+?=(?![=~]))"
+_ASSIGNMENT = r"(?<![A-Za-z0-9_.-])([A-Za-z_][A-Za-z0-9_.-]*+)(\+?=)"
 _OPTION = r"(?<![A-Za-z0-9_.-])(--?[A-Za-z][A-Za-z0-9_.-]*+)([ \t]++|=)"
 _SPACED = (
-    r"(?<![A-Za-z0-9_.-])([A-Za-z_][A-Za-z0-9_.-]*+)([ \t]++=[ \t]*+|=[ \t]++)(?![=~])"
+    r"(?<![A-Za-z0-9_.-])([A-Za-z_][A-Za-z0-9_.-]*+)([ \t]++=[ \t]*+|=[ \t]++)(?!=)"
     r"(\"[^\"\n]++\"|'[^'\n]++'|[^\s\"'`;|&()]++)"
 )
 _FIELD = (
@@ -51,6 +51,8 @@ def _named_values(text: str, pattern: str, *, option: bool) -> str:
         is_secret = is_secret_option if option else is_secret_name
         if not is_secret(found[1], "?"):
             continue
+        if text.startswith("=", position) and not found[1].isupper():
+            continue  # a comparison in some program's text
         if option and text.startswith("-", position) and not found[2].startswith("="):
             continue  # another option follows: this one takes no value
         end = value_end(text, position, quotes, found.start())

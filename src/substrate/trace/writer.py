@@ -131,8 +131,8 @@ class TraceWriter:
         except (LockedError, WorkspaceError):
             return  # somebody else is at it, or nobody can: go on with the long file
         try:
-            # Asked again, because two writers that both found the file full would otherwise put
-            # aside the full one and then, over it, the fresh one.
+            # Asked again, because of two writers that both found the file full the second would
+            # otherwise put the fresh one aside, and an old one out.
             if self._is_full(more):
                 for number in range(self._kept_files, 1, -1):
                     with contextlib.suppress(FileNotFoundError):

@@ -1,6 +1,8 @@
 """A command that writes down every signal it gets; TERM, or a line ``exit N`` on stdin, ends it.
 
 Usage: signal_reporter.py LOG
+
+Python runs a handler once for signals that come together; LOG.raw gets a byte for every one.
 """
 
 from __future__ import annotations
@@ -12,6 +14,9 @@ import time
 from types import FrameType
 
 log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+raw = os.open(sys.argv[1] + ".raw", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
+signal.set_wakeup_fd(raw)
 
 
 def report(signum: int, _frame: FrameType | None) -> None:

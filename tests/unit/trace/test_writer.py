@@ -75,6 +75,8 @@ def test_nothing_is_lost_when_all_of_them_rotate(tmp_path: Path) -> None:
     append_from_many(path, count=150, rotate_bytes=200_000)
     files = [file for file in tmp_path.iterdir() if not file.name.endswith(".lock")]
     assert len(files) > 8
+    aside = [file for file in files if file != path]
+    assert all(file.stat().st_size > 200_000 - 10_000 for file in aside)
     spans = written(*files)
     assert {(span["who"], span["number"]) for span in spans} == {
         (str(who), number) for who in range(8) for number in range(150)
