@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from substrate.cli.render import paths_of
-from substrate.history.merge import Take
 from substrate.history.undo import Choice
+from substrate.objects.merge import Take
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

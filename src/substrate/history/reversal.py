@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from substrate.history.merge import Blobs, Collision, Take, merge_node
 from substrate.model.nodes import ABSENT, Change, Kind, Node
 from substrate.model.paths import RelPath, ancestors, is_within, parent
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
+from substrate.objects.merge import Blobs, Collision, Take, merge_node
 from substrate.objects.snapshot import Snapshot
 
 

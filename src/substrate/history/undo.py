@@ -8,7 +8,6 @@ from typing import NamedTuple
 from substrate.errors import NotFoundError, RefusedError
 from substrate.history import sessions
 from substrate.history.ledger import REVERSING_KINDS, Entry, NewEntry
-from substrate.history.merge import Blobs, Take
 from substrate.history.observe import changed_paths
 from substrate.history.resolve import Target
 from substrate.history.restore import SKIPPED, Outcome, Undoing, perform
@@ -17,6 +16,7 @@ from substrate.history.store import HistoryStore
 from substrate.model.paths import RelPath, display, is_within
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
+from substrate.objects.merge import Blobs, Take
 from substrate.system import clock, ids
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from substrate.history.merge import Blobs, Take
 from substrate.history.reversal import Reversal, Step, Wish, text_merger
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
 from substrate.objects.git import Git
+from substrate.objects.merge import Blobs, Take
 from substrate.objects.snapshot import Snapshot
 from substrate.objects.store import ObjectStore
 

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from substrate.history import checkpoints, compact, record, sessions
 from substrate.history.ledger import Entry
-from substrate.history.merge import Take
 from substrate.history.restore import Outcome
 from substrate.history.store import HistoryStore
 from substrate.history.undo import Choice
 from substrate.model.paths import RelPath
+from substrate.objects.merge import Take
 from substrate.recorder import keep, roll_back
 from substrate.recorder.place import Place
 from substrate.system import environment

@@ -6,10 +6,10 @@ import hashlib
 
 import pytest
 
-from substrate.history.merge import Blobs, Collision, Merged, Take, merge_node
 from substrate.history.reversal import text_merger
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.objects.git import Git
+from substrate.objects.merge import Blobs, Collision, Merged, Take, merge_node
 
 
 class Contents:
