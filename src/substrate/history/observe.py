@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT, Change, Node
+from substrate.model.nodes import ABSENT, BlobWriter, Change, Node
 from substrate.model.paths import RelPath, is_within
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
+from substrate.objects.loose import object_id
 from substrate.objects.snapshot import Snapshot
 from substrate.workspace.scan import ScanResult, cached_node, scan
 from substrate.workspace.stat_cache import StatCache
@@ -26,11 +27,11 @@ class Observation(NamedTuple):
         self.cache.save(store.stat_cache_file, describes=_tag(describes))
 
 
-def observe(store: HistoryStore, batch: Batch) -> Observation:
-    """Scan the workspace and compare with the tip; contents that are new go into `batch`."""
+def observe(store: HistoryStore, blobs: BlobWriter) -> Observation:
+    """Scan the workspace and compare with the tip; contents that are new go to `blobs`."""
     store.forget_exclusions()
     cache = StatCache.load(store.stat_cache_file)
-    result = scan(store.root, cache, store.exclusions, batch)
+    result = scan(store.root, cache, store.exclusions, blobs)
     described = cache.describes  # asked after the scan: a cache found damaged was emptied
     tip = store.tip()
     candidates = dict(result.seen)
@@ -40,10 +41,17 @@ def observe(store: HistoryStore, batch: Batch) -> Observation:
     for path in sorted(candidates):
         if _is_hidden(path, result):
             continue
-        old = snapshots.lookup(batch, tip, path)
+        old = snapshots.lookup(store.objects, tip, path)
         if old != candidates[path]:
             changes.append(Change(path, old, candidates[path]))
     return Observation(changes, cache, result)
+
+
+class HashOnly:
+    """A `BlobWriter` for questions: names contents without keeping them."""
+
+    def add_blob(self, data: bytes) -> bytes:
+        return object_id("blob", data)
 
 
 def _add_unaccounted(

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from substrate.errors import HistoryRefusedError, NotFoundError
+from substrate.errors import DamagedStoreError, HistoryRefusedError, NotFoundError
 from substrate.history.config import Config, load_config
 from substrate.history.ledger import Detail, Intent, Ledger
 from substrate.history.messages import BRANCH, parse_trailers
@@ -180,6 +180,11 @@ def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
 def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     """Open a history that is there already; asking a question never makes one."""
     if not (workspace.store / "index" / "history.db").exists():
+        if (workspace.store / ".git" / "HEAD").exists():
+            raise DamagedStoreError(
+                "the history is there, but its index is gone",
+                hint="`substrate fsck --repair` rebuilds it from the recorded commits",
+            )
         raise NotFoundError(
             f"no history in {workspace.root}",
             hint="run something first: substrate -c 'your command'",

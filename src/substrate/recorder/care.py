@@ -9,7 +9,7 @@ from substrate.errors import NotFoundError
 from substrate.history import record, repair, sessions
 from substrate.history.fsck import Problem
 from substrate.history.ledger import Ledger
-from substrate.history.observe import changed_paths, observe
+from substrate.history.observe import HashOnly, changed_paths, observe
 from substrate.history.repair import Repaired
 from substrate.history.store import LOCK_TIMEOUT_S
 from substrate.model.paths import RelPath
@@ -47,8 +47,7 @@ def status(place: Place) -> Status:
             session = place.session or _latest(store.ledger)
             if store.tip_commit is None:
                 return found._replace(history="not begun", rules=rules)
-            with store.new_batch() as batch:
-                seen = observe(store, batch)
+            seen = observe(store, HashOnly())
             return found._replace(
                 session_id=session,
                 running=record.running_beside(store, None),

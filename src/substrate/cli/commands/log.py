@@ -47,6 +47,9 @@ def run(args: Namespace, context: Context) -> int:
             commands = [entry_json(e, ask.changed_files(store, e)[:_SHOWN_FILES]) for e in entries]
             context.output.emit_json({"commands": commands})
             return EXIT_OK
+    if not entries:
+        context.output.line("nothing is recorded here" + (" for that" if args.path else " yet"))
+        return EXIT_OK
     rows = [_row(entry) for entry in entries]
     context.output.table(
         rows, header=("when (UTC)", "id", "session", "exit", "files", "what"), right=(3, 4)
