@@ -62,6 +62,18 @@ def _has_user_xattrs() -> bool:
     return True
 
 
+def _has_immutable_files() -> bool:
+    """Needs CAP_LINUX_IMMUTABLE, which containers lack, and a file system with the flag."""
+    if not _has_root() or shutil.which("chattr") is None:
+        return False
+    import tempfile
+
+    with tempfile.NamedTemporaryFile() as file:
+        tried = subprocess.run(["chattr", "+i", file.name], capture_output=True, check=False)
+        subprocess.run(["chattr", "-i", file.name], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
 def _has_loop_devices() -> bool:
     return _has_root() and Path("/dev/loop-control").exists()
 
@@ -85,6 +97,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "case-sensitive": _has_case_sensitive_names,
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "fork": lambda: hasattr(os, "fork"),
+    "immutable-files": _has_immutable_files,
     "linux": lambda: sys.platform.startswith("linux"),
     "loop-devices": _has_loop_devices,
     "npm": lambda: shutil.which("npm") is not None,

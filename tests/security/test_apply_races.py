@@ -1,20 +1,21 @@
 """Apply against somebody who works, or attacks, in the same tree at the same time.
 
-Real threads, bounded by count. What must hold is checked after every round.
+Real threads and processes, bounded by count. What must hold is checked after every round.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from substrate.model.nodes import ABSENT
+from substrate.model.nodes import ABSENT, Node
 from substrate.model.paths import rel_path
 from substrate.workspace.plan import How, Op, Plan
 from tests.unit.workspace.applying import Ground
@@ -40,91 +41,132 @@ def meanwhile(work: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
+@contextmanager
+def meanwhile_in_a_process(work: Callable[[], None]) -> Iterator[None]:
+    """The same in a process of its own, which no interpreter lock holds back."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+            while True:
+                work()
+        finally:
+            os._exit(1)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 @pytest.fixture
 def ground(tmp_path: Path) -> Ground:
     return Ground(tmp_path)
 
 
-def _victim(tmp_path: Path) -> Path:
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    for name in ("x", "y", "sub"):
-        (victim / name).write_bytes(b"precious " + name.encode())
-    return victim
+def _state(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """Names, inodes, modes and bytes: whatever apply might have done to them."""
+    out = {}
+    for path in directory.iterdir():
+        at = path.lstat()
+        data = path.read_bytes() if path.is_file() else b""
+        out[path.name] = at.st_ino, at.st_mode, at.st_mtime_ns, data
+    return out
 
 
-def _state(directory: Path) -> dict[str, tuple[int, int, bytes]]:
-    return {
-        p.name: (p.stat().st_mode, p.stat().st_mtime_ns, p.read_bytes())
-        for p in directory.iterdir()
-    }
+def _turns(path: bytes, states: list[Node], how: How = How.REPLACE) -> Generator[Op, bool, None]:
+    """Operations that walk `path` through `states` and round again; the answer sent back says
+    whether the last one was done, so that the next expects what is really there."""
+    at = 0
+    while True:
+        become = (at + 1) % len(states)
+        if (yield Op(rel_path(path), states[at], states[become], how)):
+            at = become
 
 
+@pytest.mark.needs("fork")
 def test_a_directory_swapped_for_a_link_never_leads_outside(ground: Ground, tmp_path: Path) -> None:
-    victim = _victim(tmp_path)
+    """What is outside looks exactly like what is inside, so that only the walk protects it."""
+    victim = tmp_path / "victim"
+    ground.where(b"d").mkdir()
+    x, other, w = ground.file(b"inside"), ground.file(b"applied"), ground.file(b"in place")
+    ground.put(b"d/x", x)
+    ground.put(b"d/w", w)
+    ground.put(b"d/keep", ground.file(b"k"))
+    shutil.copytree(ground.where(b"d"), victim)
     before = _state(victim)
-    inside = ground.where(b"d")
-    aside = ground.where(b"aside")
-    inside.mkdir()
-    x = ground.put(b"d/x", ground.file(b"inside"))
-    other = ground.file(b"applied")
+    inside, aside, link = ground.where(b"d"), ground.where(b"aside"), ground.where(b"link")
+    link.symlink_to(victim)
 
     def swap() -> None:
         os.rename(inside, aside)
-        os.symlink(victim, inside)
-        os.unlink(inside)
+        os.rename(link, inside)
+        os.rename(inside, link)
         os.rename(aside, inside)
 
-    ops = [
-        [Op(rel_path(b"d/x"), x, other), Op(rel_path(b"d/y"), ABSENT, other)],
-        [Op(rel_path(b"d/x"), other, ABSENT), Op(rel_path(b"d/sub"), ABSENT, ground.directory())],
-        [Op(rel_path(b"d/x"), ABSENT, x), Op(rel_path(b"d/x2"), ABSENT, ground.link(b"x"))],
-        [Op(rel_path(b"d/x"), x, x._replace(mode=0o777))],
-        [Op(rel_path(b"d/x"), x._replace(mode=0o777), other, How.IN_PLACE)],
-        [Op(rel_path(b"d/x"), other, x, How.IN_PLACE)],
-        [Op(rel_path(b"d/y"), other, ABSENT), Op(rel_path(b"d/x2"), ground.link(b"x"), ABSENT)],
-        [Op(rel_path(b"d/sub"), ground.directory(), ABSENT)],
+    turns = [
+        _turns(b"d/x", [x, other, ABSENT, x._replace(mode=0o777)]),
+        _turns(b"d/w", [w, ground.file(b"rewritten")], How.IN_PLACE),
+        _turns(b"d/new", [ABSENT, other, ground.link(b"x"), ground.directory()]),
     ]
+    ops = [next(turn) for turn in turns]
     conflicts = done = 0
-    with meanwhile(swap):
-        for number in range(2000):
+    with meanwhile_in_a_process(swap):
+        for _ in range(1500):
             applier = ground.applier()
-            staged = applier.stage(Plan.of(ops[number % len(ops)]))
-            report = applier.carry_out(staged)
+            report = applier.carry_out(applier.stage(Plan.of(ops)))
             conflicts += len(report.conflicts)
             done += len(report.done)
+            ops = [
+                turn.send(op.path in report.done + report.already)
+                for turn, op in zip(turns, ops, strict=True)
+            ]
     assert _state(victim) == before
     assert done and conflicts  # the race was on: some rounds met the link, some did not
 
 
+@pytest.mark.needs("fork")
 def test_the_last_component_swapped_for_a_link_is_not_followed(
     ground: Ground, tmp_path: Path
 ) -> None:
-    victim = _victim(tmp_path)
-    before = _state(victim)
+    victim = tmp_path / "victim"
+    victim.mkdir()
     x = ground.put(b"x", ground.file(b"inside"))
-    spare = ground.where(b"spare")
+    shutil.copy(ground.where(b"x"), victim / "x")
+    before = _state(victim)
+    spare, link = ground.where(b"spare"), ground.where(b"link")
+    link.symlink_to(victim / "x")
 
     def swap() -> None:
         try:
             os.rename(ground.where(b"x"), spare)
-            os.symlink(victim / "x", ground.where(b"x"))
-            os.unlink(ground.where(b"x"))
+            os.rename(link, ground.where(b"x"))
+            os.rename(ground.where(b"x"), link)
             os.rename(spare, ground.where(b"x"))
-        except (FileNotFoundError, FileExistsError):
-            # Apply had it in hand just then; begin anew from whatever is there.
-            if spare.exists() and not ground.where(b"x").is_symlink():
-                os.replace(spare, ground.where(b"x"))
+        except FileNotFoundError:
+            pass  # apply had it in hand just then
+        for path in (ground.where(b"x"), spare):
+            if path.is_symlink():
+                os.replace(path, link)
+        if spare.exists() and not ground.where(b"x").exists():
+            os.replace(spare, ground.where(b"x"))
+        if not link.is_symlink():
+            link.unlink(missing_ok=True)
+            link.symlink_to(victim / "x")
 
-    ops = [
-        Op(rel_path(b"x"), x, x._replace(mode=0o777)),
-        Op(rel_path(b"x"), x._replace(mode=0o777), ground.file(b"rewritten"), How.IN_PLACE),
-        Op(rel_path(b"x"), ground.file(b"rewritten"), x),
-    ]
-    with meanwhile(swap):
-        for number in range(2000):
-            applier = ground.applier()
-            applier.carry_out(applier.stage(Plan.of([ops[number % 3]])))
+    states = [x, x._replace(mode=0o777)]
+    turns = [_turns(b"x", states), _turns(b"x", [x, ground.file(b"rewritten")], How.IN_PLACE)]
+    for turn in turns:
+        op = next(turn)
+        with meanwhile_in_a_process(swap):
+            for _ in range(500):
+                applier = ground.applier()
+                report = applier.carry_out(applier.stage(Plan.of([op])))
+                op = turn.send(bool(report.done + report.already))
+        for path in (b"x", b"spare", b"link"):
+            ground.where(path).unlink(missing_ok=True)
+        link.symlink_to(victim / "x")
+        ground.put(b"x", x)
     assert _state(victim) == before
 
 
@@ -161,7 +203,7 @@ def _texts(ground: Ground) -> set[bytes]:
 def test_what_an_editor_saves_is_never_lost(ground: Ground, in_place: bool, become: str) -> None:
     """The editor saves once, at any moment of an apply that expects the state before."""
     done = conflicts = 0
-    for number in range(400):
+    for number in range(250):
         x = ground.file(b"base %d" % number)
         ground.where(b"x").unlink(missing_ok=True)
         ground.put(b"x", x)
@@ -193,7 +235,7 @@ def test_what_an_editor_saves_is_never_lost(ground: Ground, in_place: bool, beco
             assert tree == saved
         assert not ground.scratch.exists()
         shutil.rmtree(ground.trash.directory, ignore_errors=True)
-    assert done + conflicts == 400
+    assert done + conflicts == 250
 
 
 @pytest.mark.parametrize("how", list(How), ids=lambda how: how.value)
@@ -204,7 +246,7 @@ def test_an_editor_that_never_stops(ground: Ground, in_place: bool, how: How) ->
     editor = Editor(ground.where(b"x"), in_place)
     done = 0
     with meanwhile(editor.save):
-        for number in range(400):
+        for number in range(250):
             try:
                 op = ground.op(b"x", ground.file(b"applied %d" % number), how)
             except FileNotFoundError:

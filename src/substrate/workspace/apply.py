@@ -132,9 +132,12 @@ class Applier:
     # ---------------------------------------------------------------- inside
 
     def _site(self) -> Site:
-        return Site(
-            self._root, self._scratch, self._blobs, self._trash, self._exclusions, self._under
-        )
+        try:
+            return Site(
+                self._root, self._scratch, self._blobs, self._trash, self._exclusions, self._under
+            )
+        except OSError as error:
+            raise _translated(error, None) from error
 
     def _stage(self, site: Site, stage: Stage, items: list[Item]) -> Staged:
         try:
@@ -204,6 +207,12 @@ class Applier:
             pass  # the caller keeps something of its own there
 
 
+#: What a name gives that somebody exchanges under our hands, before anything was done to it.
+_SWAPPED_MEANWHILE = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO}
+)
+
+
 def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:
     if item.unseen:
         late.look_at(item)
@@ -218,9 +227,11 @@ def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:
     except Mismatch as mismatch:
         item.state = State.CONFLICT
         late.conflicts.append(Conflict(item.path, item.op.expect, mismatch.found, mismatch.reason))
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except OSError as error:
+        if error.errno not in _SWAPPED_MEANWHILE:
+            raise
         item.state = State.CONFLICT
-        reason = f"a directory above it went away or became a link: {error.strerror}"
+        reason = f"it, or a directory above it, was replaced in that moment: {error.strerror}"
         late.conflicts.append(Conflict(item.path, item.op.expect, item.seen.node, reason))
     else:
         item.state = State.DONE if len(site.kept_directories) == kept else State.CANNOT

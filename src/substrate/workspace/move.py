@@ -49,6 +49,8 @@ def rename_whatever_mode(
         source.rename_new(name, target, target_name)
         return
     except PermissionError:
+        if os.name == "nt":
+            raise
         at = source.lstat(name)
         mode = stat.S_IMODE(at.st_mode)
         if not stat.S_ISDIR(at.st_mode) or mode & 0o200 or at.st_uid != os.geteuid():

@@ -335,8 +335,13 @@ class Step(Protocol):
 
 
 class OnItem:
+    """The part of a step that they all share."""
+
     def __init__(self, item: Item) -> None:
         self.item = item
+
+    def undo(self, site: Site) -> None:
+        raise NotImplementedError
 
     def settle(self, site: Site) -> None:
         pass

@@ -39,10 +39,9 @@ def swap(site: Site, item: Item) -> list[Step]:
         done = _exchange(site, item, parent, name)
         if not done:
             return _replace_in_two(site, item, parent, name)
-        slot = site.slot(item)
-        if not _is_as_expected(site, item, *slot):
+        if not _verified(Swapped(item), site, site.slot(item)):
             raise _swapped_back(site, item, parent, name)
-        _note_links(site, item, *slot)
+        _note_links(site, item, *site.slot(item))
         site.touch(item.path)
         return [Swapped(item)]
 
@@ -87,7 +86,16 @@ def _swapped_back(site: Site, item: Item, parent: Directory, name: bytes) -> Mis
     return Mismatch(found, "changed in the moment of the change; left as it is")
 
 
-def _is_as_expected(site: Site, item: Item, directory: Directory, name: bytes) -> bool:
+def _verified(step: OnItem, site: Site, slot: tuple[Directory, bytes]) -> bool:
+    """Whether what came out is what was expected; if it cannot even be read, it goes back."""
+    try:
+        return _is_as_expected(step.item, *slot)
+    except BaseException:
+        step.undo(site)
+        raise
+
+
+def _is_as_expected(item: Item, directory: Directory, name: bytes) -> bool:
     if item.keep:
         return True  # it goes to the trash whole, whatever it is
     node = look(directory, name).node
@@ -244,8 +252,7 @@ def _take_out(site: Site, item: Item, parent: Directory, name: bytes) -> list[St
             return [Trashed(item, entry)]
     except FileNotFoundError as error:
         raise Mismatch(look(parent, name).node, "went away in the last moment") from error
-    slot, slot_name = site.slot(item, OLD)
-    if not _is_as_expected(site, item, slot, slot_name):
+    if not _verified(TakenOut(item), site, site.slot(item, OLD)):
         raise _put_back(site, item, parent, name)
     site.touch(item.path)
     return [TakenOut(item)]

@@ -114,6 +114,7 @@ def _remove_read_only_tree_as_nobody(base: Path) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.needs("fork")
 def test_remove_tree_of_read_only_directories(tmp_path: Path) -> None:
     for above in [tmp_path, *tmp_path.parents]:
         if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & 0o001:

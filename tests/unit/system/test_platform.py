@@ -31,7 +31,7 @@ def test_what_cannot_be_a_pid_is_not_alive(pid: int) -> None:
     assert not pid_alive(pid)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.needs("linux")
 def test_a_zombie_is_not_alive() -> None:
     pid = os.fork()
     if pid == 0:
@@ -43,7 +43,7 @@ def test_a_zombie_is_not_alive() -> None:
         os.waitpid(pid, 0)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.needs("linux")
 def test_start_token_tells_processes_apart() -> None:
     mine = process_start_token(os.getpid())
     assert mine and mine == process_start_token(os.getpid())
