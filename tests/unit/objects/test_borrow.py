@@ -189,11 +189,15 @@ def _filter(repo: Repo) -> None:
     git(repo.root, "config", "filter.rot.clean", "tr a-z n-za-m")
     git(repo.root, "config", "filter.rot.smudge", "tr a-z n-za-m")
     repo.write("dir/.gitattributes", b"f*.txt filter=rot\n")
-    repo.write(".git/info/attributes", b"c*.txt filter=rot\n")
+
+
+def _filter_by_info(repo: Repo) -> None:
+    git(repo.root, "config", "filter.rot.clean", "tr a-z n-za-m")
+    repo.write(".git/info/attributes", b"*.txt filter=rot\n")
 
 
 def _filter_by_macro(repo: Repo) -> None:
-    _filter(repo)
+    git(repo.root, "config", "filter.rot.clean", "tr a-z n-za-m")
     repo.write(".gitattributes", b"[attr]secret filter=rot\n*.txt secret\n")
 
 
@@ -209,7 +213,8 @@ def _filter_by_global_file(repo: Repo) -> None:
 
 
 CONVERSIONS: list[Callable[[Repo], None]] = [
-    _crlf_by_attribute, _crlf_by_config, _ident, _filter, _filter_by_macro, _encoding,
+    _crlf_by_attribute, _crlf_by_config, _ident, _filter, _filter_by_info, _filter_by_macro,
+    _encoding,
     _filter_by_global_file,
 ]  # fmt: skip
 
@@ -279,10 +284,11 @@ def test_unusual_repositories_give_nothing(repo: Repo, tmp_path: Path) -> None:
     git(repo.root, "config", "core.worktree", str(other))
     assert repo.borrow() == {}
     git(repo.root, "config", "--unset", "core.worktree")
-    git(repo.root, "config", "index.skipHash", "true")
-    git(repo.root, "update-index", "--split-index")
-    assert repo.borrow() == {}
     index = repo.root / ".git/index"
+    git(repo.root, "update-index", "--split-index")
+    with pytest.raises(UnusualIndexError, match="link"):
+        parse_index(index.read_bytes())
+    assert repo.borrow() == {}
     index.unlink()
     assert repo.borrow() == {}
     sha256 = tmp_path / "sha256"

@@ -215,6 +215,32 @@ def test_an_edit_costs_the_changed_directories_only(store: ObjectStore, file_mod
         assert len(reader.trees) <= 3 * per_directory + 4
 
 
+def test_equal_subtrees_are_not_read_even_where_all_names_are_compared(store: ObjectStore) -> None:
+    with Batch(store) as batch:
+        blob = batch.add_blob(b"x")
+        state: State = {RelPath(b"f"): Node(Kind.FILE, 0o600, blob)}
+        for x in range(20):
+            state[RelPath(b"d%d" % x)] = Node(Kind.DIRECTORY, 0o700)
+            state[RelPath(b"d%d/f" % x)] = Node(Kind.FILE, 0o600, blob)
+        old = build(batch, state.items())
+        # The root's default mode changes with its only file.
+        new = edit(batch, old, {RelPath(b"f"): Node(Kind.FILE, 0o640, blob)})
+        reader = CountingReader(batch)
+        assert [change.path for change in diff(reader, old, new)] == [b"f"]
+        assert set(reader.trees) == {old.tree, old.attrs, new.attrs}
+
+
+def test_a_record_says_no_more_than_it_must(store: ObjectStore) -> None:
+    with Batch(store) as batch:
+        blob = batch.add_blob(b"x")
+        marked = Node(Kind.FILE, 0o644, blob, ((b"user.a", b"1"),))
+        snap = edit(batch, EMPTY, {RelPath(b"a"): marked})
+        record = batch.read_blob(batch.read_tree(snap.attrs)[b"attrs"][1])
+        assert record == b'{"entries":{"a":{"xattrs":{"user.a":"MQ=="}}},"v":1}'
+        plain = edit(batch, snap, {RelPath(b"a"): Node(Kind.FILE, 0o644, blob)})
+        assert plain.attrs == b""
+
+
 def test_a_file_below_a_file_is_refused(store: ObjectStore) -> None:
     with Batch(store) as batch:
         node = Node(Kind.FILE, 0o644, batch.add_blob(b"x"))

@@ -118,6 +118,20 @@ def test_objects_of_alternates_are_seen(
     assert set(other.all_oids()) == set()
 
 
+def test_a_damaged_copy_does_not_hide_the_one_in_an_alternate(
+    store: ObjectStore, tmp_path: Path
+) -> None:
+    [oid] = _publish(store, [b"content"])
+    other = ObjectStore(tmp_path / "other/.git")
+    other.init()
+    info = tmp_path / "other/.git/objects/info/alternates"
+    info.write_text(f"{store.objects_dir}\n")
+    torn = Path(loose_path(other.objects_dir, oid))
+    torn.parent.mkdir()
+    torn.write_bytes(b"torn")
+    assert ObjectStore(tmp_path / "other/.git").read_blob(oid) == b"content"
+
+
 def test_packing_by_another_process_is_noticed(store: ObjectStore, contents: list[bytes]) -> None:
     oids = _publish(store, contents)
     reader = ObjectStore(store.git_dir)
