@@ -63,6 +63,13 @@ writer.append({"exit": outcome.exit})
 print(len(list(TraceReader(environment.current().trace_path).spans())), outcome.exit)
 """
 
+#: ``python -m substrate`` with the blocking in front.
+MAIN = """
+import runpy
+sys.argv[0] = "substrate"
+runpy.run_module("substrate", run_name="__main__")
+"""
+
 
 def run_blocked(script: str, *arguments: str, cwd: Path | None = None) -> str:
     done = subprocess.run(
@@ -96,3 +103,21 @@ def test_every_module_can_be_imported() -> None:
 def test_a_command_can_be_run_and_traced(tmp_path: Path) -> None:
     assert run_blocked(RUN_A_COMMAND, cwd=tmp_path) == "2 3"
     assert (tmp_path / "made").read_text() == "hi\n"
+
+
+def test_a_change_can_be_recorded_undone_and_done_again(tmp_path: Path) -> None:
+    kept, made = tmp_path / "kept", tmp_path / "made"
+    kept.write_text("before\n")
+    run_blocked(MAIN, "-c", "echo after > kept; echo new > made; mkdir empty", cwd=tmp_path)
+    assert "echo after" in run_blocked(MAIN, "log", cwd=tmp_path)
+    run_blocked(MAIN, "undo", cwd=tmp_path)
+    assert kept.read_text() == "before\n"
+    assert not made.exists()
+    assert not (tmp_path / "empty").exists()
+    run_blocked(MAIN, "redo", cwd=tmp_path)
+    assert (kept.read_text(), made.read_text()) == ("after\n", "new\n")
+    run_blocked(MAIN, "checkpoint", "create", "-m", "here", cwd=tmp_path)
+    run_blocked(MAIN, "-c", "rm kept made", cwd=tmp_path)
+    run_blocked(MAIN, "rollback", "--checkpoint", "1", cwd=tmp_path)
+    assert (kept.read_text(), made.read_text()) == ("after\n", "new\n")
+    run_blocked(MAIN, "fsck", cwd=tmp_path)

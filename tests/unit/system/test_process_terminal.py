@@ -7,7 +7,6 @@ import json
 import os
 import select
 import shlex
-import shutil
 import signal
 import sys
 import time
@@ -110,8 +109,6 @@ def alone(tmp_path: Path) -> Iterator[Terminal]:
 @pytest.fixture
 def in_bash(tmp_path: Path) -> Iterator[Terminal]:
     """The driver is a job of an interactive shell."""
-    if shutil.which("bash") is None:
-        pytest.skip("needs bash")
     terminal = Terminal(["bash", "--norc", "--noprofile", "-i"], tmp_path)
     terminal.type("PS1='ready''> '\n")
     terminal.expect("ready> ")
@@ -145,7 +142,7 @@ for _ in range(2):
 """
 
 
-@pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="needs sigtimedwait")
+@pytest.mark.needs("linux")
 def test_a_key_is_told_from_a_kill(tmp_path: Path) -> None:
     """Sharper than counting: two signals that come together melt into one, and hide a mistake."""
     terminal = Terminal([sys.executable, "-c", LISTENER], tmp_path)
