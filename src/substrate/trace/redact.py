@@ -5,28 +5,25 @@ commit message. What is replaced is the value, never its name: ``TOKEN=[redacted
 twice is the same as once, and the time grows with the text, not with its square: every pattern
 starts at a word's beginning, eats possessively (``*+``), and is never asked twice for a place.
 
-The rules are compiled on first use, and only those whose trigger words occur in the text: most
-commands hold none, and compiling all of them would cost more than running ``true``.
+Most commands hold nothing that could be a secret's mark. For them nothing but a few substring
+searches happens: the rules are imported, and their patterns compiled, when first needed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from substrate.trace import redact_names, redact_programs, redact_shapes, redact_urls
-from substrate.trace.redact_rule import REDACTED
-from substrate.trace.secret_names import is_secret_name, is_secret_option
-from substrate.trace.shell_words import is_reference
+REDACTED = "[redacted]"
 
-__all__ = ["REDACTED", "redact", "redact_argv", "redact_variable"]
-
-#: Shapes come first: what they replace cannot confuse the rules that look for a value's end.
-_RULES = (
-    *redact_shapes.RULES,
-    *redact_urls.RULES,
-    *redact_names.RULES,
-    *redact_programs.RULES,
+#: Without one of these no rule has anything to do; a test holds the rules to it.
+MARKS = (
+    *("token", "secret", "pass", "pwd", "key", "auth", "cookie", "cred", "bearer", "basic"),
+    *("signature", "://", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
+    *("glsa_", "xox", "xapp-", "akia", "asia", "abia", "acca"),
+    *("aiza", "npm_", "hf_", "dop_v1_", "k_live_", "k_test_", "whsec_", "shpat_", "ya29."),
+    *("sg.", "eyj", "hooks.slack.com", "pypi-", "curl", "http", "mysql", "mariadb", "mongo"),
+    *("redis-cli", "sqlcmd", "ldap", "smbclient", "zip", "7z", "login", "set"),
 )
 #: A replacement can bring something to light (a quote that now closes elsewhere), so the rules
 #: run until nothing changes; more often than this was never seen.
@@ -35,10 +32,14 @@ _MOST_PASSES = 8
 
 def redact(text: str) -> str:
     """`text` with its secrets replaced."""
+    if not _is_marked([text]):
+        return text
+    from substrate.trace.redact_rules import RULES
+
     for _ in range(_MOST_PASSES):
         before = text
         lowered = text.lower()
-        for rule in _RULES:
+        for rule in RULES:
             if any(trigger in lowered for trigger in rule.triggers):
                 text = rule.apply(text)
         if text == before:
@@ -48,6 +49,12 @@ def redact(text: str) -> str:
 
 def redact_argv(argv: Sequence[str]) -> list[str]:
     """The same for separate arguments, where an option's value is the argument after it."""
+    if not _is_marked(argv):
+        return list(argv)
+    from substrate.trace.redact_programs import redact_words
+    from substrate.trace.secret_names import is_secret_option
+    from substrate.trace.shell_words import is_reference
+
     out: list[str] = []
     option = ""  # the argument before this one, if it is an option that stands alone
     for argument in argv:
@@ -63,16 +70,28 @@ def redact_argv(argv: Sequence[str]) -> list[str]:
         else:
             out.append(_redact_argument(argument))
         option = argument if argument.startswith("-") and "=" not in argument else ""
-    return redact_programs.redact_words(out)
+    return redact_words(out)
 
 
 def redact_variable(name: str, value: str) -> str:
     """A variable's value: nothing of it if the name promises a secret."""
+    from substrate.trace.secret_names import is_secret_name
+
     return REDACTED if value and is_secret_name(name, value) else redact(value)
+
+
+def _is_marked(texts: Iterable[str]) -> bool:
+    for text in texts:
+        lowered = text.lower()
+        if any(mark in lowered for mark in MARKS):
+            return True
+    return False
 
 
 def _redact_argument(argument: str) -> str:
     """One argument needs no quotes, so what follows a secret's ``=`` is its value to the end."""
+    from substrate.trace.secret_names import is_secret_name, is_secret_option
+
     name, equals, value = argument.partition("=")
     if equals and value and re.fullmatch(r"-{0,2}[A-Za-z_][\w.-]*+", name):
         is_option = name.startswith("-")

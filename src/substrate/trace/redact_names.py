@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from substrate.trace.redact_rule import REDACTED, Rule, compiled
+from substrate.trace.redact import REDACTED
+from substrate.trace.redact_rule import Rule, compiled
 from substrate.trace.secret_names import is_secret_name, is_secret_option, looks_random
 from substrate.trace.shell_words import Quotes, is_reference, value_end
 

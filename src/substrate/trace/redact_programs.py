@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from substrate.trace.redact_rule import REDACTED, Rule, compiled
+from substrate.trace.redact import REDACTED
+from substrate.trace.redact_rule import Rule, compiled
 from substrate.trace.secret_names import is_secret_name
 from substrate.trace.shell_words import WORD, is_reference
 

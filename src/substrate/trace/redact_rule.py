@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-REDACTED = "[redacted]"
-
 
 class Rule(NamedTuple):
     #: Lower-case texts; the rule is tried only if one of them occurs.

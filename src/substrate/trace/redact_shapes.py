@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from substrate.trace.redact_rule import REDACTED, Rule, compiled
+from substrate.trace.redact import REDACTED
+from substrate.trace.redact_rule import Rule, compiled
 from substrate.trace.secret_names import looks_random
 
 _PEM = r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*-----|\Z)"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from substrate.trace.redact_rule import REDACTED, Rule, compiled
+from substrate.trace.redact import REDACTED
+from substrate.trace.redact_rule import Rule, compiled
 from substrate.trace.secret_names import looks_random
 from substrate.trace.shell_words import is_reference
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from substrate.model.paths import RelPath, to_text
 from substrate.system import clock
 from substrate.trace.fs_diff import FsDiff, absolute_texts, relative_texts
-from substrate.trace.redact import REDACTED, redact, redact_argv, redact_variable
+from substrate.trace.redact import REDACTED, redact, redact_argv
 
 #: More paths than this are left out of a line, which then says ``truncated``: the whole change is
 #: in the history commit.
@@ -148,9 +148,7 @@ def replay_context(
     else:
         context["shell"] = redact(_text(command.shell)[0])
     context["env"] = {
-        name: redact_variable(name, _text(variables[name])[0])
-        for name in _REPLAYED_VARIABLES
-        if name in variables
+        name: redact(_text(variables[name])[0]) for name in _REPLAYED_VARIABLES if name in variables
     }
     context["umask"] = f"{umask:04o}"
     context["stdin"] = stdin

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from substrate.trace.redact import redact, redact_argv, redact_variable
+from substrate.trace.redact import MARKS, redact, redact_argv, redact_variable
+from substrate.trace.redact_rules import RULES
 
 R = "[redacted]"
 
@@ -169,6 +170,12 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 def test_arguments(argv: list[str], expected: list[str]) -> None:
     assert redact_argv(argv) == expected
     assert redact_argv(expected) == expected
+
+
+def test_no_rule_waits_for_something_that_is_not_looked_for() -> None:
+    triggers = {trigger for rule in RULES for trigger in rule.triggers}
+    assert len(triggers) > 50
+    assert {trigger for trigger in triggers if not any(mark in trigger for mark in MARKS)} == set()
 
 
 def test_variables() -> None:
