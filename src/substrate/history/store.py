@@ -105,12 +105,15 @@ class HistoryStore:
     @contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
         """Hold the workspace's lock; what a crash left behind is settled first."""
-        from substrate.history.settle import settle  # settle imports the operations it finishes
+        # settle imports the operations it finishes
+        from substrate.history.settle import settle, sweep
 
         self.lock.acquire(timeout_s=LOCK_TIMEOUT_S, purpose=purpose)
         try:
             self.objects.reload()
             settle(self)
+            if self.lock.predecessor_died:
+                sweep(self)
             yield
         finally:
             self.lock.release()
@@ -162,10 +165,7 @@ def is_alive(intent: Intent) -> bool:
 def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     """Open a workspace's history, making an empty one on first use."""
     if workspace.history_refused:
-        raise HistoryRefusedError(
-            f"no history is kept here: {workspace.history_refused}",
-            hint="work in a project directory of your own; commands still run and are traced",
-        )
+        raise _refused(workspace)
     is_new = not (workspace.store / ".git" / "HEAD").exists()
     if is_new:
         lock = FileLock(_protected(workspace) / "lock")
@@ -181,15 +181,37 @@ def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     """Open a history that is there already; asking a question never makes one."""
     if not (workspace.store / "index" / "history.db").exists():
         if (workspace.store / ".git" / "HEAD").exists():
-            raise DamagedStoreError(
-                "the history is there, but its index is gone",
-                hint="`substrate fsck --repair` rebuilds it from the recorded commits",
-            )
+            raise _index_lost()
+        if workspace.history_refused:
+            raise _refused(workspace)
         raise NotFoundError(
             f"no history in {workspace.root}",
             hint="run something first: substrate -c 'your command'",
         )
-    return HistoryStore(workspace, load_config(home_config, workspace.store / "config.toml"))
+    store = HistoryStore(workspace, load_config(home_config, workspace.store / "config.toml"))
+    if is_index_lost(store):
+        store.close()
+        raise _index_lost()
+    return store
+
+
+def _index_lost() -> DamagedStoreError:
+    return DamagedStoreError(
+        "the history is there, but its index is gone",
+        hint="`substrate fsck --repair` rebuilds it from the recorded commits",
+    )
+
+
+def _refused(workspace: Workspace) -> HistoryRefusedError:
+    return HistoryRefusedError(
+        f"no history is kept here: {workspace.history_refused}",
+        hint="work in a project directory of your own; commands still run and are traced",
+    )
+
+
+def is_index_lost(store: HistoryStore) -> bool:
+    """Whether there are commits of which the ledger knows nothing."""
+    return store.tip_commit is None and (store.git_dir / BRANCH).exists()
 
 
 def _protected(workspace: Workspace) -> Path:

@@ -60,6 +60,8 @@ class FileLock:
         self.path = path
         self._fd: int | None = None
         self._held_file: Path | None = None
+        #: Known once the lock is held: whoever held it before died without letting go.
+        self.predecessor_died = False
 
     @property
     def held(self) -> bool:
@@ -69,6 +71,7 @@ class FileLock:
         """Take the lock, waiting up to `timeout_s`; `LockedError` names holder and purpose."""
         if self.held:
             raise RuntimeError("this lock is held already")
+        self.predecessor_died = False
         deadline = time.monotonic() + timeout_s
         pause_s = _FIRST_PAUSE_S
         while not self._try(purpose):
@@ -123,6 +126,7 @@ class FileLock:
             os.close(fd)
             return False
         try:
+            self.predecessor_died = os.fstat(fd).st_size > 0  # `release` empties the file
             _write_record(fd, purpose)
         except BaseException:
             os.close(fd)
@@ -150,6 +154,7 @@ class FileLock:
             return True
         holder = _read_holder(held)
         if holder is not None and holder.is_gone() and _take_away(held, holder):
+            self.predecessor_died = True
             return self._try_exclusive_file(purpose)
         return False
 

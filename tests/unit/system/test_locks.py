@@ -66,6 +66,10 @@ def test_a_killed_holders_lock_is_free(tmp_path: Path, way: str) -> None:
     lock = FileLock(tmp_path / "lock")
     lock.acquire(0, "after the death")
     assert lock.held
+    assert lock.predecessor_died
+    lock.release()
+    lock.acquire(0, "after a release")
+    assert not lock.predecessor_died
     lock.release()
 
 
