@@ -10,7 +10,7 @@ from typing import NamedTuple
 from substrate.errors import DamagedStoreError, SubstrateError
 from substrate.history.ledger import Entry
 from substrate.history.messages import BRANCH
-from substrate.history.store import HistoryStore
+from substrate.history.store import HistoryStore, is_index_lost
 from substrate.objects import refs
 from substrate.objects import snapshot as snapshots
 
@@ -26,6 +26,7 @@ def check(store: HistoryStore) -> list[Problem]:
     """Everything that is wrong; an empty list when the store is sound. Changes nothing."""
     return [
         *_check_ledger(store),
+        *_check_agreement(store),
         *_check_repository(store),
         *_check_line(store),
         *_check_refs(store),
@@ -39,6 +40,13 @@ def _check_ledger(store: HistoryStore) -> list[Problem]:
     except (SubstrateError, sqlite3.Error) as error:
         return [Problem(f"the history index is damaged: {error}")]
     return [Problem(f"the history index is damaged: {row[0]}") for row in rows if row[0] != "ok"]
+
+
+def _check_agreement(store: HistoryStore) -> list[Problem]:
+    """An index that was lost is begun anew, empty, by whoever opens it."""
+    if is_index_lost(store):
+        return [Problem("the history index is empty although the history is not")]
+    return []
 
 
 def _check_repository(store: HistoryStore) -> list[Problem]:

@@ -80,7 +80,7 @@ def _labels(
 ) -> list[_Label]:
     by_id = {s.session_id: s for s in sessions}
     order = [s.session_id for s in sessions]
-    recent = set(order[len(order) - policy.keep_sessions :]) if policy.keep_sessions else set()
+    recent = set(order[-policy.keep_sessions :]) if policy.keep_sessions else set()
     return [_label(e, by_id, recent, policy) for e in entries]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError
 from substrate.history import checkpoints, sessions
+from substrate.history.checkpoints import Checkpoint
 from substrate.history.ledger import SESSION_KINDS, Entry
 from substrate.history.resolve import Target, present_commit, resolve
 from substrate.history.restore import Outcome, Undoing, perform
@@ -49,6 +51,7 @@ def to_entry(store: HistoryStore, text: str, session: str | None) -> Point:
 
 def to_checkpoint(store: HistoryStore, text: str, session: str | None) -> Point:
     checkpoint = checkpoints.resolve(store, text, session)
+    _check_still_a_boundary(store, checkpoint)
     commit = present_commit(store.ledger, checkpoint.commit)
     return Point(checkpoint.tag, commit, checkpoint.after_pos, checkpoint.session_id)
 
@@ -97,6 +100,31 @@ def _is_whose(entry: Entry, session_id: str | None) -> bool:
     if entry.kind not in SESSION_KINDS:
         return False
     return session_id is None or entry.session_id == session_id
+
+
+def _check_still_a_boundary(store: HistoryStore, checkpoint: Checkpoint) -> None:
+    """A squash that began before a checkpoint and ended after it has taken the place away."""
+    for entry in store.ledger.live(
+        session_id=checkpoint.session_id, after_pos=checkpoint.after_pos
+    ):
+        if entry.kind != "squash":
+            continue
+        if any(m.commit and m.pos <= checkpoint.after_pos for m in _swallowed(store, entry)):
+            raise RefusedError(
+                f"the state at {checkpoint.tag} is no longer kept: it is part of"
+                f" {entry.command_id} ({entry.command})",
+                hint=f"go back to the end of that range: `substrate rollback --to"
+                f" {entry.command_id}`",
+            )
+
+
+def _swallowed(store: HistoryStore, squash: Entry) -> Iterator[Entry]:
+    """Every command inside a squash, also of squashes inside it."""
+    for member in store.ledger.members(squash.command_id):
+        if member.kind == "squash":
+            yield from _swallowed(store, member)
+        else:
+            yield member
 
 
 def _check_not_swallowed(target: Target) -> None:

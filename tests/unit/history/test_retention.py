@@ -55,6 +55,10 @@ CASES = {
         "B s1 s1 s2", (SessionView("s1", True), SessionView("s2", False)),
         Policy(keep_sessions=0), [],
     ),
+    "fewer sessions than are kept": (
+        "B s1 s1 s2 s2 s3",
+        (*TWO_OLD, SessionView("s3", False)), Policy(keep_sessions=5), [],
+    ),
     "an outside edit cuts a range in two": (
         "B s1 s1 x s1 s1 s2", TWO_OLD, Policy(keep_sessions=1), ["session:c2-c3", "session:c5-c6"],
     ),
