@@ -11,7 +11,7 @@ Example: session s takes back its two commands, the user's edit between them sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from substrate.model.nodes import ABSENT, Change, Kind, Node
@@ -66,10 +66,13 @@ class Reversal:
             if self._in_scope(change.path) and change.path not in self._conflicts:
                 self._bring(change, step.before)
 
-    def put_exactly(self, target: Snapshot) -> None:
-        """No merging: every path in scope as it was in `target`."""
+    def put_exactly(self, target: Snapshot, only: Collection[RelPath] | None = None) -> None:
+        """No merging: every path in scope as it was in `target`.
+
+        With `only`, just these paths: what lies below one of them is not meant unless named.
+        """
         for change in snapshots.diff(self._batch, self._tip, target):
-            if self._in_scope(change.path):
+            if self._in_scope(change.path) and (only is None or change.path in only):
                 self._want(change.path, change.new, target)
 
     def wish(self) -> Wish:

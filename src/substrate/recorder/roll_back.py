@@ -82,10 +82,12 @@ def recovery_restore(
     from substrate.history.restore import perform
 
     kept = recovery.resolve(store, ref)
-    choice = Choice(paths=paths or kept.paths, dry_run=dry_run)
+    choice = Choice(paths=paths, dry_run=dry_run)
     with store.new_batch() as batch:
         reversal = undo.reversal_for(store, batch, choice)
-        reversal.put_exactly(store.snapshot_of(kept.commit))
+        # A directory among them means the directory: work done below it since is not touched.
+        only = None if paths else frozenset(kept.paths)
+        reversal.put_exactly(store.snapshot_of(kept.commit), only)
         new = undo.new_entry(store, "restore", f"restore of {kept.name}", None, agent)
         return perform(store, batch, reversal.wish(), new, [], dry_run=dry_run)
 

@@ -1,0 +1,180 @@
+"""The whole history as a list of plain dicts, and what each operation must do to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.crash.oracle import Tree
+from tests.property.merge_model import Step, Verdict, in_scope, leaves, put_back, take_back
+
+#: Work done for a session, as opposed to outside edits and the baseline.
+OWN = ("command", "undo", "redo", "rollback", "restore", "squash")
+
+
+class Entry:
+    """One entry of the log, with the whole tree before and after it."""
+
+    def __init__(
+        self, kind: str, session: str | None, before: Tree, after: Tree, *, committed: bool
+    ) -> None:
+        self.id: str | None = None
+        self.kind = kind
+        self.session = session
+        self.before = before
+        self.after = after
+        self.committed = committed
+        #: Who took this back: all of it, or these paths.
+        self.taken_back: list[tuple[Entry, tuple[bytes, ...]]] = []
+        self.held_by: Entry | None = None
+
+    @property
+    def present(self) -> Entry:
+        return self.held_by.present if self.held_by else self
+
+    def __repr__(self) -> str:
+        mark = "*" if self.committed else ""
+        return f"{self.kind}{mark}({self.session}, {self.id})"
+
+
+class Checkpoint(NamedTuple):
+    session: str
+    seq: int
+    #: The last committed entry before it.
+    entry: Entry
+
+
+class Recovery(NamedTuple):
+    ref: str
+    tree: Tree
+    paths: tuple[bytes, ...]
+
+
+class HistoryModel:
+    def __init__(self, tree: Tree) -> None:
+        self.known = tree
+        self.line = [Entry("baseline", None, {}, tree, committed=True)]
+        self.everyone: list[Entry] = list(self.line)
+        #: Sessions, the most recently active one last.
+        self.active: list[str] = []
+        self.checkpoints: list[Checkpoint] = []
+        self.closed: dict[str, Entry] = {}
+        self.recoveries: list[Recovery] = []
+
+    # -- what happened --------------------------------------------------------------------------
+
+    def add(self, entry: Entry) -> Entry:
+        self.line.append(entry)
+        self.everyone.append(entry)
+        if entry.committed:
+            self.known = entry.after
+        if entry.session:
+            self.touch(entry.session)
+        return entry
+
+    def scanned(self, now: Tree) -> None:
+        """The product looked at the workspace: what nobody recorded is an outside edit."""
+        if now != self.known:
+            self.add(Entry("external", None, self.known, now, committed=True))
+
+    def touch(self, session: str) -> None:
+        if session in self.active:
+            self.active.remove(session)
+        self.active.append(session)
+
+    def reversed_by(
+        self, kind: str, session: str | None, after: Tree, targets: Sequence[Entry],
+        paths: tuple[bytes, ...] = (),
+    ) -> Entry:  # fmt: skip
+        """An undo, redo, rollback or restore was done and took `targets` back."""
+        committed = after != self.known
+        session = session or (self.active[-1] if self.active else None)
+        made = self.add(Entry(kind, session, self.known, after, committed=committed))
+        for target in targets:
+            target.taken_back.append((made, paths))
+        return made
+
+    def squash(self, members: list[Entry], squash: Entry) -> None:
+        start = self.line.index(members[0])
+        assert self.line[start : start + len(members)] == members, "a squash has a hole"
+        assert {m.session for m in members} == {squash.session}
+        assert all(m.kind in OWN for m in members), "an outside edit was squashed"
+        self.line[start : start + len(members)] = [squash]
+        self.everyone.append(squash)
+        for member in members:
+            member.held_by = squash
+
+    # -- what an operation must do ----------------------------------------------------------------
+
+    def committed(self) -> list[Entry]:
+        return [entry for entry in self.line if entry.committed]
+
+    def last_committed(self) -> Entry:
+        return self.committed()[-1]
+
+    def undo(self, entry: Entry, paths: tuple[bytes, ...] = ()) -> Verdict:
+        return take_back(self.known, [(entry.before, entry.after)], paths)
+
+    def after(self, point: Entry, session: str | None) -> list[Entry]:
+        """The committed entries behind `point` that a rollback takes back."""
+        line = self.committed()
+        behind = line[line.index(point) + 1 :]
+        return [e for e in behind if e.kind in OWN and (session is None or e.session == session)]
+
+    def roll_back(self, chosen: Sequence[Entry], paths: tuple[bytes, ...] = ()) -> Verdict:
+        return take_back(self.known, self._steps(chosen), paths)
+
+    def _steps(self, chosen: Sequence[Entry]) -> list[Step]:
+        """Newest first; neighbours on the line are taken back as one."""
+        out: list[Step] = []
+        previous: Entry | None = None
+        for entry in reversed(self.committed()):
+            if entry in chosen:
+                if previous in chosen and out:
+                    out[-1] = (entry.before, out[-1][1])
+                else:
+                    out.append((entry.before, entry.after))
+            previous = entry
+        return out
+
+    def restore(self, recovery: Recovery) -> Verdict:
+        return put_back(self.known, recovery.tree, recovery.paths)
+
+    # -- undone or not ----------------------------------------------------------------------------
+
+    def undone(self, entry: Entry) -> str:
+        """ "yes", "no", or "partly": then the answer depends on how paths are counted."""
+        by = [(who, paths, self.undone(who.present)) for who, paths in entry.taken_back]
+        standing = [(paths, state) for _, paths, state in by if state != "yes"]
+        if not standing:
+            return "no"
+        if any(not paths and state == "no" for paths, state in standing):
+            return "yes"
+        if any(state == "partly" for _, state in standing):
+            return "partly"
+        covered = [p for paths, _ in standing for p in paths]
+        if all(in_scope(p, covered) for p in leaves(entry.before, entry.after)):
+            return "yes"
+        return "partly"
+
+    def newest_undoable(self, session: str) -> tuple[Entry | None, bool]:
+        """What plain `undo` takes, and whether that is certain."""
+        for entry in reversed(self.line):
+            if entry.session == session and entry.committed and entry.kind in ("command", "squash"):
+                state = self.undone(entry)
+                if state != "yes":
+                    return entry, state == "no" or not _is_chain(entry)
+        return None, True
+
+    def newest_redoable(self, session: str) -> tuple[Entry | None, bool]:
+        for entry in reversed(self.line):
+            if entry.session == session and entry.committed and entry.kind in ("undo", "rollback"):
+                state = self.undone(entry)
+                if state != "yes":
+                    return entry, state == "no" or not _is_chain(entry)
+        return None, True
+
+
+def _is_chain(entry: Entry) -> bool:
+    """Whether something that took this back was itself taken back in part."""
+    return any(who.present.taken_back for who, _ in entry.taken_back)
