@@ -156,6 +156,20 @@ def test_xattrs_alone(bench: Bench) -> None:
     bench.check()
 
 
+@pytest.mark.needs("user-xattrs")
+def test_attributes_set_right_after_a_scan(bench: Bench) -> None:
+    """Newer kernels stamp so finely that only a doctored cache shows the doubt at work."""
+    bench.write("d/a")
+    os.setxattr(bench.root / "d", "user.n", b"1")
+    bench.scan()
+    record = bench.cache.dirs["d"]
+    payload = record.open()
+    assert payload.racy
+    bench.cache.put("d", record._replace(payload=payload._replace(xattrs=()).pack()))
+    bench.cache.save(bench.cache_path, describes=b"")
+    assert bench.scan().seen[rel("d")].xattrs == ((b"user.n", b"1"),)
+
+
 def test_rename_and_swap(bench: Bench) -> None:
     one, two = bench.write("one", "1111"), bench.write("two", "2222")
     bench.settled()
@@ -289,6 +303,14 @@ def test_other_rules_read_only_what_they_bring_back(bench: Bench) -> None:
     assert result.seen[rel("logs/deep/d")].oid == blob_id(b"logs/deep/d")
     assert bench.blobs.reads == 3
     bench.check()
+
+
+def test_what_lies_in_a_newly_excluded_directory_is_not_gone(bench: Bench) -> None:
+    bench.write("logs/node_modules/x")
+    bench.settled()
+    bench.exclusions = Exclusions(b"logs/\n")
+    result = bench.settled()
+    assert (result.excluded_gone, list(result.excluded)) == ([], [rel("logs")])
 
 
 @pytest.mark.needs("posix")
@@ -482,6 +504,14 @@ def test_known_blobs_are_not_read(bench: Bench) -> None:
     assert result.seen == walk(bench.root)
     assert result.borrowed == {blob_id(b"same")}
     assert bench.blobs.reads == 1
+
+
+@pytest.mark.parametrize("field", ["size", "ino", "mtime_ns", "ctime_ns"])
+def test_a_known_blob_must_match_in_everything(bench: Bench, field: str) -> None:
+    right = index_entry(bench.write("a", "text"), blob_id(b"other"))
+    wrong = right._replace(**{field: getattr(right, field) + 1})
+    assert bench.scan(known={rel("a"): wrong}).borrowed == set()
+    bench.check()
 
 
 @pytest.mark.needs("user-xattrs")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.model.nodes import Kind
+from substrate.model.nodes import ABSENT, Kind
 from substrate.model.paths import RelPath
 from substrate.workspace import reading
 from substrate.workspace.listing import DescriptorDirectory, Directory, Tree
@@ -140,13 +140,13 @@ def test_new_and_unreadable(bench: Bench) -> None:
     (bench.root / "closed").chmod(0o700)
 
 
-def swap(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
-    """Do `act` once, between the listing of a file and its opening."""
+def swap(monkeypatch: pytest.MonkeyPatch, victim: str, act: Callable[[], None]) -> None:
+    """Do `act` once, between the listing of the file named `victim` and its opening."""
     real = DescriptorDirectory.open_file
     done: list[str] = []
 
     def open_file(self: DescriptorDirectory, name: str) -> int:
-        if not done:
+        if name == victim and not done:
             done.append(name)
             act()
         return real(self, name)
@@ -177,11 +177,74 @@ def test_a_file_swapped_before_it_is_opened(
     victim = bench.write("d/victim")
     bench.write("d/other")
     (bench.root / "d/other").unlink()
-    swap(monkeypatch, lambda: put(victim, kind, secret))
+    swap(monkeypatch, "victim", lambda: put(victim, kind, secret))
     bench.scan()
     bench.check()
     assert blob_id(b"do not read me") not in bench.blobs
     bench.settled()
+    bench.check()
+
+
+def test_a_listing_never_vouches_for_a_file_that_came_after_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, other = bench.write("d/victim", "1111"), bench.write("other", "2222")
+    swap(monkeypatch, "victim", lambda: os.replace(other, victim))
+    with later():
+        bench.scan()
+    assert bench.cache.dirs["d"].signature == b""
+    assert blob_id(b"2222") in bench.blobs
+    bench.settled()
+    bench.check()
+
+
+def test_a_directory_that_vanishes_before_it_is_entered(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("d/sub/f")
+    bench.write("d/g")
+    bench.settled()
+    bench.write("d/sub/h")
+    real = Tree.enter
+
+    def enter(self: Tree, path: str) -> Directory:
+        if path == "d/sub":
+            shutil.rmtree(bench.root / "d/sub", ignore_errors=True)
+        return real(self, path)
+
+    monkeypatch.setattr(Tree, "enter", enter)
+    result = bench.scan()
+    assert result.unreadable == {}
+    assert result.seen[rel("d/sub")] == result.seen[rel("d/sub/f")] == ABSENT
+    bench.check()
+
+
+@pytest.mark.needs("symlinks")
+def test_a_listing_of_another_directory_is_not_believed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The link is there while we list by path, and gone again when we walk in."""
+    outside = tmp_path / "outside"
+    (outside / "b").mkdir(parents=True)
+    (outside / "b" / "planted").write_text("stolen")
+    bench.write("a/b/mine", "mine")
+    bench.settled()
+    bench.write("a/b/mine too", "mine")
+    real = Tree.quick_listing
+
+    def quick(self: Tree, path: str) -> object:
+        if path != "a/b":
+            return real(self, path)
+        (bench.root / "a").rename(bench.root / "hidden")
+        (bench.root / "a").symlink_to(outside)
+        try:
+            return real(self, path)
+        finally:
+            (bench.root / "a").unlink()
+            (bench.root / "hidden").rename(bench.root / "a")
+
+    monkeypatch.setattr(Tree, "quick_listing", quick)
+    assert set(bench.scan().seen) == {rel("a/b/mine too")}
     bench.check()
 
 
@@ -266,6 +329,7 @@ def test_a_file_written_while_it_is_read_is_read_again(
     with later():
         monkeypatch.setattr(os, "read", edit)
         assert bench.scan().seen[rel("a")].oid == blob_id(b"x" * 500)
+        assert bench.cache.dirs[""].signature == b""
         monkeypatch.undo()
         assert bench.scan().seen[rel("a")].oid == blob_id(b"z" * 500)
 
