@@ -11,7 +11,7 @@ import struct
 import zlib
 from pathlib import Path
 
-from substrate.objects.loose import COMPRESSION_LEVEL
+from substrate.objects.loose import compression_level
 from substrate.system.files import fsync_dir, fsync_fd
 
 _TYPE_CODES = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
@@ -42,7 +42,8 @@ class PackWriter:
 
     def add(self, oid: bytes, kind: str, data: bytes) -> None:
         """Append an object; `oid` must be its id, and new to this pack."""
-        entry = _entry_header(_TYPE_CODES[kind], len(data)) + zlib.compress(data, COMPRESSION_LEVEL)
+        packed = zlib.compress(data, compression_level(data))
+        entry = _entry_header(_TYPE_CODES[kind], len(data)) + packed
         self._entries[oid] = (self._end, zlib.crc32(entry), len(entry))
         self._file.write(entry)
         self._end += len(entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import struct
@@ -81,6 +82,26 @@ def test_our_pack_is_gits_own(store: ObjectStore, contents: list[bytes]) -> None
     run_git(store.git_dir, "fsck", "--strict", "--full")
     for oid, data in oids.items():
         assert store.read(oid) == ("blob", data)
+
+
+def test_big_contents_that_do_not_shrink_are_stored_as_they_are(store: ObjectStore) -> None:
+    noise, text = random.Random(2).randbytes(3 << 20), b"line of text\n" * 250_000
+    with Batch(store) as batch:
+        loose_oids = [batch.add_blob(noise), batch.add_blob(text)]
+        for number in range(300):
+            batch.add_blob(b"%d" % number)
+        packed_oids = [batch.add_blob(noise + b"x"), batch.add_blob(text + b"x")]
+        batch.publish()
+    for oid, data in zip(
+        loose_oids + packed_oids, (noise, text, noise + b"x", text + b"x"), strict=True
+    ):
+        assert store.read_blob(oid) == data
+        assert run_git(store.git_dir, "cat-file", "blob", oid.hex()) == data
+    [noise_size, text_size] = [
+        os.stat(loose_path(store.objects_dir, oid)).st_size for oid in loose_oids
+    ]
+    assert len(noise) <= noise_size < len(noise) + 2000
+    assert text_size < len(text) // 50
 
 
 def test_offsets_beyond_two_gigabytes(store: ObjectStore) -> None:
