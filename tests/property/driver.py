@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from substrate.errors import ConflictError, SubstrateError
 from substrate.history.resolve import resolve
+from substrate.history.restore import Outcome
 from substrate.history.undo import Choice
 from substrate.model.paths import RelPath
 from substrate.recorder import ask, care, keep, roll_back
@@ -50,7 +51,7 @@ class FunctionWorld:
 
     isolation = Isolation("direct", "none", "open", "a function")
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
 
     def run(self, request: RunRequest) -> RunOutcome:
@@ -79,7 +80,7 @@ class Driver:
         history._place = self._place()
         history.init_repo()
 
-    def run(self, session: str, work: Callable[[], None]) -> Answer:
+    def run(self, session: str, work: Callable[[], object]) -> Answer:
         def act() -> Answer:
             request = CommandRequest(self.root, shell="work")
             done: Recording = record_command(self._place(session), FunctionWorld(work), request)
@@ -153,7 +154,7 @@ def _answer(act: Callable[[], Answer]) -> Answer:
         return Answer("refused", message=error.message)
 
 
-def _changing(act: Callable[[], roll_back.Outcome]) -> Answer:
+def _changing(act: Callable[[], Outcome]) -> Answer:
     def answered() -> Answer:
         outcome = act()
         assert outcome.entry is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def test_a_restored_directory_does_not_take_later_work_with_it(driver: Driver) -
     """The redo put `d` back; restoring the state before it means `d`, not what came into it."""
     root = driver.root
     driver.begin()
-    assert driver.run("s", lambda: (root / "d").mkdir()).how == "done"
+    assert driver.run("s", (root / "d").mkdir).how == "done"
     assert driver.undo(None, "s", ()).how == "done"
     redone = driver.redo("s")
     (root / "d" / "mine").write_text("typed since\n")
@@ -32,12 +33,30 @@ def test_a_restored_directory_does_not_take_later_work_with_it(driver: Driver) -
 def test_a_killed_writer_leaves_nothing_behind(driver: Driver) -> None:
     driver.begin()
     kills = 0
-    for at in range(1, 40):
-        work = (driver.root / "a").write_text
-        killed = killed_at(at, lambda: driver.run("s", lambda: work(f"{at}\n") and None))
+    while True:
+        text = f"{kills}\n"
+        killed = killed_at(kills + 1, partial(record, driver, text))
         driver.begin()
-        assert leftovers(driver.root) == [], f"killed before change {at}"
-        kills += killed
+        assert leftovers(driver.root) == [], f"killed before change {kills + 1}"
         if not killed:
             break
+        kills += 1
     assert kills > 10
+    assert (driver.root / "a").read_text() == text
+
+
+def record(driver: Driver, text: str) -> None:
+    assert driver.run("s", partial((driver.root / "a").write_text, text)).how == "done"
+
+
+def test_an_empty_directory_of_the_users_is_not_taken_for_the_commands_file(
+    driver: Driver,
+) -> None:
+    """The command made a file; the user put a directory in its place: that is a conflict."""
+    place = driver.root / "a"
+    driver.begin()
+    record(driver, "x")
+    place.unlink()
+    place.mkdir()
+    assert driver.undo(None, "s", ()).how == "conflict"
+    assert place.is_dir()

@@ -311,9 +311,11 @@ class HistoryMachine(RuleBasedStateMachine):
     @rule(at=KILL_AT, number=ANY)
     def kill_undo(self, at: int, number: int) -> None:
         entry = self._pick(self.model.line, number)
+        if self.model.undone(entry) == "partly":
+            return
         before = self.now
         self.model.scanned(before)
-        possible = self._is_undoable(entry, ()) and self.model.undone(entry) == "no"
+        possible = self._is_undoable(entry, ())
         verdict = self.model.undo(entry) if possible else None
         self._kill(at, lambda: self.driver.undo(entry.id, None, ()))
         kind = "redo" if entry.kind in ("undo", "rollback") else "undo"
@@ -344,9 +346,11 @@ class HistoryMachine(RuleBasedStateMachine):
     def kill_twice(self, at: int, again: int, number: int) -> None:
         """An undo, and then what finishes it."""
         entry = self._pick(self.model.line, number)
+        if self.model.undone(entry) == "partly":
+            return
         before = self.now
         self.model.scanned(before)
-        possible = self._is_undoable(entry, ()) and self.model.undone(entry) == "no"
+        possible = self._is_undoable(entry, ())
         verdict = self.model.undo(entry) if possible else None
         killed_at(at, lambda: self.driver.undo(entry.id, None, ()))
         killed_at(again, self.driver.begin)

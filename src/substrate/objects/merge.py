@@ -54,9 +54,10 @@ def merge_node(
         return Merged(ours)
     if base.kind == ours.kind == theirs.kind and base.kind in (Kind.FILE, Kind.DIRECTORY):
         return _merge_same_kind(base, ours, theirs, blobs, take)
-    if ours.kind is Kind.DIRECTORY and theirs.kind in (Kind.DIRECTORY, Kind.ABSENT):
-        # Two directories hold no contradiction; and one is only removed if it is empty by then.
-        return Merged(ours if theirs.kind is Kind.DIRECTORY else theirs)
+    if ours.kind is Kind.DIRECTORY and theirs.kind is Kind.DIRECTORY:
+        return Merged(ours)  # two directories hold no contradiction
+    if ours.kind is base.kind is Kind.DIRECTORY and theirs == ABSENT:
+        return Merged(theirs)  # it is only removed if it is empty by then
     if take is not None:
         return Merged(ours if take is Take.OURS else theirs)
     return Collision(_describe(base, ours, theirs))
