@@ -172,7 +172,7 @@ class Applier:
         try:
             for step in done:
                 step.settle(site)
-            self._clear(site, staged.items)
+            self._clear(site, staged.items, finished=True)
         except (OSError, SubstrateError) as error:
             raise HalfAppliedError(
                 f"the change is made, but what it replaced could not be put away: {error}",
@@ -198,9 +198,9 @@ class Applier:
             hint=f"what was replaced lies in {self._scratch}; the next command tries again",
         )
 
-    def _clear(self, site: Site, items: list[Item]) -> None:
+    def _clear(self, site: Site, items: list[Item], *, finished: bool = False) -> None:
         for item in items:
-            site.sweep(item)
+            site.sweep(item, finished=finished)
         try:
             self._scratch.rmdir()
         except OSError:

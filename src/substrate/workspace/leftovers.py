@@ -7,6 +7,7 @@ is free, and to the trash otherwise.
 
 from __future__ import annotations
 
+import os
 import re
 
 from substrate.model.nodes import Kind, Node
@@ -50,7 +51,7 @@ def _settle(site: Site, item: Item, directory: Directory, name: bytes) -> None:
     node = look(directory, name).node
     if node.kind is Kind.DIRECTORY and _removed_empty(directory, name):
         return
-    known = _known_as(item, node)
+    known = _known_as(site, item, node, directory.lstat(name))
     if known is not None:
         # The old one, and its place is free: names could not be exchanged, and the crash came
         # between the two halves. Back in its place, it is an ordinary state to go on from.
@@ -69,13 +70,18 @@ def _removed_empty(directory: Directory, name: bytes) -> bool:
     return True
 
 
-def _known_as(item: Item, node: Node) -> Node | None:
-    """The state of the plan that these bytes are, so that they can be had again."""
+def _known_as(site: Site, item: Item, node: Node, at: os.stat_result) -> Node | None:
+    """The state of the plan that these bytes are, so that the object store has them.
+
+    The old state of an excluded path may have been hashed without being stored: not known.
+    """
+    old, new = item.op.expect, item.op.become
     if node.kind is Kind.DIRECTORY or (node.kind is Kind.FILE and not node.oid):
         return None
-    for known in (item.op.expect, item.op.become):
-        if (known.kind, known.oid) == (node.kind, node.oid):
-            return known
+    if (node.kind, node.oid) == (new.kind, new.oid):
+        return new
+    if (node.kind, node.oid) == (old.kind, old.oid) and site.excluded(item.path, at) is None:
+        return old
     return None
 
 

@@ -259,10 +259,15 @@ class Site:
         elif why:
             self.to_trash(directory, name, item.path, why)
 
-    def sweep(self, item: Item) -> None:
-        """Remove what the item left in scratch that is ours; anything else goes to the trash."""
-        for suffix in (b".part", b".inplace"):
-            discard(self.scratch, item.scratch_name(suffix))
+    def sweep(self, item: Item, *, finished: bool) -> None:
+        """Remove what the item left in scratch that is ours; anything else goes to the trash.
+
+        The mark of a torn rewrite stays until that is finished: it is what tells our half of a
+        write from somebody's edit.
+        """
+        discard(self.scratch, item.scratch_name(b".part"))
+        if finished or not item.torn:
+            discard(self.scratch, item.scratch_name(b".inplace"))
         self._sweep(self.scratch, item.scratch_name(), item)
         if item.local_at is not None:
             discard(*self.slot(item, b".part"))

@@ -252,6 +252,35 @@ def test_a_torn_rewrite_is_finished(ground: Ground, found: bytes) -> None:
     assert not ground.scratch.exists()
 
 
+def test_a_torn_rewrite_stays_known_as_torn_when_resume_fails(ground: Ground) -> None:
+    ground.put(b"x", ground.file(b"o" * 5000))
+    missing = ground.file(b"missing")
+    ops = [ground.op(b"x", ground.file(b"n" * 5000), How.IN_PLACE), ground.op(b"y", missing)]
+    del ground.blobs.data[missing.oid]
+    ground.scratch.mkdir(parents=True)
+    (ground.scratch / "0.inplace").touch()
+    ground.where(b"x").write_bytes(b"n" * 4096 + b"o" * 904)
+    with pytest.raises(KeyError):
+        ground.applier().resume(Plan.of(ops))
+    ground.file(b"missing")
+    report = ground.applier().resume(Plan.of(ops))
+    assert report.complete and ground.where(b"x").read_bytes() == b"n" * 5000
+    assert not ground.scratch.exists()
+
+
+def test_an_excluded_file_found_in_scratch_is_not_dropped_even_if_it_is_as_expected(
+    ground: Ground,
+) -> None:
+    """Its hash is in the plan, but nobody promised that its bytes are in the store."""
+    ground.exclusions = Leaving(b"secret.log")
+    ground.put(b"secret.log", ground.file(b"lines"))
+    plan = Plan.of([ground.op(b"secret.log", ground.file(b"new"))])
+    _crash_after(ground, plan, "shut")
+    report = ground.applier().resume(plan)
+    assert report.already == report.trashed == (b"secret.log",)
+    assert ground.trash.list()[0].location.read_bytes() == b"lines"
+
+
 @pytest.mark.parametrize(
     "found",
     [b"n" * 4096 + b"mine" + b"o" * 5900, b"n" * 4096, b"short", b"o" * 12_000],
