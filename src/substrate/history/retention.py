@@ -2,10 +2,10 @@
 
     recent sessions     every command, except before their last N checkpoints: one commit each
     older sessions      one commit each
-    over the disk cap   further, oldest first, down to single commands of the newest session
+    over the disk cap   further, oldest first: within sessions, then past sessions together
 
-A squash never crosses an outside edit or another session's entry, so each of those cuts a range
-in two. The baseline and the newest entry always stand on their own.
+A squash never crosses an outside edit, nor (but for the disk cap) another session's entry, so each
+of those cuts a range in two. The baseline and the newest entry always stand on their own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def decide(
     labels = _labels(entries, sessions, policy)
     newest = max((i for i, entry in enumerate(entries) if entry.committed), default=-1)
     if policy.must_free_bytes > 0:
-        _press(entries[:newest], labels, policy.must_free_bytes)
+        is_open = {s.session_id for s in sessions if s.is_open}
+        _press(entries[:newest], labels, policy.must_free_bytes, is_open)
     if newest >= 0 and labels[newest].group is not None:
         labels[newest] = _Label(None, "the newest entry: never squashed")
     return _cut(entries, labels)
@@ -101,23 +102,35 @@ def _label(
     return _Label(None, "open session" if session.is_open else "recent session")
 
 
-def _press(entries: Sequence[EntryView], labels: list[_Label], wanted: int) -> None:
-    """Squash kept entries too, oldest first, until enough would be freed.
+def _press(
+    entries: Sequence[EntryView], labels: list[_Label], wanted: int, is_open: set[str]
+) -> None:
+    """Squash kept entries too, oldest first, until enough would be freed: within sessions, and
+    where that is not enough, closed sessions that lie side by side together."""
+    each = {e.session_id: e.session_id for e in entries if e.session_id}
+    if _press_runs(entries, labels, wanted, each) < wanted:
+        together = {name: name if name in is_open else "" for name in each}
+        _press_runs(entries, labels, wanted, together)
 
-    What a range of entries frees is at most what all but its last one added.
-    """
+
+def _press_runs(
+    entries: Sequence[EntryView], labels: list[_Label], wanted: int, groups: dict[str, str]
+) -> int:
+    """How much would be freed: of each run at most what all but its last entry added."""
     freed = 0
-    previous: EntryView | None = None
+    previous: tuple[str, int] | None = None
     for i, entry in enumerate(entries):
         if freed >= wanted:
-            return
+            break
         if entry.kind in ("baseline", "external") or entry.session_id is None:
             previous = None
             continue
-        labels[i] = _Label((entry.session_id, "pressure", 0), "the store is over its disk cap")
-        if previous is not None and previous.session_id == entry.session_id:
-            freed += previous.added_bytes
-        previous = entry
+        group = groups[entry.session_id]
+        labels[i] = _Label((group, "pressure", 0), "the store is over its disk cap")
+        if previous is not None and previous[0] == group:
+            freed += previous[1]
+        previous = (group, entry.added_bytes)
+    return freed
 
 
 def _cut(entries: Sequence[EntryView], labels: Sequence[_Label]) -> Decision:
@@ -134,7 +147,8 @@ def _cut(entries: Sequence[EntryView], labels: Sequence[_Label]) -> Decision:
         committed = [i for i in run if entries[i].committed]
         if len(committed) >= 2:
             names = tuple(entries[i].command_id for i in run)
-            ranges.append(Range(group[0], group[1], names, labels[run[0]].reason))
+            session_id = group[0] or entries[run[-1]].session_id or ""
+            ranges.append(Range(session_id, group[1], names, labels[run[0]].reason))
         else:
             for i in run:
                 kept[entries[i].command_id] = "alone in its range: nothing to squash it with"

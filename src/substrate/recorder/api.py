@@ -102,6 +102,10 @@ class History:
     def rollback_to_session(self, *, session_id: str, exact: bool = False) -> Outcome:
         return roll_back.roll_back(self._place, Choice(), session=session_id, exact=exact)
 
+    def keep_under_cap(self) -> list[str]:
+        """Compact if the store has outgrown its disk cap; what the command line does by itself."""
+        return keep.keep_under_cap(self._place)
+
     def compact_checkpoints(self, *, retention_checkpoints_per_session: int) -> compact.Report:
         return keep.compact_history(self._place, retention_checkpoints_per_session, None)
 

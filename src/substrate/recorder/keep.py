@@ -43,6 +43,17 @@ def close_session(place: Place, named: str | None) -> tuple[Session, Report | No
         return closed, report
 
 
+def keep_under_cap(place: Place) -> list[str]:
+    """Compact if the store has outgrown its cap; sentences about it, for the user."""
+    with place.existing_history() as store:
+        if not (store.config.compact_auto and compact.is_due(store)):
+            return []
+        with store.writing("compact"):
+            config = store.config
+            report = compact.compact(store, config.retention_checkpoints, config.retention_sessions)
+    return list(report.notes)
+
+
 def compact_history(
     place: Place, keep_checkpoints: int | None, keep_sessions: int | None
 ) -> Report:

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError
-from substrate.history import compact, record
+from substrate.history import record
 from substrate.history.ledger import Entry
 from substrate.history.record import Recorded, Running
 from substrate.model.nodes import Change
 from substrate.model.paths import RelPath, display
+from substrate.recorder.keep import keep_under_cap
 from substrate.recorder.place import Place
 from substrate.recorder.user_git import git_effect, git_state
 from substrate.system import clock, ids, process
@@ -77,7 +78,7 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
     notes = _close_span(trace, _complete(place, command, running, outcome, recorded))
     if "history_lost" in recorded.entry.detail:
         notes.append("the history was removed while the command ran; it starts over from here")
-    notes += _maintain(place)
+    notes += keep_under_cap(place)
     entry = recorded.entry
     return Recording(
         outcome, entry.command_id, running.span_id, running.session_id, entry, recorded.changes,
@@ -232,14 +233,3 @@ def _exact(request: CommandRequest) -> str:
 
 def _text(raw: str | bytes) -> str:
     return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw
-
-
-def _maintain(place: Place) -> list[str]:
-    """Keep the store under its cap; the command is already recorded."""
-    with place.history() as store:
-        if not (store.config.compact_auto and compact.is_due(store)):
-            return []
-        with store.writing("compact"):
-            config = store.config
-            report = compact.compact(store, config.retention_checkpoints, config.retention_sessions)
-    return list(report.notes)

@@ -144,6 +144,14 @@ class TestPressure:
         decision = decide(entries, sessions, Policy(must_free_bytes=10**9))
         assert spans(decision) == ["pressure:c2-c3", "pressure:c6-c7"]
 
+    def test_closed_sessions_side_by_side_go_together_when_that_is_needed(self) -> None:
+        entries = line("B s1 s1 s2 s2 x s3 s3", added_bytes=100)
+        sessions = (SessionView("s1", False), SessionView("s2", False), SessionView("s3", True))
+        little = decide(entries, sessions, Policy(must_free_bytes=150))
+        assert spans(little) == ["pressure:c2-c3", "pressure:c4-c5"]
+        much = decide(entries, sessions, Policy(must_free_bytes=10**9))
+        assert spans(much) == ["pressure:c2-c5"]
+
     def test_alternating_sessions_free_nothing_and_are_left_alone(self) -> None:
         entries = line("B s1 s2 s1 s2 s1 s2", added_bytes=100)
         sessions = (SessionView("s1", True), SessionView("s2", True))
@@ -178,7 +186,11 @@ def test_what_holds_for_every_history(
     assert sorted([*ranged, *decision.kept]) == sorted(by_id), "each entry exactly once"
     for one in decision.ranges:
         members = [by_id[cid] for cid in one.command_ids]
-        assert {m.session_id for m in members} == {one.session_id}
+        whose = {m.session_id for m in members}
+        assert members[-1].session_id == one.session_id
+        if len(whose) > 1:
+            open_now = {s.session_id for s in sessions if s.is_open}
+            assert one.grain == "pressure" and not whose & open_now, "only past sessions, only then"
         assert all(m.kind == "command" for m in members)
         assert sum(m.committed for m in members) >= 2
         between = [e for e in entries if members[0].pos < e.pos < members[-1].pos]
