@@ -34,7 +34,8 @@ class Entry:
 
     def __repr__(self) -> str:
         mark = "*" if self.committed else ""
-        return f"{self.kind}{mark}({self.session}, {self.id})"
+        by = "".join(f" <- {who.id} {paths}" for who, paths in self.taken_back)
+        return f"{self.kind}{mark}({self.session}, {self.id}{by})"
 
 
 class Checkpoint(NamedTuple):
@@ -90,6 +91,8 @@ class HistoryModel:
         committed = after != self.known
         session = session or (self.active[-1] if self.active else None)
         made = self.add(Entry(kind, session, self.known, after, committed=committed))
+        if kind == "rollback" and not committed:
+            return made  # we are there already: it takes nothing back
         for target in targets:
             target.taken_back.append((made, paths))
         return made
@@ -156,6 +159,12 @@ class HistoryModel:
         if all(in_scope(p, covered) for p in leaves(entry.before, entry.after)):
             return "yes"
         return "partly"
+
+    def refuses_undo(self, entry: Entry) -> bool:
+        """Taken back as a whole; when only its paths were, one by one, it may be asked again."""
+        return any(
+            not paths and self.undone(who.present) == "no" for who, paths in entry.taken_back
+        )
 
     def newest_undoable(self, session: str) -> tuple[Entry | None, bool]:
         """What plain `undo` takes, and whether that is certain."""

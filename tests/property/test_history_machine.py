@@ -144,7 +144,7 @@ class HistoryMachine(RuleBasedStateMachine):
         if paths:
             standing = [p for who, p in entry.taken_back if self.model.undone(who.present) != "yes"]
             return not any(not p or set(paths) <= set(p) for p in standing)
-        return self.model.undone(entry) != "yes"
+        return not self.model.refuses_undo(entry)
 
     @rule(session=SESSIONS)
     def redo(self, session: str) -> None:
@@ -312,7 +312,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def kill_undo(self, at: int, number: int) -> None:
         entry = self._pick(self.model.line, number)
         if self.model.undone(entry) == "partly":
-            return
+            return  # whether it still can be undone depends on how paths are counted
         before = self.now
         self.model.scanned(before)
         possible = self._is_undoable(entry, ())
@@ -347,7 +347,7 @@ class HistoryMachine(RuleBasedStateMachine):
         """An undo, and then what finishes it."""
         entry = self._pick(self.model.line, number)
         if self.model.undone(entry) == "partly":
-            return
+            return  # whether it still can be undone depends on how paths are counted
         before = self.now
         self.model.scanned(before)
         possible = self._is_undoable(entry, ())
@@ -377,7 +377,7 @@ class HistoryMachine(RuleBasedStateMachine):
             self._unchanged()
             self._forget_unscanned(before, log)
         else:
-            assert verdict is not None
+            assert verdict is not None, f"{kind} of {targets} was done; {self.model.line}"
             found = differences(tree(self.root), verdict.tree)
             assert found == [], found
             self.now = verdict.tree
