@@ -36,7 +36,10 @@ def blame(store: HistoryStore, path: RelPath, lines: tuple[int, int] | None) -> 
     data = store.objects.read_blob(node.oid)
     count = len(data.split(b"\n")) - data.endswith(b"\n")
     if lines and not 1 <= lines[0] <= lines[1] <= max(count, 1):
-        raise UsageError(f"-L {lines[0]},{lines[1]}: the file has {count} lines")
+        raise UsageError(
+            f"-L {lines[0]},{lines[1]}: the file has {count} lines",
+            hint=f"count from 1 and stay within {count}, or leave -L out",
+        )
     if not data:
         return []
     entries: dict[bytes, Entry | None] = {}

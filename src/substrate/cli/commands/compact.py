@@ -34,7 +34,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     for value in (args.keep_checkpoints, args.keep_sessions):
         if value is not None and value < 0:
-            raise UsageError("how many to keep is a number of 0 or more")
+            raise UsageError(
+                "how many to keep is a number of 0 or more", hint="substrate compact --dry-run"
+            )
     place = place_of(context)
     if args.dry_run:
         decision = preview_compaction(place, args.keep_checkpoints, args.keep_sessions)

@@ -37,7 +37,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     if args.limit < 0:
-        raise UsageError("--limit takes a number of 0 or more")
+        raise UsageError("--limit takes a number of 0 or more", hint="--limit 0 shows all")
     place = place_of(context)
     with place.existing_history() as store:
         entries = ask.log_entries(

@@ -70,7 +70,9 @@ def _request(args: Namespace, context: Context) -> CommandRequest:
         )
     base = CommandRequest(cwd=context.cwd, timeout_s=args.timeout, kill_children=args.kill_children)
     if args.timeout is not None and args.timeout <= 0:
-        raise UsageError("--timeout takes a number of seconds above 0")
+        raise UsageError(
+            "--timeout takes a number of seconds above 0", hint="leave it out for no limit"
+        )
     if args.command is not None:
         return base._replace(shell=args.command)
     if args.file is not None:

@@ -31,7 +31,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     named = args.id or context.session
     if args.id and args.action in ("list", "current"):
-        raise UsageError(f"session {args.action} takes no id")
+        raise UsageError(
+            f"session {args.action} takes no id", hint="`substrate show ID` shows one session"
+        )
     if args.action == "start":
         return _say(start_session(place_of(context), named), context, "started")
     if args.action == "close":

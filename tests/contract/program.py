@@ -1,0 +1,93 @@
+"""The program as its users start it: a process, with a status and two streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Word = str | bytes
+
+
+class Done(NamedTuple):
+    status: int
+    out: bytes
+    err: bytes
+
+    @property
+    def text(self) -> str:
+        return self.out.decode("utf-8", "surrogateescape")
+
+    @property
+    def errors(self) -> str:
+        return self.err.decode("utf-8", "surrogateescape")
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document on stdout."""
+        found = json.loads(self.out)
+        assert self.out.count(b"\n") == 1, "one document, on one line"
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """What an error with `--json` says on stderr, behind the words for people."""
+        document = json.loads(self.errors.splitlines()[-1])
+        assert set(document) == {"error"}
+        found = document["error"]
+        assert isinstance(found, dict)
+        return found
+
+    def is_clear(self, status: int, *words: str) -> Done:
+        """A failure as the contract wants it: a status, a message, a hint, and no traceback."""
+        shown = f"status {self.status}\n--- stdout\n{self.text}\n--- stderr\n{self.errors}"
+        assert self.status == status, shown
+        assert "Traceback" not in self.errors, shown
+        assert "substrate: error: " in self.errors, shown
+        assert "\nhint: " in self.errors, shown
+        for word in words:
+            assert word in self.errors, shown
+        return self
+
+    def went_well(self) -> Done:
+        assert self.status == 0, f"status {self.status}\n{self.text}\n{self.errors}"
+        assert "Traceback" not in self.errors
+        return self
+
+
+class Program:
+    """`substrate`, started in `cwd`; `env` is laid over the test's environment."""
+
+    def __init__(
+        self, cwd: Path, env: Mapping[str, str] | None = None, uid: int | None = None
+    ) -> None:
+        self.cwd = cwd
+        self.env = dict(env or {})
+        self.uid = uid
+
+    def __call__(
+        self, *words: Word, cwd: Path | None = None, stdin: bytes = b"", **env: str
+    ) -> Done:
+        return self.start([sys.executable, "-m", "substrate", *words], cwd, stdin, env)
+
+    def start(
+        self, argv: Sequence[Word], cwd: Path | None, stdin: bytes, env: Mapping[str, str]
+    ) -> Done:
+        done = subprocess.run(
+            argv, cwd=cwd or self.cwd, input=stdin, capture_output=True, check=False,
+            env={**os.environ, "SUBSTRATE_AGENT": "off", **self.env, **env}, timeout=250,
+            user=self.uid, group=self.uid, extra_groups=None if self.uid is None else [],
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def sh(self, line: Word, **env: str) -> Done:
+        """Run and record a shell line, which must succeed."""
+        return self("-c", line, **env).went_well()
+
+    def json(self, *words: Word, **env: str) -> dict[str, Any]:
+        return self(*words, "--json", **env).went_well().document

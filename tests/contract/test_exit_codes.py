@@ -1,0 +1,127 @@
+"""The exit-code table, row by row, and the shape of every failure."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contract.program import Program
+
+
+def fails(program: Program, status: int, kind: str, *words: str) -> None:
+    """In words for people and, with `--json`, in a document too; nothing on stdout."""
+    told = program(*words, "--json").is_clear(status)
+    assert told.out == b""
+    assert set(told.error) >= {"kind", "message", "hint"}
+    assert told.error["kind"] == kind
+    assert told.error["message"]
+    assert told.error["hint"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lgo"], ["log", "--limit", "x"], ["log", "--limit", "-1"], ["rollback"],
+        ["rollback", "--to", "@", "--checkpoint", "1"], ["checkpoint", "delete"],
+        ["rollback", "--checkpoint", "one"], ["blame"], ["blame", "a", "-L", "x"],
+        ["compact", "--keep-sessions", "-1"], ["undo", "--take", "mine"], ["--frobnicate"],
+        ["log", "--frobnicate"], ["undo", "a", "b"], ["session", "list", "x"],
+        ["undo", "--path", "../elsewhere"], ["trace", "--since", "yesterday"], ["recover"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_2_usage(finished: Program, words: list[str]) -> None:
+    told = finished(*words, "--json").is_clear(2)
+    assert told.error["kind"] == "usage"
+
+
+def test_0_for_questions_and_deeds(worked: Program) -> None:
+    for words in (
+        ["log"], ["show", "@"], ["diff"], ["diff", "--stat"], ["status"], ["stats"], ["fsck"],
+        ["blame", "a"], ["checkpoint"], ["checkpoint", "list"], ["session", "list"],
+        ["session", "current"], ["undo", "--dry-run"], ["undo"], ["redo"], ["recover", "list"],
+        ["compact", "--dry-run"], ["compact"], ["fsck", "--repair"], ["trace"], ["--help"],
+        ["undo", "--help"], ["--version"], ["session", "close"],
+    ):  # fmt: skip
+        worked(*words).went_well()
+
+
+def test_4_not_found_or_ambiguous(worked: Program) -> None:
+    fails(worked, 4, "not-found", "show", "c-nobody")
+    fails(worked, 4, "not-found", "undo", "zzz")
+    fails(worked, 4, "not-found", "rollback", "--checkpoint", "9")
+    fails(worked, 4, "not-found", "blame", "nothing")
+    fails(worked, 4, "not-found", "recover", "show", "c-nobody")
+    fails(worked, 4, "not-found", "--session", "nobody", "log")
+    fails(worked, 4, "ambiguous", "show", "c-")
+    worked("undo").went_well()
+    worked("undo").went_well()
+    fails(worked, 4, "not-found", "undo")
+
+
+def test_4_no_history_yet(substrate: Program) -> None:
+    for words in (["log"], ["undo"], ["fsck"], ["compact"]):
+        fails(substrate, 4, "not-found", *words)
+    assert not (substrate.cwd / ".substrate-git").exists(), "a question makes no history"
+
+
+def test_5_refused(worked: Program, tmp_path: Path) -> None:
+    command = worked.json("log")["commands"][0]["command_id"]
+    worked("undo").went_well()
+    fails(worked, 5, "refused", "undo", command)
+    fails(worked, 5, "refused", "history", "reset")
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    fails(worked, 5, "workspace", "-C", str(file), "log")
+    fails(worked, 5, "workspace", "-C", str(tmp_path / "nowhere"), "log")
+
+
+def test_6_damaged(worked: Program) -> None:
+    (worked.cwd / ".substrate-git/.git/HEAD").write_bytes(b"")
+    done = worked("fsck", "--json")
+    assert done.status == 6
+    assert done.document["ok"] is False
+
+
+def test_the_commands_own_status_passes_through(substrate: Program) -> None:
+    for status in (0, 1, 2, 5, 42, 125, 255):
+        assert substrate("-c", f"exit {status}").status == status
+    assert substrate("-c", "kill -9 $$").status == 128 + 9
+    assert substrate("run", "--", "sh", "-c", "kill -15 $$").status == 128 + 15
+    assert substrate("run", "--", "no-such-program").status == 127
+    assert substrate("run", "--timeout", "0.2", "--", "sleep", "60").status == 124
+
+
+def test_125_substrate_itself_failed(substrate: Program) -> None:
+    told = substrate("--session", "a/b", "-c", "true").is_clear(125)
+    assert told.out == b""
+    substrate("run", "--isolate", "full", "--", "true").is_clear(125)
+    substrate("-c", "true", SUBSTRATE_HOME="/dev/null/x").is_clear(125)
+
+
+def test_70_a_bug_leaves_a_report_and_no_traceback(substrate: Program, tmp_path: Path) -> None:
+    """A verb that raises what nobody expected, started like the real program."""
+    broken = tmp_path / "broken.py"
+    broken.write_text(
+        "NAME, HELP, EXAMPLE = 'broken', 'breaks', 'substrate broken'\n"
+        "def configure(parser): pass\n"
+        "def run(args, context): raise RuntimeError('token=abcdefghijklmnop123456')\n"
+    )
+    start = (
+        "import sys; from substrate.cli.main import substrate\n"
+        "sys.exit(substrate(['broken', '--json'], {'broken': 'broken'}))\n"
+    )
+    done = substrate.start([sys.executable, "-c", start], None, b"", {"PYTHONPATH": str(tmp_path)})
+    done.is_clear(70, "a bug in Substrate")
+    assert done.error["kind"] == "bug"
+    report = Path(done.errors.split("written to ")[1].split(";")[0])
+    assert "RuntimeError" in report.read_text()
+    assert report.stat().st_mode & 0o077 == 0
+
+
+def test_errors_are_two_lines_for_people(finished: Program) -> None:
+    first, second = finished("show", "c-nobody").errors.splitlines()
+    assert first.startswith("substrate: error: ")
+    assert second.startswith("hint: ")
