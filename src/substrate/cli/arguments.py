@@ -39,6 +39,7 @@ VERBS: Mapping[str, str] = {
     "stats": _COMMANDS + "stats",
     "compact": _COMMANDS + "compact",
     "recover": _COMMANDS + "recover",
+    "rewrite": _COMMANDS + "rewrite",
     "fsck": _COMMANDS + "fsck",
     "history": _COMMANDS + "history",
     "trace": _COMMANDS + "trace",

@@ -259,7 +259,7 @@ class Git:
 
 
 #: Variables that would make git look at another repository than the one named.
-_REPOSITORY_VARIABLES = (
+REPOSITORY_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_COMMON_DIR",
@@ -280,7 +280,7 @@ class UserGit:
         self._options = [f"--git-dir={git_dir}", f"--work-tree={work_tree}"]
         self._work_tree = work_tree
         kept = environment.current().variables
-        self._env = {k: v for k, v in kept.items() if k not in _REPOSITORY_VARIABLES}
+        self._env = {k: v for k, v in kept.items() if k not in REPOSITORY_VARIABLES}
         self._env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 
     def _run(self, *args: str, input: bytes = b"") -> bytes | None:  # noqa: A002

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import HistoryRefusedError, WorkspaceError
+from substrate.errors import HistoryRefusedError, NotFoundError, WorkspaceError
 from substrate.system import environment
 
 STORE_NAME = ".substrate-git"
@@ -55,6 +55,26 @@ def find_workspace(start: Path) -> Workspace:
     )
 
 
+def find_repository(start: Path) -> Workspace:
+    """The git working copy that `start` lies in: nearest ancestor with ``.git``, history or not."""
+    here = Path(os.path.realpath(start))
+    root = _nearest(here, _has_git)
+    git_dir = _git_dir(root) if root is not None else None
+    if root is None or git_dir is None:
+        bare = (here / "HEAD").is_file() and (here / "objects").is_dir()
+        what = "is a bare repository: it has no files" if bare else "is in no git repository"
+        raise NotFoundError(f"{start} {what}", hint="go to a working copy, or name it with --repo")
+    return Workspace(root, root / STORE_NAME, git_dir, _common_dir(git_dir), _why_no_history(root))
+
+
+def hide_from_git(git_common_dir: Path) -> None:
+    """Put our directories into the repository's ``info/exclude``; best effort."""
+    try:
+        _hide(git_common_dir / "info")
+    except OSError:
+        pass  # a read-only repository: a .gitignore in each directory does the hiding alone
+
+
 def protect_store(workspace: Workspace) -> None:
     """Make the store's directory, private to its owner, and hide it from the user's git.
 
@@ -71,10 +91,7 @@ def protect_store(workspace: Workspace) -> None:
     if not os.path.lexists(marker):
         marker.write_bytes(b"*\n")
     if workspace.git_common_dir is not None:
-        try:
-            _hide(workspace.git_common_dir / "info")
-        except OSError:
-            pass  # a read-only repository: the .gitignore above does the hiding alone
+        hide_from_git(workspace.git_common_dir)
 
 
 def _nearest(start: Path, marked: Callable[[Path], bool]) -> Path | None:

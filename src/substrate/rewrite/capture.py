@@ -1,0 +1,194 @@
+"""The snapshot: one commit in the user's repository that is the working copy, byte for byte.
+
+refs/manifold/recovery/<workspace>/<nanoseconds>
+  commit        tree = every tracked file and every untracked one as it stood
+    parent 1    the base, so that ``git diff <ref>^ <ref>`` shows the user's work
+    parent 2    tree: index/ (the staged state), attrs/ (exact modes, empty directories),
+                meta.json, and index-file where entries are in conflict or only intended
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import WorkspaceError
+from substrate.model.nodes import ABSENT, Kind, Node
+from substrate.model.paths import RelPath, display
+from substrate.objects import snapshot as snapshots
+from substrate.objects.batch import Batch
+from substrate.objects.borrow import borrow_index
+from substrate.objects.commits import Commit, signature
+from substrate.objects.snapshot import Snapshot
+from substrate.objects.trees import MODE_DIR, MODE_FILE
+from substrate.rewrite import meta as metas
+from substrate.rewrite.decide import Files
+from substrate.rewrite.meta import Meta
+from substrate.rewrite.survey import Survey
+from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
+from substrate.system import clock
+
+_TRIES = 1000
+
+
+class Captured(NamedTuple):
+    ref: str
+    commit: bytes
+    meta: Meta
+    index_tree: bytes
+    #: The tracked files as they stood, without the untracked ones: what a patch is made from.
+    tracked_tree: bytes
+    #: What was read, to be compared once more before anything is overwritten.
+    nodes: dict[RelPath, Node]
+    skipped: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.ref.removeprefix(RECOVERY_PREFIX)
+
+
+def capture(
+    copy: WorkingCopy,
+    survey: Survey,
+    batch: Batch,
+    meta: Meta,
+    scratch: Path,
+    planned: Mapping[RelPath, Node],
+) -> Captured:
+    """Write the objects and the ref, all durable. `planned`: paths that will be changed, ignored
+    ones among them, as they were read; their contents are in the batch or the repository."""
+    index_tree = _index_tree(copy, survey, scratch)
+    files = Files(copy.root, batch, {node.oid for node in planned.values()})
+    tracked = {*survey.dirty, *survey.intent_to_add, *survey.unmerged}
+    tracked |= _converted(copy, survey, tracked)
+    skipped: list[str] = []
+    nodes = _read(files, [*tracked, *planned], skipped)
+    tracked_state = snapshots.edit(batch, Snapshot(index_tree), _for_tree(nodes))
+    untracked = _read(files, survey.untracked, skipped)
+    empty = _read(files, _empty_directories(copy), skipped)
+    everything = {**_for_tree(nodes), **untracked, **empty}
+    state = snapshots.edit(batch, Snapshot(index_tree), everything)
+    ref = _free_ref(copy)
+    meta = meta._replace(
+        when_ns=int(ref.rpartition("/")[2]),
+        dirty=tuple(
+            sorted({*survey.dirty, *survey.intent_to_add, *survey.unmerged, *survey.staged})
+        ),
+        untracked=survey.untracked,
+        size_bytes=batch.added_bytes,
+    )
+    side = {
+        b"index": (MODE_DIR, index_tree),
+        b"meta.json": (MODE_FILE, batch.add_blob(metas.to_json(meta))),
+    }
+    if state.attrs:
+        side[b"attrs"] = (MODE_DIR, state.attrs)
+    if survey.unmerged or survey.intent_to_add:
+        side[b"index-file"] = (MODE_FILE, batch.add_blob(copy.index_file.read_bytes()))
+    commit = _commit(batch, meta, state.tree, batch.add_tree(side), ref)
+    make_durable(batch)
+    # Created, never moved: two captures in one instant cannot share a ref.
+    copy.git.run("update-ref", "--no-deref", ref, commit.hex(), "0" * 40)
+    nodes.update(untracked)
+    return Captured(ref, commit, meta, index_tree, tracked_state.tree, nodes, tuple(skipped))
+
+
+def _commit(batch: Batch, meta: Meta, tree: bytes, side: bytes, ref: str) -> bytes:
+    who = signature("Substrate", "substrate@localhost", meta.when_ns // 1_000_000_000)
+    base = bytes.fromhex(meta.base)
+    aside = Commit(side, (base,), who, who, b"recovery: index and attributes\n")
+    subject = f"recovery: before {meta.operation} to {meta.target}"
+    message = f"{subject}\n\nSubstrate-Ref: {ref}\n".encode("utf-8", "surrogateescape")
+    return batch.add_commit(Commit(tree, (base, batch.add_commit(aside)), who, who, message))
+
+
+def make_durable(batch: Batch) -> None:
+    """Everything the batch holds is in the repository and survives a power cut."""
+    small = [oid for oid, _, _ in batch.small_objects()]
+    batch.publish()
+    batch.store.sync_loose(small)
+    batch.store.reload()
+
+
+def _free_ref(copy: WorkingCopy) -> str:
+    stamp = clock.now_ns()
+    for _ in range(_TRIES):
+        ref = f"{RECOVERY_PREFIX}{copy.name}/{stamp}"
+        if copy.git.ask("show-ref", "--verify", "--quiet", ref) is None:
+            return ref
+        stamp += 1
+    raise WorkspaceError("no free name for a recovery ref", hint="check the system's clock")
+
+
+def verify(copy: WorkingCopy, captured: Captured, batch: Batch) -> list[RelPath]:
+    """The paths that are not what was captured, any more; every captured content is read back."""
+    for node in captured.nodes.values():
+        if node.has_content:
+            batch.read_blob(node.oid)
+    again = Files(copy.root, batch, {node.oid for node in captured.nodes.values()})
+    return [path for path, node in captured.nodes.items() if again.node(path) != node]
+
+
+# -- what to read -------------------------------------------------------------------------------
+
+
+def _read(files: Files, paths: Iterable[RelPath], skipped: list[str]) -> dict[RelPath, Node]:
+    out = {}
+    for path in paths:
+        try:
+            node = files.node(path)
+        except WorkspaceError as error:
+            # It cannot be read, so it cannot be lost by us either: nothing plans to touch it.
+            skipped.append(error.message)
+            continue
+        if node.kind in (Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE):
+            skipped.append(f"{display(path)} is a {node.kind.value}: it has no content to keep")
+        out[path] = node
+    return out
+
+
+def _for_tree(nodes: dict[RelPath, Node]) -> dict[RelPath, Node]:
+    """A directory where a file was tracked: what is in it is listed on its own."""
+    return {p: ABSENT if n.kind is Kind.DIRECTORY else n for p, n in nodes.items()}
+
+
+def _index_tree(copy: WorkingCopy, survey: Survey, scratch: Path) -> bytes:
+    """The staged state as a tree; entries in conflict are left out, they are in the index file."""
+    temporary = scratch / "index-for-tree"
+    temporary.write_bytes(copy.index_file.read_bytes())
+    try:
+        if survey.unmerged:
+            stdin = b"".join(path + b"\0" for path in survey.unmerged)
+            copy.git.run(
+                "update-index", "--force-remove", "-z", "--stdin", input=stdin, index=temporary
+            )
+        out = copy.git.run("write-tree", index=temporary)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return bytes.fromhex(out.decode("ascii").strip())
+
+
+def _converted(copy: WorkingCopy, survey: Survey, known: set[RelPath]) -> set[RelPath]:
+    """Tracked files whose bytes may not be their blob's: line endings, encodings, filters."""
+    if not survey.converts:
+        return set()
+    vouched = borrow_index(copy.git_dir, copy.common_dir, copy.root)
+    listed = copy.git.run("ls-files", "-z", "--stage").split(b"\0")
+    files = (line.partition(b"\t")[2] for line in listed if line[:6] in (b"100644", b"100755"))
+    return {RelPath(p) for p in files if p not in vouched and p not in known}
+
+
+def _empty_directories(copy: WorkingCopy) -> list[RelPath]:
+    """Directories that hold nothing at all, among those git would call untracked."""
+    args = ("ls-files", "-z", "--others", "--exclude-standard", "--directory")
+    found = [name[:-1] for name in copy.git.run(*args).split(b"\0") if name.endswith(b"/")]
+    out = []
+    for top in found:
+        for directory, names, files in os.walk(os.path.join(os.fsencode(copy.root), top)):
+            if b".git" in names or b".git" in files:
+                names.clear()  # a repository of its own
+            elif not names and not files:
+                out.append(RelPath(os.path.relpath(directory, os.fsencode(copy.root))))
+    return [path for path in out if not path.startswith((b".manifold", b".substrate-git"))]

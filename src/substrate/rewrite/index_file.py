@@ -1,0 +1,130 @@
+"""The user's index: locked as git locks it, rebuilt beside, exchanged by one rename."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from substrate.errors import LockedError
+from substrate.model.nodes import ABSENT, Kind, Node
+from substrate.model.paths import RelPath
+from substrate.rewrite.replay import Stages
+from substrate.rewrite.working_copy import WorkingCopy
+from substrate.system.files import fsync_dir, write_all
+
+#: The first bytes of a lock that is ours and not a new index yet.
+_MARK = b"substrate rewrite "
+#: More pathspecs than this cost more than a look at every file.
+_FEW = 100
+_NOTHING = b"0 " + b"0" * 40
+
+
+class IndexLock:
+    """Holds ``index.lock``, so that no git changes the index while a rewrite is under way."""
+
+    def __init__(self, copy: WorkingCopy) -> None:
+        self._index = copy.index_file
+        self.path = copy.git_dir / "index.lock"
+        self._held = False
+
+    def acquire(self, operation_id: str) -> None:
+        try:
+            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise LockedError(
+                f"the index is locked: {self.path} exists",
+                hint="another git is at work here; if none is, remove that file",
+            ) from None
+        with os.fdopen(fd, "wb") as file:
+            file.write(_MARK + operation_id.encode() + b"\n")
+        self._held = True
+
+    def adopt(self) -> None:
+        """After a crash: take over a lock that we left; `LockedError` if it is somebody else's."""
+        if not os.path.lexists(self.path):
+            self.acquire("recovery")
+            return
+        if not is_ours(self.path):
+            raise LockedError(
+                f"the index is locked by another git: {self.path}",
+                hint="wait for it (or remove that file if none is running), then try again",
+            )
+        self._held = True
+
+    def release(self) -> None:
+        if self._held:
+            self.path.unlink(missing_ok=True)
+            self._held = False
+
+    def exchange(self, content: bytes) -> None:
+        """Make `content` the index, durably. The lock is gone afterwards, as git has it."""
+        mode = self._index.stat().st_mode & 0o777
+        temporary = self.path.with_name(f"index.substrate-{os.getpid():x}")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            write_all(fd, content)
+            os.fchmod(fd, mode)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, self._index)
+        fsync_dir(self._index.parent)
+        self.release()
+
+
+def is_ours(lock: Path) -> bool:
+    try:
+        with lock.open("rb") as file:
+            return file.read(len(_MARK)) == _MARK
+    except OSError:
+        return False
+
+
+def fingerprint(index: Path) -> str:
+    try:
+        return hashlib.sha256(index.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def build(
+    copy: WorkingCopy, base: Path, wanted: Mapping[RelPath, Node | Stages], into: Path
+) -> None:
+    """`base` with these entries, written to `into`; the stat of all other entries is kept."""
+    into.write_bytes(base.read_bytes())
+    removed, added = [], []
+    for path, entry in wanted.items():
+        removed.append(_NOTHING + b"\t" + path + b"\0")
+        if isinstance(entry, Stages):
+            for stage, node in enumerate(entry, start=1):
+                if node != ABSENT:
+                    added.append(_line(path, node, stage))
+        elif entry != ABSENT:
+            added.append(_line(path, entry, 0))
+    if removed:
+        # Everything out first: a file may take the place of a directory.
+        stdin = b"".join(removed + added)
+        copy.git.run("update-index", "-z", "--index-info", input=stdin, index=into)
+
+
+def _line(path: RelPath, node: Node, stage: int) -> bytes:
+    if node.kind is Kind.SYMLINK:
+        mode = b"120000"
+    else:
+        mode = b"100755" if node.mode & 0o100 else b"100644"
+    return b"%s %s %d\t%s\0" % (mode, node.oid.hex().encode(), stage, path)
+
+
+def refresh(copy: WorkingCopy, index: Path, paths: Iterable[RelPath]) -> None:
+    """Let git note the stat of files that are what their entries say, so that status is quick."""
+    asked = list(paths)
+    if not asked:
+        return
+    if len(asked) <= _FEW:
+        stdin = b"".join(path + b"\0" for path in asked)
+        args = ("add", "--refresh", "--pathspec-from-file=-", "--pathspec-file-nul")
+        copy.git.try_run(*args, input=stdin, index=index)
+    else:
+        copy.git.try_run("update-index", "-q", "--refresh", index=index)

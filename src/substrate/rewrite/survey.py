@@ -1,0 +1,192 @@
+"""What differs: base and target, base and index, index and work tree. Asked of git, in one sweep.
+
+Cost follows the change, plus one look at the stat of every file and one at every directory, which
+git does side by side in two processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+
+from substrate.errors import RefusedError
+from substrate.model.nodes import ABSENT, Change, Kind, Node
+from substrate.model.paths import RelPath, display
+from substrate.objects.worktree_git import RawChange
+from substrate.rewrite.working_copy import OWN_DIRECTORIES, WorkingCopy
+from substrate.system import environment
+
+GITLINK = 0o160000
+_KINDS = {
+    0o100644: (Kind.FILE, 0o644),
+    0o100755: (Kind.FILE, 0o755),
+    0o100664: (Kind.FILE, 0o644),  # written by very old versions of git
+    0o120000: (Kind.SYMLINK, 0),
+}
+
+
+class Survey(NamedTuple):
+    """Everything that is known of the working copy before a file of it is read."""
+
+    #: Base against target: the only paths a rewrite has a reason to touch.
+    target: dict[RelPath, Change]
+    #: Base against index, submodules and conflicts left out.
+    staged: dict[RelPath, Change]
+    #: Paths whose file is not what the index says, as far as stat can tell, and what it says
+    #: (None: not known).
+    dirty: dict[RelPath, Node | None]
+    unmerged: frozenset[RelPath]
+    intent_to_add: frozenset[RelPath]
+    #: Neither tracked nor ignored.
+    untracked: tuple[RelPath, ...]
+    #: Repositories inside this one that are no submodules; left alone.
+    nested: tuple[RelPath, ...]
+    #: Whether attributes or settings may make files differ from their blobs.
+    converts: bool
+
+
+def look(copy: WorkingCopy, base: bytes, target: bytes) -> Survey:
+    """`RefusedError` where the target changes submodules, or entries are hidden from us."""
+    git = copy.git
+    git.config()  # once, before the threads ask for it
+    answers = _beside(
+        lambda: git.raw_diff("diff-files"),
+        lambda: git.run("ls-files", "-z", "--others", "--exclude-standard"),
+        lambda: git.raw_diff("diff-index", "--cached", base.hex()),
+        lambda: git.run("ls-files", "-z", "-v"),
+        lambda: git.raw_diff("diff-tree", "-r", base.hex(), target.hex()),
+    )
+    files, others, cached, flags, between = answers
+    assert isinstance(files, list) and isinstance(cached, list) and isinstance(between, list)
+    assert isinstance(others, bytes) and isinstance(flags, bytes)
+    _refuse_hidden(flags)
+    target_changes = _target_changes(between)
+    names = [RelPath(name) for name in others.split(b"\0") if name and not _is_own(name)]
+    untracked = tuple(name for name in names if not name.endswith(b"/"))
+    return Survey(
+        target=target_changes,
+        staged={
+            RelPath(c.path): _change(c)
+            for c in cached
+            if c.status != "U" and GITLINK not in (c.old_mode, c.new_mode)
+        },
+        dirty={
+            **dict.fromkeys(_assumed_unchanged(flags)),
+            **{
+                RelPath(c.path): node_of(c.old_mode, c.old_oid)
+                for c in files
+                if c.status in "MDT" and c.old_mode != GITLINK
+            },
+        },
+        unmerged=frozenset(RelPath(c.path) for c in [*files, *cached] if c.status == "U"),
+        intent_to_add=frozenset(RelPath(c.path) for c in files if c.status == "A"),
+        untracked=untracked,
+        nested=tuple(RelPath(name[:-1]) for name in names if name.endswith(b"/")),
+        converts=_converts(copy, flags, [*untracked, *target_changes]),
+    )
+
+
+def _beside(*questions: Callable[[], object]) -> list[object]:
+    """Ask all of them at once; the first error that one of them met is raised here."""
+    answers: list[object] = [None] * len(questions)
+    errors: list[BaseException] = []
+
+    def ask(number: int, question: Callable[[], object]) -> None:
+        try:
+            answers[number] = question()
+        except BaseException as error:  # noqa: BLE001  handed over to the waiting thread
+            errors.append(error)
+
+    threads = [Thread(target=ask, args=pair) for pair in enumerate(questions)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return answers
+
+
+def node_of(mode: int, oid: bytes) -> Node:
+    """A side of a git diff as a node; ABSENT where nothing is."""
+    if mode not in _KINDS:
+        return ABSENT
+    kind, bits = _KINDS[mode]
+    return Node(kind, bits, oid)
+
+
+def _change(raw: RawChange) -> Change:
+    return Change(
+        RelPath(raw.path),
+        node_of(raw.old_mode, raw.old_oid),
+        node_of(raw.new_mode, raw.new_oid),
+    )
+
+
+def _target_changes(between: list[RawChange]) -> dict[RelPath, Change]:
+    out = {}
+    for raw in between:
+        if GITLINK in (raw.old_mode, raw.new_mode):
+            raise RefusedError(
+                f"the target changes the submodule {display(raw.path)}",
+                hint="move the submodule yourself (git submodule update), or leave it out of the"
+                " target; nothing was changed",
+            )
+        if raw.path.split(b"/", 1)[0] in OWN_DIRECTORIES:
+            raise RefusedError(
+                f"the target tracks {display(raw.path)}, which is Substrate's own place",
+                hint="remove it from the target commit; nothing was changed",
+            )
+        out[RelPath(raw.path)] = _change(raw)
+    return out
+
+
+def _is_own(name: bytes) -> bool:
+    return name.split(b"/", 1)[0] in OWN_DIRECTORIES
+
+
+def _refuse_hidden(flags: bytes) -> None:
+    """``H path NUL``: S is skip-worktree, a small letter assume-unchanged."""
+    for mark in (b"S ", b"s "):
+        at = 0 if flags.startswith(mark) else flags.find(b"\0" + mark) + 1
+        if at or flags.startswith(mark):
+            name = flags[at + 2 : flags.index(b"\0", at)]
+            raise RefusedError(
+                f"{display(name)} is marked skip-worktree: git would not tell what stands there",
+                hint="`git update-index --no-skip-worktree` on it, then try again",
+            )
+
+
+def _assumed_unchanged(flags: bytes) -> set[RelPath]:
+    """Git does not look at these files, so we do."""
+    if not any(flags.startswith(m) or b"\0" + m in flags for m in (b"h ", b"m ")):
+        return set()
+    return {RelPath(entry[2:]) for entry in flags.split(b"\0") if entry[:2] in (b"h ", b"m ")}
+
+
+def _converts(copy: WorkingCopy, flags: bytes, names: list[RelPath]) -> bool:
+    git = copy.git
+    if git.setting("core.autocrlf", "false") not in ("false", "no", "off", "0"):
+        return True
+    if any(key in git.config() for key in ("core.eol", "core.attributesfile", "attr.tree")):
+        return True
+    if (copy.common_dir / "info" / "attributes").exists():
+        return True
+    if b"/.gitattributes\0" in flags or b" .gitattributes\0" in flags:
+        return True
+    if any(name.endswith(b".gitattributes") for name in names):
+        return True
+    return any(path.exists() for path in _other_attribute_files())
+
+
+def _other_attribute_files() -> list[Path]:
+    current = environment.current()
+    config_home = current.get("XDG_CONFIG_HOME")
+    files = [Path("/etc/gitattributes")]
+    if config_home:
+        files.append(Path(config_home, "git/attributes"))
+    elif current.home is not None:
+        files.append(current.home / ".config/git/attributes")
+    return files

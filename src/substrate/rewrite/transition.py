@@ -1,0 +1,175 @@
+"""Carry out what was decided, in an order that any crash leaves finishable:
+
+    stage (tree untouched) ─► announce ─► files ─► index ─► HEAD ─► forget
+
+Before the announcement a failure leaves everything as it was. After it the operation is carried
+to its end, by this process or, if that dies, by the next one that opens the working copy.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from substrate.errors import HalfAppliedError, SubstrateError
+from substrate.model.nodes import ABSENT, BlobReader, Node
+from substrate.model.paths import RelPath, display
+from substrate.objects.batch import Batch
+from substrate.objects.store import ObjectStore
+from substrate.rewrite import index_file, journal
+from substrate.rewrite.capture import make_durable
+from substrate.rewrite.decide import Files
+from substrate.rewrite.index_file import IndexLock
+from substrate.rewrite.journal import Intent
+from substrate.rewrite.replay import Stages
+from substrate.rewrite.working_copy import WorkingCopy
+from substrate.workspace.apply import Applier, Report
+from substrate.workspace.trash import Trash
+
+
+class ChangedMeanwhileError(SubstrateError):
+    """Files moved between the look and the write; the caller looks again."""
+
+    kind = "conflict"
+    exit_code = HalfAppliedError.exit_code
+
+
+class Done(NamedTuple):
+    """How it went beyond what was decided."""
+
+    #: Left alone: they changed while we were at it. In the index they are conflicts now.
+    late: dict[RelPath, str]
+    notes: list[str]
+
+
+def carry_out(copy: WorkingCopy, intent: Intent, blobs: BlobReader, lock: IndexLock) -> Done:
+    """`ChangedMeanwhileError`, with nothing changed, if a planned path is not as it was read."""
+    applier = _applier(copy, intent, blobs)
+    staged = applier.stage(intent.plan)
+    if staged.conflicts:
+        applier.discard(staged)
+        names = ", ".join(display(c.path) for c in staged.conflicts[:3])
+        raise ChangedMeanwhileError(
+            f"files changed while this ran ({names}); nothing was changed", hint="try again"
+        )
+    intent.old_index_file.write_bytes(copy.index_file.read_bytes())
+    journal.announce(intent)
+    try:
+        report = applier.carry_out(staged)
+    except HalfAppliedError:
+        raise  # the journal stays, and so does the lock: the next call finishes it
+    except BaseException:
+        journal.forget(intent)
+        raise
+    try:
+        return _finish(copy, intent, report, lock)
+    except (OSError, SubstrateError) as error:
+        raise HalfAppliedError(
+            f"the files are in place, but not the index and HEAD: {error}",
+            hint="the next `substrate rewrite` or `substrate recover` finishes it",
+        ) from error
+
+
+def settle(copy: WorkingCopy) -> list[str]:
+    """Finish what a crash left behind; inside the working copy's lock. Says what was done."""
+    said = []
+    for intent in journal.pending(copy):
+        lock = IndexLock(copy)
+        lock.adopt()
+        blobs = ObjectStore(copy.common_dir)
+        report = _applier(copy, intent, blobs).resume(intent.plan)
+        done = _finish(copy, intent, report, lock)
+        lock.release()
+        left = "".join(f"; {display(path)}: {why}" for path, why in done.late.items())
+        said.append(f"finished an interrupted {intent.operation} ({intent.operation_id}){left}")
+        said += done.notes
+    stale = copy.git_dir / "index.lock"
+    if index_file.is_ours(stale):
+        stale.unlink(missing_ok=True)  # we hold the working copy's own lock: nobody is at it
+    return said
+
+
+def _applier(copy: WorkingCopy, intent: Intent, blobs: BlobReader) -> Applier:
+    trash = Trash(copy.own_dir / "trash")
+    return Applier(copy.root, intent.scratch, blobs, trash, under=intent.operation_id)
+
+
+def _finish(copy: WorkingCopy, intent: Intent, report: Report, lock: IndexLock) -> Done:
+    late = {c.path: "changed while this ran; left as it is" for c in report.conflicts}
+    notes = _notes(report)
+    notes += _finish_index(copy, intent, late, lock)
+    notes += _finish_head(copy, intent)
+    journal.forget(intent)
+    lock.release()
+    return Done(late, notes)
+
+
+# -- the index ----------------------------------------------------------------------------------
+
+
+def _finish_index(
+    copy: WorkingCopy, intent: Intent, late: dict[RelPath, str], lock: IndexLock
+) -> list[str]:
+    if not intent.entries and not late and not intent.index_file:
+        return []
+    now = index_file.fingerprint(copy.index_file)
+    if now != intent.old_index:
+        if now == index_file.fingerprint(intent.new_index_file):
+            return []  # an earlier attempt got this far
+        return ["the index was changed by somebody else meanwhile and is left as it is"]
+    base = intent.directory / intent.index_file if intent.index_file else intent.old_index_file
+    wanted = {**intent.entries, **_late_entries(copy, intent, late)}
+    index_file.build(copy, base, wanted, intent.new_index_file)
+    settled = [p for p, entry in wanted.items() if isinstance(entry, Node) and entry != ABSENT]
+    if intent.index_file:
+        settled = [op.path for op in intent.plan.ops if op.become.has_content]
+    index_file.refresh(copy, intent.new_index_file, settled)
+    lock.exchange(intent.new_index_file.read_bytes())
+    return []
+
+
+def _late_entries(
+    copy: WorkingCopy, intent: Intent, late: dict[RelPath, str]
+) -> dict[RelPath, Node | Stages]:
+    """A file that somebody wrote at the last moment is a third side, and must not look as if it
+    took the target's change back."""
+    out: dict[RelPath, Node | Stages] = {}
+    with Batch(ObjectStore(copy.common_dir)) as batch:
+        files = Files(copy.root, batch)
+        for path in late:
+            if path in intent.late:
+                before, after = intent.late[path]
+                now = files.node(path)
+                theirs = Node(now.kind, now.mode, now.oid) if now.has_content else ABSENT
+                out[path] = Stages(before, after, theirs)
+        make_durable(batch)
+    return out
+
+
+# -- HEAD ---------------------------------------------------------------------------------------
+
+
+def _finish_head(copy: WorkingCopy, intent: Intent) -> list[str]:
+    """Never a branch: HEAD is made to name one, or a commit."""
+    wanted = intent.head
+    if not wanted.is_move:
+        return []
+    now = copy.head()
+    if now.ref == wanted.ref and (wanted.ref or now.commit.hex() == wanted.commit):
+        return []
+    if (now.ref or now.commit.hex()) != (wanted.old_ref or wanted.old_commit):
+        return [f"HEAD was moved by somebody else meanwhile, to {now.describe()}, and stays there"]
+    if wanted.ref:
+        copy.git.run("symbolic-ref", "-m", wanted.message, "HEAD", wanted.ref)
+    else:
+        args = ("update-ref", "--no-deref", "-m", wanted.message)
+        copy.git.run(*args, "HEAD", wanted.commit, now.commit.hex())
+    return []
+
+
+def _notes(report: Report) -> list[str]:
+    notes = [f"kept directory {display(path)}: {why}" for path, why in report.kept_directories]
+    notes += [
+        f"{display(path)} was a hard link; the link is now broken" for path in report.broken_links
+    ]
+    notes += [f"cannot make {display(path)}: {why}" for path, why in report.cannot_restore]
+    return notes + [f"kept in .manifold/trash: {display(path)}" for path in report.trashed]

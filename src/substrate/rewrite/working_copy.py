@@ -1,0 +1,147 @@
+"""The user's working copy: where it is, where our files beside it are, whether it is ready."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import RefusedError, UsageError, WorkspaceError
+from substrate.objects.refs import check_ref_name
+from substrate.objects.worktree_git import WorktreeGit
+from substrate.system.locks import FileLock
+from substrate.workspace.locate import find_repository, hide_from_git
+
+RECOVERY_PREFIX = "refs/manifold/recovery/"
+#: Directories at the top that no target may bring files into: they are ours.
+OWN_DIRECTORIES = (b".manifold", b".substrate-git")
+_LOCK_TIMEOUT_S = 60.0
+#: What git leaves in its directory while it is in the middle of something.
+_UNDER_WAY = {
+    "MERGE_HEAD": "merge",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase or am",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick or revert",
+}
+
+
+class Head(NamedTuple):
+    """Where HEAD points: a branch (by full name), or a commit."""
+
+    ref: str
+    commit: bytes
+
+    def describe(self) -> str:
+        return self.ref or self.commit.hex()
+
+
+class WorkingCopy(NamedTuple):
+    root: Path
+    git_dir: Path
+    common_dir: Path
+    #: The part of recovery refs and artifact paths that tells working copies apart.
+    name: str
+    git: WorktreeGit
+
+    @property
+    def own_dir(self) -> Path:
+        return self.root / ".manifold"
+
+    @property
+    def journal_dir(self) -> Path:
+        return self.own_dir / "journal"
+
+    @property
+    def index_file(self) -> Path:
+        return self.git_dir / "index"
+
+    def head(self) -> Head:
+        """`RefusedError` while there is no commit yet."""
+        text = (self.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()
+        ref = text.removeprefix("ref:").strip() if text.startswith("ref:") else ""
+        out = self.git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        if out is None:
+            raise RefusedError(
+                "this repository has no commit yet", hint="commit something, then try again"
+            )
+        return Head(ref, bytes.fromhex(out.decode("ascii").strip()))
+
+    @contextmanager
+    def locked(self, purpose: str) -> Iterator[None]:
+        """One operation at a time; makes ``.manifold`` on first use."""
+        make_private(self)
+        lock = FileLock(self.own_dir / "lock")
+        lock.acquire(timeout_s=_LOCK_TIMEOUT_S, purpose=purpose)
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def open_working_copy(start: Path, name: str | None = None) -> WorkingCopy:
+    found = find_repository(start)
+    assert found.git_dir is not None and found.git_common_dir is not None
+    linked = found.git_dir != found.git_common_dir
+    chosen = name or (_plain(found.git_dir.name) if linked else "default")
+    _check_name(chosen)
+    git = WorktreeGit(found.git_dir, found.root)
+    return WorkingCopy(found.root, found.git_dir, found.git_common_dir, chosen, git)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") or "worktree"
+
+
+def _check_name(name: str) -> None:
+    if "/" in name or name.startswith("-"):
+        raise UsageError(f"not a workspace name: {name!r}", hint="use letters, digits, - and _")
+    check_ref_name(f"{RECOVERY_PREFIX}{name}/1")
+
+
+def make_private(copy: WorkingCopy) -> None:
+    """``.manifold``, closed to others and hidden from git and from packagers."""
+    own = copy.own_dir
+    if os.path.islink(own) or (own.exists() and not own.is_dir()):
+        raise WorkspaceError(f"{own} is in the way", hint=f"move {own} away and try again")
+    if not own.is_dir():
+        own.mkdir(mode=0o700)
+        (own / ".gitignore").write_bytes(b"*\n")
+    if os.name == "posix" and own.stat().st_mode & 0o077:
+        os.chmod(own, 0o700)
+    hide_from_git(copy.common_dir)
+
+
+def check_ready(copy: WorkingCopy) -> None:
+    """`RefusedError`, before anything is changed, where a rewrite cannot be done safely."""
+    git = copy.git
+    for mark, what in _UNDER_WAY.items():
+        if os.path.lexists(copy.git_dir / mark):
+            raise RefusedError(
+                f"a {what} is in progress", hint="finish it or abort it with git, then try again"
+            )
+    if git.is_set("core.bare"):
+        raise RefusedError("this is a bare repository: it has no files", hint="use a working copy")
+    if git.setting("extensions.objectformat", "sha1") != "sha1":
+        raise RefusedError(
+            "this repository uses SHA-256 object names", hint="only SHA-1 repositories so far"
+        )
+    tree = git.config().get("core.worktree")
+    if tree is not None and os.path.realpath(copy.git_dir / tree) != os.path.realpath(copy.root):
+        raise RefusedError(
+            f"core.worktree names another directory: {tree}", hint="name that one with --repo"
+        )
+    if git.is_set("core.sparsecheckout"):
+        raise RefusedError(
+            "this is a sparse checkout: files that are not there could not be told from files"
+            " that were removed",
+            hint="run `git sparse-checkout disable`, then try again",
+        )
+    if not copy.index_file.is_file():
+        raise RefusedError(
+            "this working copy has no index", hint="`git read-tree HEAD` makes one from HEAD"
+        )
