@@ -21,7 +21,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Program:
     """A project in which a few things happened, shared by all tests of a module: look only."""
     base = tmp_path_factory.mktemp("finished")
     (base / "project").mkdir()
-    program = Program(base / "project", {"SUBSTRATE_HOME": str(base / "home")})
+    program = Program(base / "project", _homes(base))
     (program.cwd / "a").write_bytes(b"0\n")
     program.sh("echo 1 > a; echo b > b; chmod 755 b", SUBSTRATE_SESSION_ID="s-1")
     program.sh("true", SUBSTRATE_SESSION_ID="s-1")
@@ -34,5 +34,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Program:
 def worked(finished: Program, tmp_path: Path) -> Program:
     """A copy of it, to work on."""
     shutil.copytree(finished.cwd.parent, tmp_path / "copy", symlinks=True)
-    home = tmp_path / "copy/home"
-    return Program(tmp_path / "copy/project", {"SUBSTRATE_HOME": str(home)})
+    return Program(tmp_path / "copy/project", _homes(tmp_path / "copy"))
+
+
+def _homes(base: Path) -> dict[str, str]:
+    return {"HOME": str(base), "SUBSTRATE_HOME": str(base / "home")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from substrate.cli.arguments import VERBS
+from tests.contract.program import Program
 
 CALLS = [
     ("log",),
@@ -47,13 +49,14 @@ def substrate(*words: str) -> subprocess.CompletedProcess[bytes]:
     )
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Commands on both sides of a checkpoint, one with an awkward name, the last undone."""
-    root = tmp_path / "project"
+    base = tmp_path_factory.mktemp("begun")
+    root = base / "project"
     root.mkdir()
-    monkeypatch.chdir(root)
     (root / "a.txt").write_text("one\n")
+    program = Program(root, {"HOME": str(base), "SUBSTRATE_HOME": str(base / "home")})
     for words in (
         ("-c", "echo two >> a.txt"),
         ("checkpoint",),
@@ -61,8 +64,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("-c", "echo four >> a.txt"),
         ("undo",),
     ):
-        done = substrate(*words)
-        assert done.returncode == 0, done.stderr
+        program(*words).went_well()
+    return base
+
+
+@pytest.fixture
+def project(begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, to work on."""
+    shutil.copytree(begun, tmp_path / "copy", symlinks=True)
+    root = tmp_path / "copy/project"
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("SUBSTRATE_HOME", str(tmp_path / "copy/home"))
     return root
 
 
