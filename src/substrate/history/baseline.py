@@ -6,6 +6,8 @@ read, and their objects made ours at once, because a later amend and gc could ta
 
 from __future__ import annotations
 
+import gc
+
 from substrate.history.ledger import NewEntry
 from substrate.history.line import Extension
 from substrate.history.observe import Observation
@@ -22,6 +24,18 @@ from substrate.workspace.stat_cache import StatCache
 
 def take(store: HistoryStore) -> None:
     """Record the baseline: the caller holds the lock and knows that there is none."""
+    # Several tuples for every file of the project, all of which stay: the cycle collector would
+    # look at each of them again and again (a third of the whole time).
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        _take(store)
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _take(store: HistoryStore) -> None:
     with store.new_batch() as batch:
         cache, result = _scan(store, batch)
         nodes = [(path, node) for path, node in sorted(result.seen.items()) if node != ABSENT]

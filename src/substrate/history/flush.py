@@ -7,8 +7,8 @@ from pathlib import Path
 
 from substrate.history.store import HistoryStore
 from substrate.objects import loose
+from substrate.objects.adopt import move_pack_in
 from substrate.objects.packwriter import PackWriter
-from substrate.system import files
 
 #: Above this the ledger's copies are packed: keeps both the ledger and the loose objects few.
 FLUSH_BYTES = 4 << 20
@@ -43,14 +43,7 @@ def flush_pending(store: HistoryStore) -> None:
 
 def adopt_pack(store: HistoryStore, pack: Path) -> str:
     """Sync a finished pack and move it among the store's own; returns its bare name."""
-    target = Path(store.objects.objects_dir, "pack")
-    for file in (pack, pack.with_suffix(".idx")):
-        with file.open("rb") as stream:
-            files.fsync_fd(stream.fileno())
-    # The index last: git and we take a pack for present once its index is.
-    for file in (pack, pack.with_suffix(".idx")):
-        file.rename(target / file.name)
-    files.fsync_dir(target)
+    move_pack_in(pack, store.objects)
     store.objects.reload()
     return pack.stem
 

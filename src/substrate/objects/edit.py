@@ -42,7 +42,10 @@ def edit(batch: Batch, snap: Snapshot, changes: Mapping[RelPath, Node]) -> Snaps
         if opened is None:
             _refuse_content(path, groups[path])
             continue
-        for name, node in groups[path].items():
+        group: Mapping[bytes, Node] = groups[path]
+        if not opened.existed:
+            group = opened.put_plain(group)
+        for name, node in group.items():
             if node.kind is Kind.ABSENT:
                 opened.remove(name)
             elif node.kind is not Kind.DIRECTORY:

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Mapping
 
-from substrate.model.nodes import ABSENT, BlobWriter, Node
+from substrate.model.nodes import ABSENT, BlobWriter, Kind, Node
 from substrate.model.paths import RelPath
 from substrate.system import clock
 from substrate.workspace.exclude import SYSTEM_FILES, Exclusions
@@ -19,6 +19,7 @@ from substrate.workspace.reading import (
     is_racy,
     known_entry,
     read_entry,
+    settled_before_ns,
     stored,
 )
 from substrate.workspace.stat_cache import (
@@ -30,6 +31,8 @@ from substrate.workspace.stat_cache import (
     directory_node,
     node_of,
 )
+
+_S_IFMT, _S_IFREG = 0o170000, stat.S_IFREG
 
 
 class ScanResult:
@@ -83,7 +86,10 @@ class Comparison:
         one = _OneDirectory(self, path, directory, old, last_try)
         one.racy = not listing.signature
         remaining = dict(old.entries) if old is not None else {}
-        for raw in listing.entries:
+        entries = listing.entries
+        if self.known and old is None:
+            entries = one.take_vouched(entries)
+        for raw in entries:
             one.entry(raw, remaining.pop(raw[0], None))
         for name, before in remaining.items():
             one.vanished(name, before)
@@ -159,6 +165,42 @@ class _OneDirectory:
             self.unchanged += 1
         else:
             self._read(name, path, raw, before)
+
+    def take_vouched(self, entries: list[RawEntry]) -> list[RawEntry]:
+        """Take over the files that the user's index vouches for; the other entries are returned.
+
+        First use meets every file of the project here, so this is one tight loop over the plain
+        case; whatever is unusual in any way goes the ordinary way.
+        """
+        scan, fd = self.scan, getattr(self.directory, "fd", None)
+        if fd is None or scan.exclusions.may_exclude_files or not hasattr(os, "listxattr"):
+            return entries
+        known, seen, borrowed = scan.known, scan.result.seen, scan.result.borrowed
+        prefix, here, rest = _rel(self.prefix), f"/proc/self/fd/{fd}/", []
+        settled_ns, cap = settled_before_ns(clock.now_ns()), scan.exclusions.size_cap_bytes
+        for raw in entries:
+            name, mode, size, mtime_ns, ctime_ns, ino = raw
+            path = RelPath(prefix + os.fsencode(name))
+            blob = known.get(path)
+            try:
+                if (
+                    blob is not None
+                    and blob[2:5] == (size, mtime_ns, ctime_ns)
+                    and blob[5] == ino & 0xFFFFFFFF
+                    and mode & _S_IFMT == _S_IFREG == blob[1] & _S_IFMT
+                    and size <= cap
+                    and mtime_ns < settled_ns > ctime_ns
+                    and not os.listxattr(here + name, follow_symlinks=False)
+                ):
+                    oid = blob[0]
+                    self.entries[name] = Entry(raw[1:], oid)
+                    seen[path] = Node(Kind.FILE, mode & 0o7777, oid)
+                    borrowed.add(oid)
+                    continue
+            except OSError:
+                pass
+            rest.append(raw)
+        return rest
 
     def _mounted(self, name: str) -> str | None:
         try:

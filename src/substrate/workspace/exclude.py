@@ -90,6 +90,11 @@ class Exclusions:
             return _BUILT_IN_REASONS.get(name)
         return self._over_cap(is_dir, size)
 
+    @property
+    def may_exclude_files(self) -> bool:
+        """Whether a rule could leave out a file by name; the built-in ones name directories."""
+        return self._rules is not None
+
     def _over_cap(self, is_dir: bool, size: int) -> str | None:
         return self._cap_reason if not is_dir and size > self.size_cap_bytes else None
 

@@ -65,6 +65,11 @@ def is_racy(mtime_ns: int, ctime_ns: int, now_ns: int) -> bool:
     return now_ns - _window(mtime_ns) < mtime_ns <= now_ns + _COARSE_RACY_WINDOW_NS
 
 
+def settled_before_ns(now_ns: int) -> int:
+    """Times older than this are not racy on any file system."""
+    return now_ns - _COARSE_RACY_WINDOW_NS
+
+
 def _window(stamp_ns: int) -> int:
     return _COARSE_RACY_WINDOW_NS if stamp_ns % _SECOND_NS == 0 else _RACY_WINDOW_NS
 
