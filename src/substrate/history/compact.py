@@ -147,12 +147,7 @@ def _pack_and_switch(
         wanted[BRANCH] = line.tip
         if attrs is not None:
             wanted[ATTRS_REF] = attrs
-    scratch = store.dir / "journal" / "compact"
-    files.remove_tree(scratch)
-    scratch.mkdir(mode=0o700, parents=True)
-    pack = store.git.pack_reachable(sorted(set(wanted.values())), scratch)
-    assert pack is not None, "a history has at least its baseline"
-    intent = store.new_intent(PRUNE, {"keep": [flush.adopt_pack(store, pack)]})
+    intent = store.new_intent(PRUNE, {"keep": [_packed(store, set(wanted.values()))]})
     with store.commit_point() as ledger:
         ledger.keep_objects(small)  # until the prune below makes the pack the only copy
         if line is not None:
@@ -161,8 +156,20 @@ def _pack_and_switch(
             if ledger.ref(name) != oid:
                 ledger.set_ref(name, oid)
         ledger.add_intent(intent)
-    files.remove_tree(scratch)
     finish_prune(store, intent)
+
+
+def _packed(store: HistoryStore, commits: set[bytes]) -> str:
+    """Everything these commits need as one more pack of the store; its name."""
+    scratch = store.dir / "journal" / "compact"
+    files.remove_tree(scratch)
+    scratch.mkdir(mode=0o700, parents=True)
+    try:
+        pack = store.git.pack_reachable(sorted(commits), scratch)
+        assert pack is not None, "a history has at least its baseline"
+        return flush.adopt_pack(store, pack)
+    finally:
+        files.remove_tree(scratch)
 
 
 def finish_prune(store: HistoryStore, intent: Intent) -> None:

@@ -1,0 +1,156 @@
+"""Run the program under strace, kill it (or fail a call) at a chosen system call, look after.
+
+A point is the N-th call of one kind that the program itself makes (not its children): found by
+tracing one run that goes well, met again in a fresh copy of the same workspace.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.crash.oracle import Cli, Tree, differences, store_problems, tree
+
+#: Calls that change something. An `openat` counts if it may create or write.
+CALLS = (
+    *("write", "pwrite64", "openat", "rename", "renameat", "renameat2", "unlink", "unlinkat"),
+    *("fsync", "fdatasync", "mkdir", "mkdirat", "rmdir", "link", "linkat", "symlink"),
+    *("symlinkat", "ftruncate", "fchmod", "chmod", "fchmodat", "utimensat", "syncfs"),
+)
+_CALL = re.compile(r"(\w+)\((.*)")
+_WRITES = re.compile(r"O_CREAT|O_WRONLY|O_RDWR|O_TRUNC")
+
+
+class Point(NamedTuple):
+    call: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.call}#{self.number}"
+
+
+class Before(NamedTuple):
+    """A workspace made once; every point gets a copy of it."""
+
+    directory: Path
+    old: Tree
+    new: Tree
+    #: Every entry the log had.
+    ids: tuple[str, ...]
+
+
+class Site(NamedTuple):
+    """One copy: a workspace and its home, at paths of their own."""
+
+    cli: Cli
+    before: Before
+
+
+def make(directory: Path, prepare: Callable[[Cli], None], words: tuple[str, ...]) -> Before:
+    """Prepare a workspace, and find out in a copy what `words` make of it."""
+    cli = _cli(directory / "template")
+    cli.workspace.mkdir(parents=True)
+    cli.home.mkdir()
+    prepare(cli)
+    ids = tuple(str(entry["command_id"]) for entry in cli.log())
+    before = Before(directory, tree(cli.workspace), {}, ids)
+    site = copy(before, "expected")
+    done = site.cli(*words)
+    assert done.returncode == 0, done.stderr.decode()
+    return before._replace(new=tree(site.cli.workspace))
+
+
+def _cli(base: Path) -> Cli:
+    return Cli(base / "project", base / "home")
+
+
+def copy(before: Before, name: str) -> Site:
+    base = before.directory / name
+    if base.exists():
+        shutil.rmtree(base)
+    subprocess.run(["cp", "-a", str(before.directory / "template"), str(base)], check=True)
+    return Site(_cli(base), before)
+
+
+def points(before: Before, words: tuple[str, ...]) -> list[Point]:
+    """Every call of one good run at which it could have been killed."""
+    site = copy(before, "traced")
+    log = before.directory / "strace.log"
+    argv = ["strace", "-o", str(log), "-e", "trace=" + ",".join(CALLS), *site.cli.argv(*words)]
+    assert site.cli.spawn(argv).returncode == 0
+    seen: Counter[str] = Counter()
+    out = []
+    for line in log.read_text(errors="replace").splitlines():
+        match = _CALL.match(line)
+        if match is None or match[1] not in CALLS:
+            continue
+        seen[match[1]] += 1
+        if match[1] != "openat" or _WRITES.search(match[2]):
+            out.append(Point(match[1], seen[match[1]]))
+    return out
+
+
+def sample(found: list[Point], count: int, seed: int = 1) -> list[Point]:
+    """At most `count` points: each kind of call is met, the rest is spread over the run."""
+    if len(found) <= count:
+        return found
+    chooser = random.Random(seed)
+    kinds: dict[str, list[Point]] = {}
+    for point in found:
+        kinds.setdefault(point.call, []).append(point)
+    chosen = {chooser.choice(points) for points in kinds.values()}
+    rest = [point for point in found if point not in chosen]
+    chosen |= set(chooser.sample(rest, max(0, count - len(chosen))))
+    return [point for point in found if point in chosen]
+
+
+def struck(site: Site, words: tuple[str, ...], point: Point, fault: str) -> tuple[int, str]:
+    """Run with `fault` (``signal=KILL``, ``error=ENOSPC``) at `point`; status and stderr."""
+    inject = f"inject={point.call}:{fault}:when={point.number}"
+    argv = ["strace", "-o", "/dev/null", "-e", f"trace={point.call}", "-e", inject]
+    done = site.cli.spawn([*argv, *site.cli.argv(*words)])
+    return done.returncode, done.stderr.decode(errors="replace")
+
+
+KILLED = (-9, 137)
+
+
+def verdict(site: Site, status: int, kinds: Iterable[str]) -> str:
+    """After the next call: "old" or "new", and everything else in order. Raises on anything less.
+
+    `kinds`: the kinds of entry that the operation writes when it happens.
+    """
+    cli, before = site.cli, site.before
+    following = cli("-c", "true")
+    assert following.returncode == 0, f"the next call failed: {following.stderr.decode()}"
+    found = tree(cli.workspace)
+    state = "old" if found == before.old else "new" if found == before.new else "mixed"
+    assert state != "mixed", (
+        f"neither old {differences(found, before.old)} nor new {differences(found, before.new)}"
+    )
+    problems = store_problems(cli)
+    assert problems == [], problems
+    log = cli.log()
+    fresh = [e for e in log if e["command_id"] not in before.ids]
+    # Only what has a commit happened; the `-c true` above changed nothing and has none.
+    made = [e for e in fresh if e["kind"] in kinds and e["substrate_git_commit"]]
+    if before.old != before.new:
+        assert bool(made) == (state == "new"), f"{state}, but the log has {fresh}"
+    elif kinds:
+        state = "new" if made else "old"
+    if status == 0:
+        assert state == "new", "acknowledged, and not there"
+    check_ids(cli, before.ids, {str(e["command_id"]) for e in log})
+    return state
+
+
+def check_ids(cli: Cli, ids: Iterable[str], live: set[str]) -> None:
+    """Every id ever printed resolves; those that stand in the log do so by standing there."""
+    for one in [i for i in ids if i not in live][:3]:
+        cli.ok("show", one)
