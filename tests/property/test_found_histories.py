@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.crash.oracle import leftovers
+from tests.crash.oracle import leftovers, tree
 from tests.property.driver import Driver, killed_at
 
 
@@ -60,3 +61,20 @@ def test_an_empty_directory_of_the_users_is_not_taken_for_the_commands_file(
     place.mkdir()
     assert driver.undo(None, "s", ()).how == "conflict"
     assert place.is_dir()
+
+
+def test_what_comes_back_and_goes_again_leaves_no_directory(driver: Driver) -> None:
+    """One step of the rollback brings `d/f` back, the next one takes it away: `d` goes too."""
+    root = driver.root
+    driver.begin()
+    start = driver.log()[0].id
+
+    def make() -> None:
+        (root / "d").mkdir()
+        (root / "d" / "f").write_text("x")
+
+    assert driver.run("s", make).how == "done"
+    assert driver.run("other", (root / "o").touch).how == "done"
+    assert driver.run("s", partial(shutil.rmtree, root / "d")).how == "done"
+    assert driver.roll_back_to(start, exact=False).how == "done"
+    assert sorted(tree(root)) == [b"o"]

@@ -102,6 +102,8 @@ class Reversal:
         self._wanted[path] = node
         if node != ABSENT:
             self._parents_seen[path] = source
+        else:  # an earlier step brought it back: it needs its directories no longer
+            self._parents_seen.pop(path, None)
 
     def _in_scope(self, path: RelPath) -> bool:
         return not self._scope or any(is_within(path, scope) for scope in self._scope)
