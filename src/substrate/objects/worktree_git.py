@@ -115,7 +115,9 @@ class WorktreeGit:
     ) -> Completed:
         tree = work_tree or self.root
         words = [word for pin in pins for word in ("-c", pin)]
-        argv = ["git", "--no-pager", "--literal-pathspecs", f"--git-dir={self.git_dir}"]
+        # check-ignore takes its paths as they are, and refuses to be told so.
+        literal = ["--literal-pathspecs"] if args[0] != "check-ignore" else []
+        argv = ["git", "--no-pager", *literal, f"--git-dir={self.git_dir}"]
         env = self._env | ({"GIT_INDEX_FILE": str(index)} if index else {})
         command = [*argv, f"--work-tree={tree}", *words, *args]
         return run(command, cwd=tree, env=env, input=stdin)

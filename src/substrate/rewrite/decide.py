@@ -229,9 +229,10 @@ class Decider:
         return self._ignored[path]
 
     def _ask_ignored(self, paths: set[RelPath]) -> dict[RelPath, bool]:
-        stdin = b"".join(path + b"\0" for path in paths)
+        # With "./" no name can be taken for pathspec magic.
+        stdin = b"".join(b"./" + path + b"\0" for path in paths)
         out = self._copy.git.ask("check-ignore", "-z", "--stdin", input=stdin)
-        return {RelPath(path): True for path in (out or b"").split(b"\0") if path}
+        return {RelPath(path[2:]): True for path in (out or b"").split(b"\0") if path}
 
     def _wish(self, path: RelPath, verdict: Verdict) -> Wish:
         now = self.files.node(path)
