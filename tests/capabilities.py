@@ -78,6 +78,19 @@ def _has_loop_devices() -> bool:
     return _has_root() and Path("/dev/loop-control").exists()
 
 
+def _has_mounts() -> bool:
+    """Root may mount a small tmpfs: for disks that are full or read-only."""
+    if not _has_root() or shutil.which("mount") is None:
+        return False
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", directory]
+        if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+            return False
+        return subprocess.run(["umount", directory], check=False).returncode == 0
+
+
 def _has_byte_names() -> bool:
     """macOS and Windows refuse file names that are not Unicode."""
     return sys.platform.startswith("linux")
@@ -105,6 +118,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "overlay": _has_overlay,
     "posix": lambda: os.name == "posix",
     "root": _has_root,
+    "mounts": _has_mounts,
     "not-root": lambda: not _has_root(),
     "strace": _has_strace,
     "symlinks": lambda: os.name == "posix",

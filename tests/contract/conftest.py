@@ -23,10 +23,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Program:
     (base / "project").mkdir()
     program = Program(base / "project", _homes(base))
     (program.cwd / "a").write_bytes(b"0\n")
-    program.sh("echo 1 > a; echo b > b; chmod 755 b", SUBSTRATE_SESSION_ID="s-1")
-    program.sh("true", SUBSTRATE_SESSION_ID="s-1")
+    program.sh("echo 1 > a; echo b > b; chmod 755 b", env={"SUBSTRATE_SESSION_ID": "s-1"})
+    program.sh("true", env={"SUBSTRATE_SESSION_ID": "s-1"})
     (program.cwd / "mine").write_bytes(b"m\n")
-    program("-c", "rm b; exit 3", SUBSTRATE_SESSION_ID="s-1")
+    program("-c", "rm b; exit 3", env={"SUBSTRATE_SESSION_ID": "s-1"})
     return program
 
 

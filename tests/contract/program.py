@@ -60,8 +60,28 @@ class Done(NamedTuple):
         return self
 
 
+#: Everything is imported while still root, because another user may not be able to reach the
+#: interpreter; then the process becomes that user.
+_AS_USER = """
+import argparse, base64, ctypes, datetime, difflib, encodings, importlib, json, os, pkgutil
+import platform, pwd, shlex, signal, subprocess, sys, tempfile, tomllib, traceback, substrate
+for module in pkgutil.walk_packages(substrate.__path__, "substrate."):
+    try:
+        importlib.import_module(module.name if "__main__" not in module.name else "substrate")
+    except ImportError:  # a package that this machine lacks
+        pass
+from substrate.cli.main import substrate as program
+uid = int(sys.argv.pop(1))
+os.setgroups([]); os.setgid(uid); os.setuid(uid)
+sys.exit(program())
+"""
+
+
 class Program:
-    """`substrate`, started in `cwd`; `env` is laid over the test's environment."""
+    """`substrate`, started in `cwd`; `env` is laid over the test's environment.
+
+    With a `uid` it runs as that user (only root can start it so).
+    """
 
     def __init__(
         self, cwd: Path, env: Mapping[str, str] | None = None, uid: int | None = None
@@ -71,9 +91,15 @@ class Program:
         self.uid = uid
 
     def __call__(
-        self, *words: Word, cwd: Path | None = None, stdin: bytes = b"", **env: str
+        self,
+        *words: Word,
+        cwd: Path | None = None,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
     ) -> Done:
-        return self.start([sys.executable, "-m", "substrate", *words], cwd, stdin, env)
+        module: list[Word] = ["-m", "substrate"]
+        how = module if self.uid is None else ["-c", _AS_USER, str(self.uid)]
+        return self.start([sys.executable, *how, *words], cwd, stdin, env or {})
 
     def start(
         self, argv: Sequence[Word], cwd: Path | None, stdin: bytes, env: Mapping[str, str]
@@ -81,13 +107,12 @@ class Program:
         done = subprocess.run(
             argv, cwd=cwd or self.cwd, input=stdin, capture_output=True, check=False,
             env={**os.environ, "SUBSTRATE_AGENT": "off", **self.env, **env}, timeout=250,
-            user=self.uid, group=self.uid, extra_groups=None if self.uid is None else [],
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def sh(self, line: Word, **env: str) -> Done:
+    def sh(self, line: Word, env: Mapping[str, str] | None = None) -> Done:
         """Run and record a shell line, which must succeed."""
-        return self("-c", line, **env).went_well()
+        return self("-c", line, env=env).went_well()
 
-    def json(self, *words: Word, **env: str) -> dict[str, Any]:
-        return self(*words, "--json", **env).went_well().document
+    def json(self, *words: Word) -> dict[str, Any]:
+        return self(*words, "--json").went_well().document

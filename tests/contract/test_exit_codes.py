@@ -98,7 +98,7 @@ def test_125_substrate_itself_failed(substrate: Program) -> None:
     told = substrate("--session", "a/b", "-c", "true").is_clear(125)
     assert told.out == b""
     substrate("run", "--isolate", "full", "--", "true").is_clear(125)
-    substrate("-c", "true", SUBSTRATE_HOME="/dev/null/x").is_clear(125)
+    substrate("-c", "true", env={"SUBSTRATE_HOME": "/dev/null/x"}).is_clear(125)
 
 
 def test_70_a_bug_leaves_a_report_and_no_traceback(substrate: Program, tmp_path: Path) -> None:

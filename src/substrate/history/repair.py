@@ -13,15 +13,25 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import SubstrateError
+from substrate.errors import DamagedStoreError, SubstrateError
 from substrate.history import fsck, record
 from substrate.history.carry_over import CarriedOver, carry_over
 from substrate.history.config import load_config
 from substrate.history.messages import BRANCH
+from substrate.history.settle import after_boot
 from substrate.history.store import HistoryStore, make_store
 from substrate.objects import refs
 from substrate.system import clock, files
 from substrate.workspace.locate import Workspace
+
+#: What a damaged store raises; a part that is missing or of the wrong kind is damage too.
+_DAMAGE = (
+    DamagedStoreError,
+    sqlite3.DatabaseError,
+    FileNotFoundError,
+    NotADirectoryError,
+    IsADirectoryError,
+)
 
 
 class Repaired(NamedTuple):
@@ -33,14 +43,19 @@ class Repaired(NamedTuple):
 
 
 def check_or_explain(workspace: Workspace, home_config: Path) -> list[fsck.Problem]:
-    """Like `fsck.check`, also when the store is too damaged to be opened."""
+    """Like `fsck.check`, also when the store is too damaged to be opened.
+
+    Whatever else keeps us from looking (no git, a full disk, a typing error in the settings) is
+    raised: a repair for such a reason would put a sound history aside.
+    """
     try:
         store = _open(workspace, home_config)
-    except (SubstrateError, sqlite3.Error, OSError) as error:
+    except _DAMAGE as error:
         return [fsck.Problem(f"the store cannot be opened: {error}")]
     try:
+        after_boot(store)  # what a power cut took is in the ledger: not damage
         return fsck.check(store)
-    except (SubstrateError, sqlite3.Error, OSError) as error:
+    except _DAMAGE as error:
         return [fsck.Problem(f"the store cannot be read: {error}")]
     finally:
         store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from substrate.errors import (
     DamagedStoreError,
     DiskFullError,
     LockedError,
+    NotFoundError,
+    RefusedError,
     SubstrateError,
     WorkspaceError,
 )
@@ -89,6 +92,9 @@ CREATE INDEX refs_unpublished ON refs (published) WHERE published = 0;
 """
 
 
+_REPAIR = "run `substrate fsck` to see the damage, `substrate fsck --repair` to mend it"
+
+
 class LedgerConnection(sqlite3.Connection):
     """SQLite's failures in the product's own words."""
 
@@ -97,6 +103,10 @@ class LedgerConnection(sqlite3.Connection):
             return super().execute(*args)
         except sqlite3.Error as error:
             raise translated(error) from error
+        except UnicodeEncodeError:  # bytes on the command line that are no text
+            raise NotFoundError(
+                "nothing here has a name that is not text", hint="`substrate log` lists the ids"
+            ) from None
 
     def executemany(self, *args: Any) -> sqlite3.Cursor:
         try:
@@ -121,17 +131,18 @@ def translated(error: sqlite3.Error) -> SubstrateError:
         )
     return DamagedStoreError(
         f"the history index cannot be read: {text}",
-        hint="run `substrate fsck` to see the damage, `substrate fsck --repair` to mend it",
+        hint=_REPAIR,
     )
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the ledger, making its tables on first use."""
+    """Open the ledger, making its tables on first use; on a read-only disk, for reading only."""
+    if not path.parent.is_dir():
+        raise DamagedStoreError("the history index is gone", hint=_REPAIR)
     try:
-        connection = sqlite3.connect(
-            path, isolation_level=None, timeout=30.0, factory=LedgerConnection
-        )
-        connection.row_factory = sqlite3.Row
+        if _is_frozen(path):
+            return _open(f"{path.as_uri()}?immutable=1")
+        connection = _open(path)
         # WAL + FULL: one append and one fdatasync a transaction. Where WAL cannot work (network
         # file systems) SQLite answers with another mode, which is as safe and only slower.
         connection.execute("PRAGMA journal_mode=WAL")
@@ -143,12 +154,31 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def _open(path: Path | str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, isolation_level=None, timeout=30.0, factory=LedgerConnection,
+        uri=isinstance(path, str),
+    )  # fmt: skip
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _is_frozen(path: Path) -> bool:
+    """Nobody can write here, and no log waits to be merged into the file: it will not change."""
+    wal = path.with_name(path.name + "-wal")
+    return (
+        path.exists()
+        and not os.access(path.parent, os.W_OK)
+        and not (wal.exists() and wal.stat().st_size)
+    )
+
+
 def _migrate(connection: sqlite3.Connection) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version == SCHEMA_VERSION:
         return
     if version > SCHEMA_VERSION:
-        raise DamagedStoreError(
+        raise RefusedError(
             f"this history was written by a newer Substrate (schema {version})",
             hint="upgrade Substrate; nothing was changed",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from substrate.errors import UsageError
 from substrate.history import store as history_store
 from substrate.history.store import HistoryStore
-from substrate.model.paths import RelPath, rel_path
+from substrate.model.paths import RelPath, display, rel_path
 from substrate.system.environment import Environment
 from substrate.workspace.locate import Workspace, find_workspace
 
@@ -36,7 +37,8 @@ class Place(NamedTuple):
             environment,
             cwd,
             session or environment.session_id,
-            agent_id or environment.agent_id,
+            # It goes into records that are text: bytes that are none are spelt out.
+            display(os.fsencode(agent_id or environment.agent_id)),
         )
 
     @property
@@ -66,8 +68,6 @@ class Place(NamedTuple):
 
         Links are not followed below the root: the link itself is what history knows.
         """
-        import os
-
         raw = os.fsencode(text)
         here = os.path.normpath(os.path.join(os.fsencode(self.cwd.resolve()), raw))
         root = os.fsencode(self.workspace.root)

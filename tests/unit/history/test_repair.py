@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
+from contextlib import closing
 
 import pytest
 
+from substrate.errors import MissingDependencyError, RefusedError, SubstrateError, UsageError
 from substrate.history import checkpoints, sessions
 from substrate.history.repair import Repaired
 from substrate.history.resolve import resolve
@@ -14,7 +17,7 @@ from substrate.objects import snapshot as snapshots
 from substrate.recorder import care
 from tests.unit.history import damage
 from tests.unit.history.test_fsck import grow, problems
-from tests.unit.history.workbench import Bench
+from tests.unit.history.workbench import Bench, tree
 
 
 def mend(bench: Bench) -> Repaired:
@@ -208,3 +211,33 @@ def _pack_offset(bench: Bench, oid: bytes) -> int:
     ).stdout.decode()
     [line] = [line for line in listed.splitlines() if oid.hex() in line]
     return int(line.split()[0])
+
+
+class TestNoDamage:
+    """What keeps us from looking is no reason to put a sound history aside."""
+
+    def untouched(self, bench: Bench, error: type[SubstrateError]) -> None:
+        before = tree(damage.store_dir(bench), leave_out=(b"lock",))
+        for act in (care.check_store, care.repair_store):
+            with pytest.raises(error):
+                act(bench.place())
+        after = tree(damage.store_dir(bench), leave_out=(b"lock",))
+        assert {k: v for k, v in after.items() if not k.startswith(b"index")} == {
+            k: v for k, v in before.items() if not k.startswith(b"index")
+        }
+
+    def test_no_git(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+        grow(bench)
+        monkeypatch.setenv("PATH", str(bench.root))
+        self.untouched(bench, MissingDependencyError)
+
+    def test_a_typing_error_in_the_settings(self, bench: Bench) -> None:
+        grow(bench)
+        (damage.store_dir(bench) / "config.toml").write_text("[retention\n")
+        self.untouched(bench, UsageError)
+
+    def test_a_ledger_of_a_newer_version(self, bench: Bench) -> None:
+        grow(bench)
+        with closing(sqlite3.connect(damage.store_dir(bench) / "index/history.db")) as db:
+            db.execute("PRAGMA user_version=99")
+        self.untouched(bench, RefusedError)
