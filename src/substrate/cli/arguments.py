@@ -94,7 +94,9 @@ class Invocation(NamedTuple):
     wants_version: bool = False
 
 
-def split(argv: Sequence[str], verbs: Mapping[str, str] = VERBS) -> Invocation:
+def split(
+    argv: Sequence[str], verbs: Mapping[str, str] = VERBS, program: str = "substrate"
+) -> Invocation:
     """Find the verb in `argv` and sort the words around it; `UsageError` if there is no such verb.
 
     Before the verb stand global options and options of the verb itself. Whether one of the
@@ -111,16 +113,16 @@ def split(argv: Sequence[str], verbs: Mapping[str, str] = VERBS) -> Invocation:
         if name in _GLOBAL_VALUES and (has_value or word == name):
             if not has_value:
                 at += 1
-                value = _value_of(name, argv, at)
+                value = _value_of(name, argv, at, program)
             found[_GLOBAL_VALUES[name]] = value
         elif word.startswith("-C") and len(word) > 2:
             found["workspace"] = word[2:]
         elif word in ("--json", "--help", "-h", "--version"):
             flags.add(word)
-        elif word in _RUN_OPTIONS:
+        elif word in _RUN_OPTIONS and "run" in verbs:
             verb = "run"
             at += 1
-            found[_RUN_OPTIONS[word]] = _value_of(word, argv, at)
+            found[_RUN_OPTIONS[word]] = _value_of(word, argv, at, program)
         elif word == "--":
             raise UsageError(
                 "no verb before --", hint="to run a command: substrate run -- COMMAND …"
@@ -132,10 +134,10 @@ def split(argv: Sequence[str], verbs: Mapping[str, str] = VERBS) -> Invocation:
         elif early and early[-1].startswith("-") and "=" not in early[-1]:
             early.append(word)
         else:
-            raise _unknown_verb(word, verbs)
+            raise _unknown_verb(word, verbs, program)
         at += 1
     if not verb and early:
-        raise UsageError(f"unknown option: {early[0]}", hint="substrate --help lists the options")
+        raise UsageError(f"unknown option: {early[0]}", hint=f"{program} --help lists the options")
     if verb and flags & {"--help", "-h"}:
         early.insert(0, "--help")
     return Invocation(
@@ -148,17 +150,17 @@ def split(argv: Sequence[str], verbs: Mapping[str, str] = VERBS) -> Invocation:
     )
 
 
-def _value_of(option: str, argv: Sequence[str], at: int) -> str:
+def _value_of(option: str, argv: Sequence[str], at: int, program: str) -> str:
     if at >= len(argv):
-        raise UsageError(f"{option} needs a value", hint="substrate --help shows each option")
+        raise UsageError(f"{option} needs a value", hint=f"{program} --help shows each option")
     return argv[at]
 
 
-def _unknown_verb(word: str, verbs: Mapping[str, str]) -> UsageError:
+def _unknown_verb(word: str, verbs: Mapping[str, str], program: str) -> UsageError:
     from difflib import get_close_matches
 
     near = get_close_matches(word, verbs, n=1)
-    hint = f"did you mean: substrate {near[0]}" if near else "substrate --help lists the verbs"
+    hint = f"did you mean: {program} {near[0]}" if near else f"{program} --help lists the verbs"
     return UsageError(f"unknown verb: {word}", hint=hint)
 
 
@@ -179,7 +181,7 @@ def load(verb: str, verbs: Mapping[str, str] = VERBS) -> Command:
     return cast(Command, import_module(verbs[verb]))
 
 
-def parse(command: Command, invocation: Invocation) -> Namespace:
+def parse(command: Command, invocation: Invocation, program: str = "substrate") -> Namespace:
     """Read the verb's words. `session`, `agent_id`, `workspace` and `json` are always set.
 
     For `run`, `command` or `file` is set beforehand where `-c` or `-f` stood for the verb.
@@ -189,7 +191,7 @@ def parse(command: Command, invocation: Invocation) -> Namespace:
     from substrate.cli.parser import Parser
 
     parser = Parser(
-        prog=f"substrate {command.NAME}",
+        prog=f"{program} {command.NAME}",
         description=command.HELP[:1].upper() + command.HELP[1:] + ".",
         epilog=f"example:\n  {command.EXAMPLE}",
         formatter_class=RawDescriptionHelpFormatter,
@@ -208,15 +210,15 @@ def parse(command: Command, invocation: Invocation) -> Namespace:
     return parser.parse_args(invocation.words, start)
 
 
-def overview(verbs: Mapping[str, str] = VERBS) -> str:
-    """The text of `substrate --help`: every verb with its line and its example."""
+def overview(verbs: Mapping[str, str] = VERBS, usage: str | None = None) -> str:
+    """The text of `--help`: every verb with its line and its example."""
     commands = [load(verb, verbs) for verb in verbs]
     width = max(len(command.NAME) for command in commands)
     listing = "\n".join(
         f"  {command.NAME:<{width}}  {command.HELP}\n  {'':<{width}}    {command.EXAMPLE}"
         for command in commands
     )
-    return f"{_USAGE}\nverbs:\n{listing}\n\n{_OPTIONS}"
+    return f"{usage or _USAGE}\nverbs:\n{listing}\n\n{_OPTIONS}"
 
 
 _USAGE = """\

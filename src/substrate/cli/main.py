@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from substrate.cli.arguments import VERBS, Invocation, load, overview, parse, split, wants_json
 from substrate.cli.context import Context
@@ -33,17 +33,31 @@ _EXIT_INTERRUPTED = 130
 _EXIT_BROKEN_PIPE = 141
 
 
+class Program(NamedTuple):
+    """One of the two programs that share this frame."""
+
+    name: str
+    verbs: Mapping[str, str]
+    #: How it is called; None: as `substrate` is.
+    usage: str | None = None
+
+
 def substrate(argv: Sequence[str] | None = None, verbs: Mapping[str, str] = VERBS) -> int:
+    """Run one call of `substrate` and return its exit status."""
+    return run_program(argv, Program("substrate", verbs))
+
+
+def run_program(argv: Sequence[str] | None, program: Program) -> int:
     """Run one call and return its exit status; never raises, never lets a traceback out."""
     words = sys.argv[1:] if argv is None else list(argv)
     environment = environment_module.current()
-    output = open_output(environment, json=wants_json(words))
+    output = open_output(environment, json=wants_json(words), program=program.name)
     running = False
     try:
-        invocation = split(words, verbs)
+        invocation = split(words, program.verbs, program.name)
         # From here on a status other than 125 could be mistaken for the command's own.
         running = invocation.verb == "run"
-        status = _dispatch(invocation, environment, verbs, output)
+        status = _dispatch(invocation, environment, program, output)
         output.flush()
         return status
     except KeyboardInterrupt:
@@ -62,12 +76,12 @@ def substrate(argv: Sequence[str] | None = None, verbs: Mapping[str, str] = VERB
 
 
 def _dispatch(
-    invocation: Invocation, environment: Environment, verbs: Mapping[str, str], output: Output
+    invocation: Invocation, environment: Environment, program: Program, output: Output
 ) -> int:
     if invocation.verb:
-        command = load(invocation.verb, verbs)
+        command = load(invocation.verb, program.verbs)
         try:
-            args = parse(command, invocation)
+            args = parse(command, invocation, program.name)
         except SystemExit:  # argparse's way out after --help
             return EXIT_OK
         output.json = args.json
@@ -86,12 +100,12 @@ def _dispatch(
         if invocation.json:
             output.emit_json({"version": __version__})
         else:
-            output.line(f"substrate {__version__}")
+            output.line(f"{program.name} {__version__}")
         return EXIT_OK
     if invocation.wants_help:
-        output.block(overview(verbs).encode())
+        output.block(overview(program.verbs, program.usage).encode())
         return EXIT_OK
-    raise UsageError("no verb given", hint="substrate --help lists the verbs")
+    raise UsageError("no verb given", hint=f"{program.name} --help lists the verbs")
 
 
 def _working_directory(wanted: str | None) -> Path:

@@ -29,7 +29,6 @@ _SGR: Mapping[str, str] = {
     "yellow": "33",
     "cyan": "36",
 }
-_PROGRAM = "substrate"
 
 
 class Styled(NamedTuple):
@@ -58,7 +57,9 @@ class Output:
         *,
         json: bool = False,
         no_color: bool = False,
+        program: str = "substrate",
     ) -> None:
+        self._program = program
         self._stdout = stdout
         self._stderr = stderr
         #: Settled once the words are parsed; until then a good guess.
@@ -130,13 +131,13 @@ class Output:
         self._clear_progress()
         label = _paint(Styled("note:", "yellow"), self._color_err)
         text = "".join(_paint(piece, self._color_err) for piece in pieces)
-        self._stderr.write(f"{_PROGRAM}: {label} {text}\n")
+        self._stderr.write(f"{self._program}: {label} {text}\n")
 
     def emit_error(self, error: SubstrateError) -> None:
         """What happened and what to do next, on stderr; with `--json` as a document there too."""
         self._clear_progress()
         label = _paint(Styled("error:", "red"), self._color_err)
-        lines = [f"{_PROGRAM}: {label} {_indented(error.message)}"]
+        lines = [f"{self._program}: {label} {_indented(error.message)}"]
         if error.hint:
             lines.append(f"hint: {_indented(error.hint)}")
         self._stderr.write("\n".join(lines) + "\n")
@@ -191,14 +192,14 @@ class Output:
         return 80
 
 
-def open_output(environment: Environment, *, json: bool) -> Output:
+def open_output(environment: Environment, *, json: bool, program: str = "substrate") -> Output:
     """The process's own streams. A name that the locale cannot spell is escaped, not an error."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     no_color = environment.no_color or environment.get("TERM") == "dumb"
-    return Output(sys.stdout, sys.stderr, json=json, no_color=no_color)
+    return Output(sys.stdout, sys.stderr, json=json, no_color=no_color, program=program)
 
 
 def _cell(piece: Piece) -> Styled:

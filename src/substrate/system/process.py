@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from substrate.errors import MissingDependencyError, SubstrateError, WorkspaceError
 from substrate.system import clock, environment
@@ -34,6 +34,14 @@ class Completed(NamedTuple):
     returncode: int
     stdout: bytes
     stderr: bytes
+
+
+class Conversation(NamedTuple):
+    """A program that is being asked: close both ends, then wait."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    wait: Callable[[], int]
 
 
 class Stdio(NamedTuple):
@@ -100,6 +108,27 @@ def run(
     if check and completed.returncode != 0:
         raise _failed(argv, completed)
     return completed
+
+
+def converse(
+    argv: Sequence[Arg], *, cwd: PathArg | None = None, env: Mapping[str, str] | None = None
+) -> Conversation:
+    """Start a program that answers on stdout what it is asked on stdin; stderr is dropped.
+
+    Raises like `run` if it cannot be started.
+    """
+    import subprocess
+
+    pipe = subprocess.PIPE
+    try:
+        child = subprocess.Popen(
+            argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise _not_started(argv, cwd, error) from error
+    assert child.stdin is not None
+    assert child.stdout is not None
+    return Conversation(child.stdin, child.stdout, child.wait)
 
 
 def run_foreground(

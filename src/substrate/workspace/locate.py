@@ -86,8 +86,13 @@ def protect_store(workspace: Workspace) -> None:
             f"no history is kept in {workspace.root}: {workspace.history_refused}",
             hint="work in a project directory of your own",
         )
-    _private_directory(workspace.store)
-    marker = workspace.store / ".gitignore"
+    make_private(workspace, workspace.store)
+
+
+def make_private(workspace: Workspace, directory: Path) -> None:
+    """A directory of ours at the root: mode 0700, a ``.gitignore`` of ``*``, hidden from git."""
+    _private_directory(directory)
+    marker = directory / ".gitignore"
     if not os.path.lexists(marker):
         marker.write_bytes(b"*\n")
     if workspace.git_common_dir is not None:

@@ -1,0 +1,26 @@
+"""The program `ctx`: the same frame as `substrate`, other verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from substrate.cli.main import Program, run_program
+
+_COMMANDS = "substrate.cli.ctx_commands."
+
+#: Every verb and its module, in the order `--help` lists them.
+VERBS: Mapping[str, str] = {
+    "init": _COMMANDS + "init",
+    "index": _COMMANDS + "index",
+}
+
+_USAGE = """\
+usage: ctx init                  make .ctx in this project
+       ctx index                 read what is in the code, as of HEAD
+       ctx VERB …                ask about it
+"""
+
+
+def ctx(argv: Sequence[str] | None = None) -> int:
+    """Run one call of `ctx` and return its exit status."""
+    return run_program(argv, Program("ctx", VERBS, _USAGE))

@@ -1,0 +1,74 @@
+"""Read a commit's files, symbols and edges into the graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from substrate.cli.output import Styled
+from substrate.errors import EXIT_OK, UsageError
+from substrate.recorder import graph_place
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+    from substrate.cli.output import Output
+    from substrate.recorder.graph_place import Indexed
+
+NAME = "index"
+HELP = "index a commit's files, symbols, imports and calls"
+EXAMPLE = "ctx index --commit main~3"
+
+
+def configure(parser: ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--commit", metavar="REV", help="a revision, or a range A..B (default HEAD)")
+    what.add_argument("--all", action="store_true", help="every commit of every branch and tag")
+    parser.add_argument(
+        "--history", action="store_true", help="Substrate's own commits instead of git's"
+    )
+
+
+def run(args: Namespace, context: Context) -> int:
+    if args.commit == "":
+        raise UsageError("--commit needs a revision", hint="give a branch, a tag or a commit id")
+    with graph_place.open_graph(
+        context.cwd, history=args.history, progress=progress_on(context.output)
+    ) as graph:
+        commits = graph.commits(args.commit, everything=args.all)
+        done = [graph.index(commit) for commit in commits]
+    if context.json:
+        context.output.emit_json({"indexed": [_json(one) for one in done]})
+        return EXIT_OK
+    for one in done:
+        _show(context.output, one)
+    return EXIT_OK
+
+
+def progress_on(output: Output) -> graph_place.Progress:
+    def show(label: str, done: int, total: int) -> None:
+        output.progress(label, done, total)
+
+    return show
+
+
+def _json(one: Indexed) -> dict[str, object]:
+    return {
+        "commit": one.commit.hex(),
+        "already_indexed": one.was_there,
+        **one.counts,
+        "snapshot": str(one.directory),
+    }
+
+
+def _show(output: Output, one: Indexed) -> None:
+    counts = one.counts
+    said = "already indexed" if one.was_there else "indexed"
+    output.line(
+        Styled(one.commit.hex()[:12], "cyan"),
+        f"  {said}: {counts.get('files', 0)} files, {counts.get('symbols', 0)} symbols,"
+        f" {counts.get('imports', 0)} imports, {counts.get('calls', 0)} calls",
+    )
+    troubles = counts.get("troubles", 0)
+    if troubles and not one.was_there:
+        output.note(f"{troubles} files could not be read whole (`trouble` in files.jsonl says why)")

@@ -1,0 +1,33 @@
+"""Make .ctx, where the graph and context packs are kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from substrate.cli.output import Styled
+from substrate.errors import EXIT_OK
+from substrate.recorder import graph_place
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+
+NAME = "init"
+HELP = "make .ctx in this project, hidden from git"
+EXAMPLE = "ctx init"
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.epilog = (parser.epilog or "") + "\n\nRunning it again does no harm."
+
+
+def run(args: Namespace, context: Context) -> int:
+    directory, is_new = graph_place.make_ctx(context.cwd)
+    if context.json:
+        context.output.emit_json({"ctx": str(directory), "created": is_new})
+    else:
+        context.output.line(
+            "made " if is_new else "there already: ", Styled(str(directory), "cyan")
+        )
+    return EXIT_OK

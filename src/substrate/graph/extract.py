@@ -1,0 +1,325 @@
+"""From a blob's bytes to facts: parse once, query once, sort, and sweep for nesting."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from hashlib import blake2b, sha256
+from importlib import import_module
+
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
+
+from substrate.graph import languages
+from substrate.graph.facts import Call, Detail, Facts, Import, Span, Symbol
+from substrate.graph.grammars import grammar_for
+from substrate.graph.grammars.grammar import Description, Grammar, Source, signature
+
+#: Larger sources are tables or bundles; parsing one would hold a core for seconds.
+MAX_PARSED_BYTES = 4 << 20
+_LONE_CR = re.compile(rb"\r(?!\n)")
+_COOKIE = re.compile(rb"\A(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)")
+_BLANKS = re.compile(r"\s+")
+_RECEIVER_CHARS = 80
+_DEFINITIONS = frozenset(
+    (
+        *("function", "method", "class", "type", "constant", "variable", "interface", "enum"),
+        *("struct", "trait", "namespace", "macro", "constructor", "scope"),
+    )
+)
+_CALLS = {
+    "call": "function",
+    "new": "constructor",
+    "decorator": "decorator",
+    "macro_call": "macro",
+    "jsx": "component",
+}
+#: Kinds whose functions are methods.
+CLASS_KINDS = frozenset({"class", "interface", "struct", "trait", "enum", "scope", "type"})
+
+
+class _Tools:
+    """A language's parser and query, made once a process."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        make = getattr(import_module(grammar.package), grammar.function)
+        language = Language(make())
+        self.parser = Parser(language)
+        self.cursor = QueryCursor(Query(language, "\n".join(text for _, text in grammar.patterns)))
+        self.kinds = tuple(kind for kind, _ in grammar.patterns)
+
+
+@cache
+def _tools(language: str) -> _Tools:
+    grammar = grammar_for(language)
+    assert grammar is not None
+    return _Tools(grammar)
+
+
+def extract(key: str, data: bytes) -> Facts:
+    """The facts of one blob at a path with this `languages.name_key`; never raises for content."""
+    binary = languages.is_binary(data)
+    language = "" if binary and not key else languages.detect(key, data)
+    facts = Facts(
+        sha256=sha256(data).hexdigest(),
+        size=len(data),
+        loc=0 if binary else languages.count_lines(data),
+        language=language,
+        binary=binary,
+        generated=not binary and languages.says_generated(data),
+        trouble="",
+        package=_go_module(data) if key == "go.mod" else "",
+        symbols=[], details=[], imports=[], calls=[], types=[], exports=[],
+    )  # fmt: skip
+    grammar = None if binary else grammar_for(language)
+    if grammar is None:
+        return facts
+    if len(data) > MAX_PARSED_BYTES:
+        facts.trouble = "too large to parse"
+        return facts
+    try:
+        _Reading(grammar, language, data, facts).run()
+    except Exception as error:  # noqa: BLE001  one file's trouble costs that file only
+        facts.trouble = f"not read: {type(error).__name__}"
+        facts.symbols, facts.details, facts.imports, facts.calls = [], [], [], []
+    return facts
+
+
+def _go_module(data: bytes) -> str:
+    found = re.search(rb"^module[ \t]+\"?([^\s\"]+)", data, re.MULTILINE)
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
+def _as_utf8(data: bytes, language: str) -> bytes:
+    """What the parser is to read: UTF-8, with line feeds where lines end, lines unmoved."""
+    if not data.isascii():
+        data = data.removeprefix(b"\xef\xbb\xbf")
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError:
+            cookie = _COOKIE.match(data) if language == "Python" else None
+            codec = cookie[1].decode() if cookie else "latin-1"
+            try:
+                data = data.decode(codec).encode("utf-8", "replace")
+            except (LookupError, UnicodeError):
+                data = data.decode("latin-1").encode("utf-8")
+    return _LONE_CR.sub(b"\n", data) if b"\r" in data else data
+
+
+class _Scope:
+    """A definition on the sweep's stack."""
+
+    __slots__ = ("end", "holes", "local", "outer_start", "start", "symbol", "type")
+
+    def __init__(self, start: int, end: int, symbol: int, local: str, kind: str) -> None:
+        self.start, self.outer_start, self.end = start, start, end
+        self.symbol, self.local, self.type = symbol, local, kind
+        #: Ranges of what is nested in it, for its own hash.
+        self.holes: list[tuple[int, int]] = []
+
+
+class _Reading:
+    """One file being read."""
+
+    def __init__(self, grammar: Grammar, language: str, data: bytes, facts: Facts) -> None:
+        self.grammar = grammar
+        self.tools = _tools(language)
+        self.source = Source(_as_utf8(data, language))
+        self.facts = facts
+        self.seen: dict[tuple[str, str], int] = {}
+        self.definitions: set[tuple[int, int]] = set()
+        self.stack: list[_Scope] = []
+        self.own: list[_Scope] = []
+
+    def run(self) -> None:
+        root = self.tools.parser.parse(self.source.data).root_node
+        if root.has_error:
+            self.facts.trouble = "syntax errors"
+        found = []
+        kinds = self.tools.kinds
+        for pattern, captures in self.tools.cursor.matches(root):
+            kind = kinds[pattern]
+            node = _anchor(captures)
+            found.append((node.start_byte, -node.end_byte, pattern, kind, node, captures))
+        found.sort(key=_position)
+        self._module(root)
+        for start, minus_end, _, kind, node, captures in found:
+            while self.stack[-1].end <= start and len(self.stack) > 1:
+                self.stack.pop()
+            if kind in _DEFINITIONS:
+                self._definition(kind, node, captures, -minus_end)
+            elif kind in _CALLS:
+                self._call(kind, node, captures)
+            else:
+                self._other(kind, node, captures)
+        self._hash_own_text()
+
+    # -- definitions ----------------------------------------------------------------------------
+
+    def _module(self, root: Node) -> None:
+        data = self.source.data
+        self.facts.symbols.append(Symbol("module", "", "", -1, 0, []))
+        end_line = self.facts.loc or 1
+        last = data.rpartition(b"\n")[2]
+        span = Span(1, 0, end_line, len(last), _digest(data))
+        self.facts.details.append(Detail("public", "", "", "", span))
+        scope = _Scope(0, len(data) + 1, 0, "", "module")
+        self.stack.append(scope)
+        self.own.append(scope)
+
+    def _definition(self, kind: str, node: Node, captures: dict[str, list[Node]], end: int) -> None:
+        if (node.start_byte, end) in self.definitions:
+            return  # a second pattern saw the same node
+        names = captures.get("n")
+        told = self.grammar.describe(kind, node, names[0] if names else None, self.source)
+        if told is None or not told.name:
+            return
+        self.definitions.add((node.start_byte, end))
+        around = self.stack[-1]
+        parent = around.symbol
+        local = f"{around.local}.{told.name}" if around.local else told.name
+        if told.is_scope_only:
+            self.stack.append(_Scope(node.start_byte, end, parent, local, "scope"))
+            return
+        real = told.kind
+        if told.owner:
+            local, parent = f"{told.owner}.{told.name}", self._owner(told.owner)
+        elif real == "function" and around.type in CLASS_KINDS:
+            real = "method"
+        elif real == "method" and around.type not in CLASS_KINDS and not told.owner:
+            real = "function" if around.type in ("module", "function") else "method"
+        ordinal = self.seen.get((real, local), 0)
+        self.seen[real, local] = ordinal + 1
+        index = len(self.facts.symbols)
+        self.facts.symbols.append(Symbol(real, told.name, local, parent, ordinal, told.bases))
+        scope = _Scope(node.start_byte, end, index, local, real)
+        outer = node
+        while outer.parent is not None and outer.parent.type in self.grammar.outer_types:
+            outer = outer.parent
+        scope.outer_start = outer.start_byte
+        around.holes.append((outer.start_byte, max(outer.end_byte, end)))
+        self.facts.details.append(self._detail(node, told, scope))
+        self.own.append(scope)
+        if real not in ("constant", "variable"):
+            self.stack.append(scope)
+        for base in told.bases:
+            self._inherits(index, base, self.facts.details[index].span)
+
+    def _owner(self, owner: str) -> int:
+        for index, symbol in enumerate(self.facts.symbols):
+            if symbol.name == owner and symbol.kind in CLASS_KINDS:
+                return index
+        return 0
+
+    def _detail(self, node: Node, told: Description, scope: _Scope) -> Detail:
+        end_byte, end_point = node.end_byte, node.end_point
+        if self.grammar.ends_before_comments:
+            last = _last_code(node, self.source.data)
+            end_byte, end_point = last.end_byte, last.end_point
+            scope.end = max(end_byte, scope.start + 1)
+        span = self._span(node, end_byte, end_point)
+        text = signature(self.source, node, told.body)
+        return Detail(told.visibility, text, told.docstring, "", span)
+
+    def _span(self, node: Node, end_byte: int = -1, end_point: tuple[int, int] = (0, 0)) -> Span:
+        if end_byte < 0:
+            end_byte, end_point = node.end_byte, node.end_point
+        row, column = node.start_point
+        text = self.source.data[node.start_byte : end_byte]
+        return Span(row + 1, column, end_point[0] + 1, end_point[1], _digest(text))
+
+    def _inherits(self, index: int, base: str, span: Span) -> None:
+        receiver, name = _split_receiver(base)
+        self.facts.calls.append(Call(index, receiver, name, "inherits", span))
+
+    def _hash_own_text(self) -> None:
+        data = self.source.data
+        for scope in self.own:
+            pieces, at = [], scope.outer_start
+            for start, end in scope.holes:
+                if start > at:
+                    pieces.append(data[at:start].strip())
+                at = max(at, end)
+            pieces.append(data[at : scope.end].strip())
+            self.facts.details[scope.symbol].hash = _digest(b"\n".join(pieces))
+
+    # -- the rest -------------------------------------------------------------------------------
+
+    def _call(self, kind: str, node: Node, captures: dict[str, list[Node]]) -> None:
+        name = self.source.text(captures["f"][0])
+        if name in self.grammar.import_calls and self._import(node):
+            return
+        receivers = captures.get("r")
+        receiver = ""
+        if receivers:
+            receiver = _BLANKS.sub("", self.source.text(receivers[0])[: 2 * _RECEIVER_CHARS])
+            receiver = receiver[:_RECEIVER_CHARS]
+        called = _CALLS[kind]
+        if called == "function" and receiver:
+            called = "method"
+        span = self._span(node)
+        self.facts.calls.append(Call(self.stack[-1].symbol, receiver, name, called, span))
+
+    def _import(self, node: Node) -> bool:
+        raw = self.grammar.imports(node, self.source)
+        span = self._span(node) if raw else None
+        for one in raw:
+            assert span is not None
+            scope = self.stack[-1].symbol
+            self.facts.imports.append(
+                Import(one.module, one.level, one.names, one.alias, span, scope)
+            )
+        return bool(raw)
+
+    def _other(self, kind: str, node: Node, captures: dict[str, list[Node]]) -> None:
+        text = self.source.text
+        if kind == "import":
+            self._import(node)
+        elif kind == "type_of":
+            variable = text(captures["v"][0])
+            if "o" in captures:
+                variable = f"{text(captures['o'][0])}.{variable}"
+            self.facts.types.append((self.stack[-1].symbol, variable, text(captures["t"][0])))
+        elif kind == "package":
+            self.facts.package = text(captures["p"][0])
+        elif kind == "export":
+            exported = captures["x"][0]
+            is_alias = exported.type not in ("export_statement", "member_expression")
+            self.facts.exports.append(
+                (text(exported) if is_alias else "default", text(captures["l"][0]))
+            )
+
+
+def _position(item: tuple[int, int, int, str, Node, dict[str, list[Node]]]) -> tuple[int, int, int]:
+    return item[:3]
+
+
+def _anchor(captures: dict[str, list[Node]]) -> Node:
+    for name in ("d", "c", "i", "v", "p", "x"):
+        if name in captures:
+            return captures[name][0]
+    raise AssertionError("a pattern without an anchor")
+
+
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=8).hexdigest()
+
+
+def _split_receiver(text: str) -> tuple[str, str]:
+    for separator in ("::", "."):
+        receiver, found, name = text.rpartition(separator)
+        if found:
+            return receiver, name
+    return "", text
+
+
+def _last_code(node: Node, data: bytes) -> Node:
+    """The last descendant that is no comment: a block may hold the comments that follow it."""
+    line = data.rfind(b"\n", 0, node.end_byte) + 1
+    if not data[line : node.end_byte].lstrip().startswith(b"#"):
+        return node
+    here = node
+    while True:
+        below = [child for child in here.children if child.type != "comment"]
+        if not below:
+            return here
+        here = below[-1]

@@ -1,0 +1,114 @@
+"""Facts of blobs: from the cache, or read and extracted, in children if there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from substrate.graph.cache import Cache, Packer, row_key
+from substrate.graph.facts import Facts, Outline, decode_facts, encode_facts
+from substrate.graph.languages import name_key
+from substrate.objects.repository import Repository, TreeEntry
+
+#: The key of symbolic links: their content is a path, not source.
+LINK_KEY = "@link"
+_LINK_MODE = b"120000"
+
+
+class Wanted(NamedTuple):
+    """A path, and the blob that stands there."""
+
+    path: bytes
+    oid: bytes
+    key: str
+
+
+def wanted(path: bytes, mode: bytes, oid: bytes) -> Wanted:
+    return Wanted(path, oid, LINK_KEY if mode == _LINK_MODE else name_key(path))
+
+
+def outline_of(facts: Facts) -> Outline | None:
+    """What other files may look at; None if there is nothing."""
+    if not facts.symbols and not facts.package:
+        return None
+    return Outline(facts.language, facts.package, facts.symbols, facts.imports, facts.exports)
+
+
+class FactSource:
+    """One by one, for a few files."""
+
+    def __init__(self, cache: Cache, repository: Repository) -> None:
+        self._cache = cache
+        self._repository = repository
+        self._packer = Packer()
+        self._known: dict[tuple[bytes, str], Facts] = {}
+
+    def get(self, oid: bytes, key: str) -> Facts:
+        known = self._known.get((oid, key))
+        if known is None:
+            found = self._cache.get(oid, key)
+            known = found if found is not None else self._read(oid, key)
+            self._known[oid, key] = known
+        return known
+
+    def _read(self, oid: bytes, key: str) -> Facts:
+        from substrate.graph.extract import extract
+
+        ((_, data),) = self._repository.read_blobs([oid])
+        facts = extract(key, data)
+        self._cache.put_packed([(row_key(oid, key), self._packer.compress(encode_facts(facts)))])
+        return facts
+
+
+Batch = list[tuple[Wanted, bytes | None, bytes | None]]
+#: Bytes of content, and files, that one child is given at a time.
+_BATCH_BYTES = 192 << 10
+_BATCH_FILES = 128
+
+
+def batches(
+    entries: Iterable[TreeEntry],
+    cache: Cache,
+    repository: Repository,
+    progress: Callable[[int], None],
+) -> Iterator[Batch]:
+    """Runs of paths, each with its cached facts or else its content; one git process reads all."""
+    window: list[Wanted] = []
+    done = 0
+    for entry in entries:
+        window.append(wanted(entry.path, entry.mode, entry.oid))
+        if len(window) == 1024:
+            yield from _filled(window, cache, repository)
+            done += len(window)
+            progress(done)
+            window = []
+    yield from _filled(window, cache, repository)
+    progress(done + len(window))
+
+
+def _filled(window: list[Wanted], cache: Cache, repository: Repository) -> Iterator[Batch]:
+    packed = cache.get_packed((one.oid, one.key) for one in window)
+    missing = [one for one in window if row_key(one.oid, one.key) not in packed]
+    contents = repository.read_blobs([one.oid for one in missing])
+    batch: Batch = []
+    size = 0
+    for one in window:
+        known = packed.get(row_key(one.oid, one.key))
+        data = None if known is not None else next(contents)[1]
+        batch.append((one, known, data))
+        size += len(data) if data is not None else 0
+        if size >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+class Unpacker:
+    """A stored row -> facts."""
+
+    def __init__(self) -> None:
+        self._decompress = Packer().decompress
+
+    def facts(self, packed: bytes) -> Facts:
+        return decode_facts(self._decompress(packed))

@@ -1,0 +1,110 @@
+"""What one blob says, whatever path it stands at: symbols, imports, calls.
+
+Facts are cached by blob id and language; everything that depends on the path (ids, qualified
+names) or on other files (edges) is made from them later.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from msgspec import Struct, msgpack
+
+
+class Span(Struct, array_like=True, frozen=True):
+    """A piece of the file: lines from 1, columns in bytes from 0, the end exclusive."""
+
+    start_line: int
+    start_col: int
+    end_line: int
+    end_col: int
+    #: The first 64 bits of the SHA-256 of its text.
+    hash: str
+
+
+class Symbol(Struct, array_like=True):
+    kind: str
+    name: str
+    #: Qualified inside the file: ``Store.read``.
+    local: str
+    #: Index of the symbol around it; 0 is the module itself, whose own parent is -1.
+    parent: int
+    #: 0, or which of several symbols of this kind and name it is (conditional definitions).
+    ordinal: int
+    #: The names of base classes, as written.
+    bases: list[str]
+
+
+class Detail(Struct, array_like=True):
+    """What a symbol's record needs and resolution does not; same order as the symbols."""
+
+    visibility: str
+    signature: str
+    docstring: str
+    #: Of its own text: what is nested in it and has a symbol of its own is left out.
+    hash: str
+    span: Span
+
+
+class Import(Struct, array_like=True):
+    #: As written: ``a.b``, ``./util``, ``crate::x``, ``stdio.h``.
+    module: str
+    #: Python's leading dots; 1 marks a quoted C include.
+    level: int
+    #: ``(name, bound as)`` pairs; ``*`` for all. Empty: the module itself is bound as `alias`.
+    names: list[tuple[str, str]]
+    alias: str
+    span: Span
+    #: Index of the symbol it stands in.
+    scope: int
+
+
+class Call(Struct, array_like=True):
+    #: Index of the symbol it stands in.
+    scope: int
+    #: What stands before the dot, as written; "" if nothing does.
+    receiver: str
+    name: str
+    #: function, method, constructor, inherits, macro.
+    type: str
+    span: Span
+
+
+class Facts(Struct, array_like=True):
+    sha256: str
+    size: int
+    loc: int
+    language: str
+    binary: bool
+    generated: bool
+    #: "" or why symbols are missing or incomplete.
+    trouble: str
+    #: Go and Java package, Go module path, …
+    package: str
+    symbols: list[Symbol]
+    details: list[Detail]
+    imports: list[Import]
+    calls: list[Call]
+    #: ``(scope, variable, type)``: what a name was seen to hold.
+    types: list[tuple[int, str, str]]
+    #: ``(exported name, name inside)``, where the two can differ (JavaScript).
+    exports: list[tuple[str, str]]
+
+
+class Outline(Struct, array_like=True):
+    """The part of the facts that other files' resolution may look at."""
+
+    language: str
+    package: str
+    symbols: list[Symbol]
+    imports: list[Import]
+    exports: list[tuple[str, str]]
+
+
+encode_facts = msgpack.Encoder().encode
+decode_facts = msgpack.Decoder(Facts).decode
+
+
+def name_hash(name: str) -> int:
+    """32 bits of a name, for the sorted-by-file hash tables in `sections`."""
+    return crc32(name.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,113 @@
+"""What a language module says about its language, and what its functions are given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tree_sitter import Node
+
+_BLANKS = re.compile(r"\s+")
+_COMMENT_DRESS = re.compile(r"^(?:/\*+!?|//+!?|#+|\*+/|\*+|--)\s?|\s*\*/$")
+_SIGNATURE_CHARS = 240
+_DOC_CHARS = 200
+
+
+class Source:
+    """The bytes that were parsed, and text by node."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def text(self, node: Node) -> str:
+        return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+class RawImport(NamedTuple):
+    """An import before it has a place: see `facts.Import`."""
+
+    module: str
+    names: list[tuple[str, str]] = []  # noqa: RUF012  a tuple: never changed in place
+    alias: str = ""
+    level: int = 0
+
+
+class Description(NamedTuple):
+    """What a definition says of itself."""
+
+    kind: str
+    name: str
+    visibility: str = "public"
+    #: The node where the signature ends and the body begins.
+    body: Node | None = None
+    docstring: str = ""
+    bases: list[str] = []  # noqa: RUF012  a tuple: never changed in place
+    #: The type it belongs to although it stands outside of it (Go, C++).
+    owner: str = ""
+    #: Gives a scope its name but is no symbol itself (Rust's `impl`).
+    is_scope_only: bool = False
+
+
+#: ``(kind of the pattern, definition, name, source)`` -> what it is; None: not a definition.
+Describe = Callable[[str, Node, Node | None, Source], Description | None]
+
+
+class Grammar(NamedTuple):
+    package: str
+    #: Pattern kind and query text; one pattern each, so that a match names its kind.
+    #: Captures: definitions ``@d @n``; calls ``@c @f`` and maybe ``@r``; imports ``@i``;
+    #: types ``@v @t`` and maybe ``@o``; exports ``@x @l``; the package ``@p``.
+    patterns: tuple[tuple[str, str], ...]
+    describe: Describe
+    imports: Callable[[Node, Source], list[RawImport]]
+    function: str = "language"
+    #: Joins a qualified name.
+    separator: str = "."
+    #: The definition with what belongs to it (decorators, ``template<…>``, ``export``).
+    outer_types: tuple[str, ...] = ()
+    #: Calls that import, by name: ``require``.
+    import_calls: tuple[str, ...] = ()
+    #: Names in a scope are also those of the class around it (implicit ``this``).
+    class_scope_is_visible: bool = False
+    #: A block's trailing comment is not part of the definition before it.
+    ends_before_comments: bool = False
+
+
+def signature(source: Source, node: Node, body: Node | None) -> str:
+    end = body.start_byte if body is not None else node.end_byte
+    raw = source.data[node.start_byte : min(end, node.start_byte + 4 * _SIGNATURE_CHARS)]
+    text = _BLANKS.sub(" ", raw.decode("utf-8", "replace")).strip().rstrip("{:=").rstrip()
+    return text if len(text) <= _SIGNATURE_CHARS else text[: _SIGNATURE_CHARS - 1] + "…"
+
+
+def first_line(text: str) -> str:
+    """The first line that says something, without a comment's dress."""
+    for line in text.split("\n"):
+        bare = _COMMENT_DRESS.sub("", line.strip()).strip()
+        if bare:
+            return bare[:_DOC_CHARS]
+    return ""
+
+
+def comment_above(source: Source, node: Node) -> str:
+    """The first line of the comment that ends on the line before `node`."""
+    found = None
+    line = node.start_point[0]
+    before = node.prev_sibling
+    while before is not None and "comment" in before.type and before.end_point[0] >= line - 1:
+        found, line = before, before.start_point[0]
+        if b"\n" in source.data[before.start_byte : before.end_byte].rstrip():
+            break
+        before = before.prev_sibling
+    return first_line(source.text(found)) if found is not None else ""
+
+
+def unquote(text: str) -> str:
+    return text.strip().strip("\"'`<>")
+
+
+def has_child(node: Node, kind: str) -> bool:
+    return any(child.type == kind for child in node.children)

@@ -1,0 +1,126 @@
+"""Python."""
+
+from __future__ import annotations
+
+import re
+from unicodedata import normalize
+
+from tree_sitter import Node
+
+from substrate.graph.grammars.grammar import Description, Grammar, RawImport, Source, first_line
+
+_QUOTES = re.compile(r"\A[rRuUbBfF]*(\"\"\"|'''|\"|')(.*?)\1?\Z", re.DOTALL)
+_SIMPLE_NAME = re.compile(r"[\w.]+\Z")
+
+_PATTERNS = (
+    ("function", "(function_definition name: (identifier) @n) @d"),
+    ("class", "(class_definition name: (identifier) @n) @d"),
+    ("type", "(module (type_alias_statement left: (type (identifier) @n)) @d)"),
+    ("constant", "(module (expression_statement (assignment left: (identifier) @n) @d))"),
+    ("import", "[(import_statement) (import_from_statement) (future_import_statement)] @i"),
+    ("call", "(call function: (identifier) @f) @c"),
+    ("call", "(call function: (attribute object: (_) @r attribute: (identifier) @f)) @c"),
+    ("decorator", "(decorator (identifier) @f) @c"),
+    ("decorator", "(decorator (attribute object: (_) @r attribute: (identifier) @f)) @c"),
+    ("type_of", "(assignment left: (identifier) @v right: (call function: (identifier) @t))"),
+    (
+        "type_of",
+        (
+            "(assignment left: (identifier) @v"
+            " right: (call function: (attribute object: (identifier) attribute: (identifier)) @t))"
+        ),
+    ),
+    ("type_of", "(typed_parameter (identifier) @v type: (type (identifier) @t))"),
+    ("type_of", "(typed_default_parameter name: (identifier) @v type: (type (identifier) @t))"),
+    (
+        "type_of",
+        (
+            "(assignment left: (attribute object: (identifier) @o attribute: (identifier) @v)"
+            " right: (call function: (identifier) @t))"
+        ),
+    ),
+)
+
+
+def _describe(kind: str, node: Node, name: Node | None, source: Source) -> Description | None:
+    assert name is not None
+    text = identifier(source.text(name))
+    visibility = "private" if text.startswith("_") and not text.endswith("__") else "public"
+    if kind == "constant":
+        bare = text.strip("_")
+        kind = "constant" if bare.upper() == bare and bare else "variable"
+        return Description(kind, text, visibility)
+    body = node.child_by_field_name("body")
+    docstring = _docstring(body, source) if body is not None else ""
+    bases: list[str] = []
+    if kind == "class":
+        arguments = node.child_by_field_name("superclasses")
+        for child in arguments.named_children if arguments is not None else ():
+            base = source.text(child.child_by_field_name("value") or child)
+            base = base.partition("[")[0]
+            if child.type != "keyword_argument" and _SIMPLE_NAME.match(base):
+                bases.append(base)
+    return Description(kind, text, visibility, body, docstring, bases)
+
+
+def _docstring(body: Node, source: Source) -> str:
+    first = body.named_child(0)
+    if first is None or first.type != "expression_statement":
+        return ""
+    string = first.named_child(0)
+    if string is None or string.type != "string":
+        return ""
+    found = _QUOTES.match(source.text(string))
+    return first_line(found[2]) if found else ""
+
+
+def identifier(text: str) -> str:
+    """As the language compares them."""
+    return text if text.isascii() else normalize("NFKC", text)
+
+
+def _imports(node: Node, source: Source) -> list[RawImport]:
+    if node.type == "import_statement":
+        return [_plain(child, source) for child in node.children_by_field_name("name")]
+    if node.type == "future_import_statement":
+        return [RawImport("__future__", _names(node, source))]
+    module = node.child_by_field_name("module_name")
+    text = _dotted(source.text(module)) if module is not None else ""
+    level = len(text) - len(text.lstrip("."))
+    if any(child.type == "wildcard_import" for child in node.named_children):
+        names = [("*", "*")]
+    else:
+        names = _names(node, source)
+    return [RawImport(text[level:], names, "", level)]
+
+
+def _plain(node: Node, source: Source) -> RawImport:
+    if node.type == "aliased_import":
+        name, alias = node.child_by_field_name("name"), node.child_by_field_name("alias")
+        assert name is not None
+        assert alias is not None
+        return RawImport(_dotted(source.text(name)), [], identifier(source.text(alias)))
+    return RawImport(_dotted(source.text(node)))
+
+
+def _names(node: Node, source: Source) -> list[tuple[str, str]]:
+    names = []
+    for child in node.children_by_field_name("name"):
+        plain = _plain(child, source)
+        names.append((plain.module, plain.alias or plain.module))
+    return names
+
+
+def _dotted(text: str) -> str:
+    """``a . b`` and ``.. a`` may be written with blanks, line ends and backslashes."""
+    return identifier(re.sub(r"[\s\\]+", "", text))
+
+
+PYTHON = Grammar(
+    "tree_sitter_python",
+    _PATTERNS,
+    _describe,
+    _imports,
+    outer_types=("decorated_definition",),
+    ends_before_comments=True,
+)

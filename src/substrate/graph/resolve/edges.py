@@ -1,0 +1,88 @@
+"""Import and call edges of one file, as lines."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from substrate.graph.facts import Facts, Import
+from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
+from substrate.graph.resolve.calls import CallResolver
+from substrate.graph.resolve.names import FileNames, Names
+from substrate.graph.section import region_ids
+
+
+class EdgeMaker:
+    """Makes the edges of file after file, and remembers what names meant."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._path_ids: dict[bytes, str] = {}
+
+    def edges(self, path: bytes, facts: Facts) -> tuple[bytes, bytes]:
+        """The chunks of ``edges.imports.jsonl`` and ``edges.calls.jsonl``."""
+        if not facts.imports and not facts.calls:
+            return b"", b""
+        file = self._names.file(path)
+        if file is None:
+            return b"", b""
+        ids = region_ids(file.path_id, facts)
+        return (
+            encode_lines(self._imports(file, facts, ids.imports)),
+            encode_lines(self._calls(file, facts, ids.calls)),
+        )
+
+    def _imports(self, file: FileNames, facts: Facts, regions: list[str]) -> list[ImportEdge]:
+        records = []
+        for found, region in zip(facts.imports, regions, strict=True):
+            names = [name for name, _ in found.names] or UNSET
+            targets = self._targets(file, found)
+            records += [
+                ImportEdge(file.path_id, region, to_path_id=self._id(target), names=names)
+                for target in targets
+            ]
+            if not targets:
+                dots = "." * found.level if file.family == "python" else ""
+                records.append(
+                    ImportEdge(
+                        file.path_id, region, to_external_module=dots + found.module, names=names
+                    )
+                )
+        return records
+
+    def _targets(self, file: FileNames, found: Import) -> list[bytes]:
+        """The module's files, and those of submodules that are taken from it by name."""
+        targets = list(self._names.module_of(file, found))
+        if file.family == "python":
+            for name, alias in found.names:
+                bound = file.bound.get(alias)
+                if name == "*" or bound is None or bound[0] != found:
+                    continue
+                entity = self._names.binding(file, alias)
+                for path in entity.module if entity is not None else ():
+                    if path not in targets:
+                        targets.append(path)
+        return targets
+
+    def _calls(self, file: FileNames, facts: Facts, regions: list[str]) -> list[CallEdge]:
+        resolver = CallResolver(self._names, file, facts)
+        from_ids: dict[int, str] = {}
+        records = []
+        for call, region in zip(facts.calls, regions, strict=True):
+            source = from_ids.get(call.scope)
+            if source is None:
+                source = from_ids[call.scope] = file.symbol_id(call.scope)
+            target = resolver.resolve(call)
+            edge = CallEdge(source, region, call.type, target.confidence)
+            if target.symbol is None:
+                edge.to_external_ref = target.external
+            else:
+                other = self._names.file(target.symbol.path)
+                assert other is not None
+                edge.to_symbol_id = other.symbol_id(target.symbol.number)
+            records.append(edge)
+        return records
+
+    def _id(self, path: bytes) -> str:
+        if path not in self._path_ids:
+            self._path_ids[path] = path_id(path)
+        return self._path_ids[path]

@@ -1,0 +1,263 @@
+"""What the module of an import statement is: files of the project, or something external."""
+
+from __future__ import annotations
+
+from posixpath import normpath
+
+from substrate.graph.facts import Import
+from substrate.graph.resolve.world import World
+
+_JS_ENDINGS = (
+    *(b"", b".ts", b".tsx", b".d.ts", b".js", b".jsx", b".mjs", b".cjs", b".json"),
+    *(b"/index.ts", b"/index.tsx", b"/index.js", b"/index.jsx", b"/index.mjs"),
+)
+_PYTHON_ENDINGS = (b".py", b"/__init__.py", b".pyi", b"/__init__.pyi")
+_RUST_ENDINGS = (b".rs", b"/mod.rs")
+_RUST_ROOTS = (b"lib.rs", b"main.rs")
+#: An imported package is all of its files; a bound for generated giants.
+_MOST_FILES = 64
+
+FAMILIES = {
+    "Python": "python",
+    "JavaScript": "js", "TypeScript": "js", "TSX": "js",
+    "Go": "go", "Rust": "rust", "Java": "java", "C": "c", "C++": "c", "Ruby": "ruby",
+}  # fmt: skip
+
+
+def find_module(world: World, path: bytes, family: str, found: Import) -> list[bytes]:
+    """The project's files that the import names; none if it is external."""
+    finder = _FINDERS.get(family)
+    return finder(world, path, found) if finder else []
+
+
+def _first(world: World, base: bytes, endings: tuple[bytes, ...]) -> list[bytes]:
+    for ending in endings:
+        if base + ending and world.has(base + ending):
+            return [base + ending]
+    return []
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _join(directory: bytes, rest: bytes) -> bytes:
+    return directory + b"/" + rest if directory and rest else directory or rest
+
+
+def _directory(path: bytes) -> bytes:
+    return path.rpartition(b"/")[0]
+
+
+# -- Python ---------------------------------------------------------------------------------------
+
+
+def _python(world: World, path: bytes, found: Import) -> list[bytes]:
+    return python_module(world, path, found.module, found.level)
+
+
+def python_module(world: World, path: bytes, module: str, level: int) -> list[bytes]:
+    inner = _encode(module.replace(".", "/"))
+    if level:
+        base = _directory(path)
+        for _ in range(level - 1):
+            base = _directory(base)
+        if not inner:
+            return _first(world, base, (b"/__init__.py", b"/__init__.pyi")) if base else []
+        return _first(world, _join(base, inner), _PYTHON_ENDINGS)
+    for root in _python_roots(world, path):
+        hit = _first(world, _join(root, inner), _PYTHON_ENDINGS)
+        if hit:
+            return hit
+    if b"/" in inner:  # a package whose root is not above us: tools/x importing lib/pkg/mod
+        for ending in _PYTHON_ENDINGS:
+            candidates = world.ending(inner + ending)
+            if len(candidates) == 1:
+                return candidates
+    return []
+
+
+def _python_roots(world: World, path: bytes) -> list[bytes]:
+    """Directories that an absolute import may start from: those above us that are no packages."""
+    roots = []
+    directory = _directory(path)
+    while directory:
+        if not world.has(directory + b"/__init__.py"):
+            roots.append(directory)
+        directory = _directory(directory)
+    return [*roots, b"", b"src", b"lib", b"python"]
+
+
+# -- JavaScript -----------------------------------------------------------------------------------
+
+
+def _js(world: World, path: bytes, found: Import) -> list[bytes]:
+    module = found.module
+    if module.startswith("."):
+        base = _encode(
+            normpath(f"./{_directory(path).decode('utf-8', 'surrogateescape')}/{module}")
+        )
+        base = b"" if base == b"." else base
+    elif module.startswith(("@/", "~/")):
+        base = b"src/" + _encode(module[2:])
+    else:
+        return []
+    if base.startswith(b".."):
+        return []
+    hit = _first(world, base, _JS_ENDINGS)
+    if not hit and base.endswith((b".js", b".jsx", b".mjs")):
+        # TypeScript names the file that the compiler will write.
+        hit = _first(world, base.rpartition(b".")[0], (b".ts", b".tsx"))
+    return hit
+
+
+# -- Go, Java -------------------------------------------------------------------------------------
+
+
+def _go(world: World, path: bytes, found: Import) -> list[bytes]:
+    directory = _directory(path)
+    while True:
+        manifest = _join(directory, b"go.mod")
+        outline = world.outline(manifest)
+        if outline is not None:
+            break
+        if not directory:
+            return []
+        directory = _directory(directory)
+    module = outline.package
+    if found.module != module and not found.module.startswith(module + "/"):
+        return []
+    inside = _encode(found.module[len(module) + 1 :])
+    files = world.inside(_join(directory, inside))
+    return [f for f in files if f.endswith(b".go") and not f.endswith(b"_test.go")][:_MOST_FILES]
+
+
+def _java(world: World, path: bytes, found: Import) -> list[bytes]:
+    name = found.names[0][0]
+    if found.level:  # import static com.x.Type.member
+        return _java_type(world, found.module)
+    if name != "*":
+        return _java_type(world, f"{found.module}.{name}")
+    inner = _encode(found.module.replace(".", "/"))
+    hits: list[bytes] = []
+    above = path
+    while above:
+        above = _directory(above)
+        hits = [p for p in world.inside(_join(above, inner)) if p.endswith(b".java")]
+        if hits:
+            break
+    return hits[:_MOST_FILES]
+
+
+def _java_type(world: World, name: str) -> list[bytes]:
+    while name:
+        hits = world.ending(_encode(name.replace(".", "/")) + b".java")
+        if hits:
+            return hits[:1]
+        name = name.rpartition(".")[0]  # a nested type: its file is the outer one's
+        if name.rpartition(".")[2][:1].islower():
+            break
+    return []
+
+
+# -- Rust -----------------------------------------------------------------------------------------
+
+
+def _rust(world: World, path: bytes, found: Import) -> list[bytes]:
+    name = found.names[0][0] if found.names else ""
+    parts = [part for part in found.module.split("::") if part]
+    if name and name != "*":
+        parts.append(name)
+    if not parts:
+        return []
+    base = _rust_base(world, path, parts)
+    if base is None:
+        return []
+    directory, rest = base
+    # The longest path that is a file; what follows are items in it.
+    for count in range(len(rest), 0, -1):
+        hit = _first(world, _join(directory, _encode("/".join(rest[:count]))), _RUST_ENDINGS)
+        if hit and hit[0] != path:
+            return hit
+    if rest == parts:
+        return []
+    return [f for f in _rust_self(world, directory) if f != path]
+
+
+def _rust_self(world: World, directory: bytes) -> list[bytes]:
+    """The file whose submodules lie in `directory`."""
+    for name in (*_RUST_ROOTS, b"mod.rs"):
+        if world.has(_join(directory, name)):
+            return [_join(directory, name)]
+    return [directory + b".rs"] if directory and world.has(directory + b".rs") else []
+
+
+def _rust_base(world: World, path: bytes, parts: list[str]) -> tuple[bytes, list[str]] | None:
+    stem = path.rpartition(b"/")[2]
+    directory = _directory(path)
+    own = directory if stem in (*_RUST_ROOTS, b"mod.rs") else path.removesuffix(b".rs")
+    first = parts[0]
+    if first == "self":
+        return own, parts[1:]
+    if first == "super":
+        up, rest = _directory(own), parts[1:]
+        while rest and rest[0] == "super":
+            up, rest = _directory(up), rest[1:]
+        return up, rest
+    if first == "crate":
+        root = directory
+        while root and not any(world.has(_join(root, name)) for name in _RUST_ROOTS):
+            root = _directory(root)
+        return root, parts[1:]
+    # Another crate of the same workspace, or a module beside us (`use util::x` after `mod util`).
+    crate = _encode(first)
+    for name in (crate, crate.replace(b"_", b"-")):
+        hits = world.ending(name + b"/src/lib.rs")
+        if len(hits) == 1:
+            return _directory(hits[0]), parts[1:]
+    return (own, parts) if _first(world, _join(own, crate), _RUST_ENDINGS) else None
+
+
+# -- C, Ruby --------------------------------------------------------------------------------------
+
+
+def _c(world: World, path: bytes, found: Import) -> list[bytes]:
+    name = _encode(found.module)
+    directory = _directory(path)
+    if found.level:
+        near = _encode(normpath(_join(directory, name).decode("utf-8", "surrogateescape")))
+        if world.has(near):
+            return [near]
+    while True:
+        for root in (directory, _join(directory, b"include"), _join(directory, b"src")):
+            if world.has(_join(root, name)):
+                return [_join(root, name)]
+        if not directory:
+            break
+        directory = _directory(directory)
+    candidates = world.ending(name) if found.level or b"/" in name else []
+    return candidates if len(candidates) == 1 else []
+
+
+def _ruby(world: World, path: bytes, found: Import) -> list[bytes]:
+    name = _encode(found.module.removesuffix(".rb")) + b".rb"
+    if found.level:
+        joined = _join(_directory(path), name).decode("utf-8", "surrogateescape")
+        near = normpath(joined).encode("utf-8", "surrogateescape")
+        return [near] if world.has(near) else []
+    for root in (b"lib", b"", b"app"):
+        if world.has(_join(root, name)):
+            return [_join(root, name)]
+    candidates = world.ending(b"lib/" + name)
+    return candidates if len(candidates) == 1 else []
+
+
+_FINDERS = {
+    "python": _python,
+    "js": _js,
+    "go": _go,
+    "java": _java,
+    "rust": _rust,
+    "c": _c,
+    "ruby": _ruby,
+}

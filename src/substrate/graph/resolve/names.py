@@ -1,0 +1,288 @@
+"""What a name means in a file: defined there, imported, re-exported, or inherited."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from substrate.graph.extract import CLASS_KINDS
+from substrate.graph.facts import Import, Outline, Symbol
+from substrate.graph.records import path_id
+from substrate.graph.resolve.modules import FAMILIES, find_module, python_module
+from substrate.graph.resolve.world import Definition, World
+from substrate.graph.section import symbol_id
+
+#: Re-exports and base classes are followed this far.
+_DEEPEST = 8
+
+
+class Entity(NamedTuple):
+    """What a name stands for: one of a symbol, some files (a module), something external."""
+
+    symbol: Definition | None = None
+    module: tuple[bytes, ...] = ()
+    external: str = ""
+
+
+class FileNames:
+    """The names of one file."""
+
+    def __init__(self, path: bytes, outline: Outline) -> None:
+        self.path = path
+        self.path_id = path_id(path)
+        self.outline = outline
+        self.family = FAMILIES.get(outline.language, "")
+        self.by_local: dict[str, int] = {}
+        for index, symbol in enumerate(outline.symbols):
+            if index:
+                self.by_local.setdefault(symbol.local, index)
+        #: Bound name -> the import and the name it had there ("" for the module itself).
+        self.bound: dict[str, tuple[Import, str]] = {}
+        self.stars: list[Import] = []
+        #: ``import a.b.c`` binds `a`, and is meant by ``a.b.c.f()``.
+        self.dotted: dict[str, Import] = {}
+        for found in outline.imports:
+            self._bind(found)
+
+    def _bind(self, found: Import) -> None:
+        bound = self.bound
+        for name, alias in found.names:
+            if name == "*":
+                self.stars.append(found)
+            elif alias not in bound:
+                bound[alias] = (found, name)
+        if found.names and not found.alias:
+            return
+        if found.alias:
+            bound.setdefault(found.alias, (found, ""))
+        elif self.family == "go":
+            bound.setdefault(found.module.rpartition("/")[2], (found, ""))
+        elif "." in found.module and self.family == "python":
+            self.dotted.setdefault(found.module, found)
+        else:
+            bound.setdefault(found.module, (found, ""))
+
+    def symbol_id(self, index: int) -> str:
+        return symbol_id(self.path_id, self.outline.symbols[index])
+
+
+class Names:
+    """Looks names up across files; remembers what it found."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._files: dict[bytes, FileNames | None] = {}
+        self._modules: dict[tuple[bytes, str, int, str], list[bytes]] = {}
+
+    def file(self, path: bytes) -> FileNames | None:
+        if path not in self._files:
+            outline = self.world.outline(path)
+            is_source = outline is not None and outline.symbols
+            self._files[path] = FileNames(path, outline) if outline and is_source else None
+        return self._files[path]
+
+    def module_of(self, file: FileNames, found: Import) -> list[bytes]:
+        # What the module means depends on the directory only; Rust's also on the file and name.
+        where = file.path if file.family == "rust" else file.path.rpartition(b"/")[0]
+        name = found.names[0][0] if found.names and file.family in ("rust", "java") else ""
+        key = (where, found.module, found.level, name)
+        if key not in self._modules:
+            self._modules[key] = find_module(self.world, file.path, file.family, found)
+        return self._modules[key]
+
+    # -- names of a file, seen from outside -------------------------------------------------------
+
+    def lookup(self, path: bytes, name: str, depth: int = 0) -> Entity | None:
+        """`name` as a member of the module at `path`."""
+        file = self.file(path)
+        if file is None or depth > _DEEPEST:
+            return None
+        if name == "default":
+            name = next((inner for out, inner in file.outline.exports if out == name), name)
+        index = file.by_local.get(name)
+        if index is None:
+            index = self._exported(file, name)
+        if index is not None:
+            return Entity(Definition(path, index, file.outline.symbols[index]))
+        bound = self.binding(file, name, depth + 1)
+        if bound is not None and not bound.external:
+            return bound
+        for star in file.stars:
+            for target in self.module_of(file, star):
+                hit = self.lookup(target, name, depth + 1)
+                if hit is not None:
+                    return hit
+        return self._submodule(path, name) or bound
+
+    @staticmethod
+    def _exported(file: FileNames, name: str) -> int | None:
+        for out, inner in file.outline.exports:
+            if out == name and inner in file.by_local:
+                return file.by_local[inner]
+        if file.family == "rust":  # `use a::B` may name an item of an inline module of `a`
+            hits = [i for local, i in file.by_local.items() if local.endswith("." + name)]
+            return hits[0] if len(hits) == 1 else None
+        return None
+
+    def _submodule(self, path: bytes, name: str) -> Entity | None:
+        directory, _, base = path.rpartition(b"/")
+        if base not in (b"__init__.py", b"__init__.pyi"):
+            return None
+        inner = directory + b"/" + name.encode("utf-8", "surrogatepass")
+        for ending in (b".py", b"/__init__.py"):
+            if self.world.has(inner + ending):
+                return Entity(module=(inner + ending,))
+        return None
+
+    # -- names of a file, seen from inside --------------------------------------------------------
+
+    def binding(self, file: FileNames, name: str, depth: int = 0) -> Entity | None:
+        """What an import of the file bound to `name`."""
+        if name not in file.bound or depth > _DEEPEST:
+            return None
+        found, original = file.bound[name]
+        targets = self.module_of(file, found)
+        if not targets:
+            return self._unfound(file, found, original)
+        if not original:
+            return Entity(module=tuple(targets))
+        if file.family == "rust":
+            return self._rust_item(targets[0], found, original, depth)
+        for target in targets:
+            hit = self.lookup(target, original, depth + 1)
+            if hit is not None:
+                return hit
+        if original == "default":
+            return Entity(module=tuple(targets))
+        return None
+
+    def _rust_item(self, target: bytes, found: Import, original: str, depth: int) -> Entity | None:
+        hit = self.lookup(target, original, depth + 1)
+        stem = target.removesuffix(b"/mod.rs").removesuffix(b".rs").rpartition(b"/")[2]
+        if hit is None and stem == original.encode("utf-8", "surrogatepass"):
+            return Entity(module=(target,))
+        return hit
+
+    def _unfound(self, file: FileNames, found: Import, original: str) -> Entity:
+        """External, unless the name is a module of ours in a package without a file of its own."""
+        if file.family == "python" and original:
+            module = f"{found.module}.{original}" if found.module else original
+            hits = python_module(self.world, file.path, module, found.level)
+            if hits:
+                return Entity(module=tuple(hits))
+        joint = "::" if file.family == "rust" else "."
+        dots = "." * found.level if file.family == "python" else ""
+        text = dots + found.module
+        return Entity(
+            external=f"{text}{joint}{original}" if original and text else text or original
+        )
+
+    def member(self, entity: Entity, name: str) -> Entity | None:
+        """``entity.name``."""
+        if entity.external:
+            return Entity(external=f"{entity.external}.{name}")
+        if entity.symbol is not None:
+            return self.in_class(entity.symbol, name)
+        for target in entity.module:
+            hit = self.lookup(target, name)
+            if hit is not None:
+                return hit
+        return None
+
+    def in_class(self, owner: Definition, name: str, depth: int = 0) -> Entity | None:
+        """A member of a class, or of one that it inherits from."""
+        file = self.file(owner.path)
+        if file is None or depth > _DEEPEST:
+            return None
+        index = file.by_local.get(f"{owner.symbol.local}.{name}")
+        if index is not None:
+            return Entity(Definition(owner.path, index, file.outline.symbols[index]))
+        if file.family in ("go", "c", "rust"):
+            # Methods may stand in other files than their type.
+            local = f"{owner.symbol.name}.{name}"
+            directory = owner.path.rpartition(b"/")[0] if file.family == "go" else None
+            for other in self.world.defining(name, directory):
+                if other.symbol.local == local and _near(other.path, owner.path, file.family):
+                    return Entity(other)
+        for base in owner.symbol.bases:
+            above = self.class_named(file, base, owner.symbol)
+            if above is not None and above != owner:
+                hit = self.in_class(above, name, depth + 1)
+                if hit is not None:
+                    return hit
+        return None
+
+    def class_named(
+        self, file: FileNames, text: str, inside: Symbol | None = None
+    ) -> Definition | None:
+        """The project's class that `text` (``Base``, ``mod.Base``) means in a file."""
+        entity = self.named(file, text.replace("::", "."), inside)
+        symbol = entity.symbol if entity is not None else None
+        return symbol if symbol is not None and symbol.symbol.kind in CLASS_KINDS else None
+
+    def named(self, file: FileNames, dotted: str, inside: Symbol | None = None) -> Entity | None:
+        """What a dotted name means at the top level of a file, or in the scope of `inside`."""
+        if dotted in file.dotted:
+            return Entity(module=tuple(self.module_of(file, file.dotted[dotted]))) or None
+        first, *rest = dotted.split(".")
+        entity = self._first_name(file, first, inside)
+        if entity is None:
+            return self._dotted_module(file, dotted)
+        for part in rest:
+            if entity is None:
+                return None
+            entity = self.member(entity, part)
+        return entity
+
+    def _first_name(self, file: FileNames, name: str, inside: Symbol | None) -> Entity | None:
+        scope = inside.local if inside is not None else ""
+        while True:
+            index = file.by_local.get(f"{scope}.{name}" if scope else name)
+            if index is not None:
+                return Entity(Definition(file.path, index, file.outline.symbols[index]))
+            if not scope:
+                break
+            scope = scope.rpartition(".")[0]
+        return self.binding(file, name) or self.starred(file, name) or self.sibling(file, name)
+
+    def _dotted_module(self, file: FileNames, dotted: str) -> Entity | None:
+        """``a.b.f`` after ``import a.b``."""
+        module = dotted.rpartition(".")[0]
+        while module:
+            if module in file.dotted:
+                found = file.dotted[module]
+                targets = self.module_of(file, found)
+                names = dotted[len(module) + 1 :].split(".")
+                if not targets:
+                    return Entity(external=dotted)
+                entity: Entity | None = Entity(module=tuple(targets))
+                for name in names:
+                    entity = self.member(entity, name) if entity is not None else None
+                return entity
+            module = module.rpartition(".")[0]
+        return None
+
+    def starred(self, file: FileNames, name: str) -> Entity | None:
+        for star in file.stars:
+            for target in self.module_of(file, star):
+                hit = self.lookup(target, name)
+                if hit is not None and not hit.external:
+                    return hit
+        return None
+
+    def sibling(self, file: FileNames, name: str) -> Entity | None:
+        """A top-level name of the same package: Go and Java need no import for it."""
+        if file.family not in ("go", "java"):
+            return None
+        directory = file.path.rpartition(b"/")[0]
+        for other in self.world.defining(name, directory):
+            near = self.file(other.path) if "." not in other.symbol.local else None
+            if near is not None and near.family == file.family:
+                return Entity(other)
+        return None
+
+
+def _near(path: bytes, owner: bytes, family: str) -> bool:
+    """Whether a method in one file can belong to a type in the other."""
+    if family == "rust":
+        return path.split(b"/")[:1] == owner.split(b"/")[:1]
+    return True

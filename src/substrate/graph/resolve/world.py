@@ -1,0 +1,107 @@
+"""What resolution may ask about the project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from substrate.graph.facts import Outline, Symbol
+
+#: Definitions of one name that are looked at; a name with more is ambiguous anyway.
+MANY = 40
+
+
+class Definition(NamedTuple):
+    path: bytes
+    #: Its place among the file's symbols.
+    number: int
+    symbol: Symbol
+
+
+class World(Protocol):
+    def has(self, path: bytes) -> bool: ...
+
+    def outline(self, path: bytes) -> Outline | None:
+        """None for a path that is not there, or holds no symbols."""
+        ...
+
+    def defining(self, name: str, directory: bytes | None = None) -> list[Definition]:
+        """Symbols with this name, in the order of paths, `MANY` paths at most.
+
+        With `directory`, only those of files directly in it.
+        """
+        ...
+
+    def ending(self, suffix: bytes) -> list[bytes]:
+        """Paths that are `suffix` or end with ``/`` and it."""
+        ...
+
+    def inside(self, directory: bytes) -> list[bytes]:
+        """Paths directly in a directory (``b""`` is the root)."""
+        ...
+
+
+class Places:
+    """Paths by their last name and by their directory."""
+
+    def __init__(self, paths: Iterable[bytes]) -> None:
+        self._by_basename: dict[bytes, list[bytes]] = {}
+        self._by_directory: dict[bytes, list[bytes]] = {}
+        for path in paths:
+            directory, _, base = path.rpartition(b"/")
+            self._by_basename.setdefault(base, []).append(path)
+            self._by_directory.setdefault(directory, []).append(path)
+
+    def ending(self, suffix: bytes) -> list[bytes]:
+        paths = self._by_basename.get(suffix.rpartition(b"/")[2], [])
+        tail = b"/" + suffix
+        return [path for path in paths if path == suffix or path.endswith(tail)]
+
+    def inside(self, directory: bytes) -> list[bytes]:
+        return self._by_directory.get(directory, [])
+
+
+class MemoryWorld:
+    """Everything at hand: for indexing a whole tree."""
+
+    def __init__(self, outlines: Mapping[bytes, Outline | None]) -> None:
+        """`outlines` holds every path, in order."""
+        self._outlines = outlines
+        self._places = Places(outlines)
+        self._by_name: dict[str, list[bytes]] = {}
+        for path, outline in outlines.items():
+            for symbol in outline.symbols[1:] if outline is not None else ():
+                holders = self._by_name.setdefault(symbol.name, [])
+                if not holders or holders[-1] != path:
+                    holders.append(path)
+
+    def has(self, path: bytes) -> bool:
+        return path in self._outlines
+
+    def outline(self, path: bytes) -> Outline | None:
+        return self._outlines.get(path)
+
+    def defining(self, name: str, directory: bytes | None = None) -> list[Definition]:
+        holders: Iterable[bytes] = self._by_name.get(name, ())
+        if directory is not None:
+            holders = (path for path in holders if path.rpartition(b"/")[0] == directory)
+        return [
+            definition
+            for path in islice(holders, MANY)
+            for definition in definitions_in(path, self._outlines[path], name)
+        ]
+
+    def ending(self, suffix: bytes) -> list[bytes]:
+        return self._places.ending(suffix)
+
+    def inside(self, directory: bytes) -> list[bytes]:
+        return self._places.inside(directory)
+
+
+def definitions_in(path: bytes, outline: Outline | None, name: str) -> list[Definition]:
+    return [
+        Definition(path, index, symbol)
+        for index, symbol in enumerate(outline.symbols if outline is not None else ())
+        if symbol.name == name and index
+    ]

@@ -1,0 +1,207 @@
+"""Reading any git repository, the user's own too, without letting it run or change anything.
+
+A revision is text that somebody typed. It never becomes an argument of git: it is written to the
+stdin of ``git cat-file --batch``, where no spelling of it can be an option. Where git has no such
+door (`rev_list`), it stands behind ``--end-of-options``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import IO, NamedTuple
+
+from substrate.errors import AmbiguousError, DamagedStoreError, NotFoundError, UsageError
+from substrate.objects.git import Git, pinned_environment
+from substrate.system import environment
+from substrate.system.process import Conversation, converse
+
+#: Requests written before their answers are read: together far less than a pipe holds, so that
+#: neither side can wait for the other.
+_WINDOW = 256
+_OID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\s*")
+_HINT_REVISION = "give a branch, a tag, HEAD or a commit id"
+
+
+class TreeEntry(NamedTuple):
+    path: bytes
+    #: Octal, as git writes it: 100644, 100755, 120000 (a link).
+    mode: bytes
+    oid: bytes
+
+
+class TreeChange(NamedTuple):
+    """One path that differs between two commits; an empty `oid` means that it is gone."""
+
+    path: bytes
+    mode: bytes
+    oid: bytes
+
+
+def plain_head(git_dir: Path) -> bytes | None:
+    """The commit that HEAD names, where one or two small files say so; None means: ask git."""
+    try:
+        text = (git_dir / "HEAD").read_bytes()
+        if text.startswith(b"ref: refs/"):
+            shared = (git_dir / "commondir").read_bytes() if _is_linked(git_dir) else b"."
+            name = os.fsdecode(text[5:].strip())
+            text = (git_dir / os.fsdecode(shared.strip()) / name).read_bytes()
+    except OSError:
+        return None
+    return bytes.fromhex(text.decode()) if _OID.fullmatch(text) else None
+
+
+def _is_linked(git_dir: Path) -> bool:
+    return os.path.lexists(git_dir / "commondir")
+
+
+class Repository:
+    """One repository, asked through one long-lived ``git cat-file``; use it in a ``with``."""
+
+    def __init__(self, git_dir: Path, root: Path) -> None:
+        self.git_dir = git_dir
+        self._git = Git(git_dir, root)
+        self._reader: Conversation | None = None
+
+    def __enter__(self) -> Repository:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._reader is None:
+            return
+        reader = self._reader
+        stdin, stdout = self._streams()
+        self._reader = None
+        try:
+            stdin.close()
+        except BrokenPipeError:
+            pass
+        stdout.close()
+        reader.wait()
+
+    def resolve_commit(self, revision: str) -> bytes:
+        """The id of the commit that `revision` names; tags are followed."""
+        oid, _ = self._commit(revision)
+        return oid
+
+    def read_commit(self, revision: str) -> tuple[bytes, bytes]:
+        """The commit's id and its raw object."""
+        return self._commit(revision)
+
+    def _commit(self, revision: str) -> tuple[bytes, bytes]:
+        if not revision or "\n" in revision or "\0" in revision:
+            raise UsageError(f"not a revision: {revision!r}", hint=_HINT_REVISION)
+        kind, oid, data = self._ask(f"{revision}^{{commit}}".encode("utf-8", "surrogateescape"))
+        if kind == b"ambiguous":
+            raise AmbiguousError(
+                f"{revision!r} is ambiguous", hint="give a few more characters of the commit id"
+            )
+        if kind != b"commit":
+            raise NotFoundError(f"no commit is called {revision!r}", hint=_HINT_REVISION)
+        return oid, data
+
+    def read_blobs(self, oids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """The blobs in the order asked for; a missing one is a damaged repository."""
+        stdin, _ = self._streams()
+        window: list[bytes] = []
+        for oid in oids:
+            window.append(oid)
+            if len(window) == _WINDOW:
+                yield from self._read_window(stdin, window)
+                window = []
+        yield from self._read_window(stdin, window)
+
+    def _read_window(self, stdin: IO[bytes], window: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        stdin.write(b"".join(oid.hex().encode() + b"\n" for oid in window))
+        stdin.flush()
+        for oid in window:
+            kind, _, data = self._answer()
+            if kind != b"blob":
+                raise DamagedStoreError(
+                    f"the repository lacks the content {oid.hex()}",
+                    hint="`git fsck` says what is wrong with it; a partial clone must be completed",
+                )
+            yield oid, data
+
+    def list_tree(self, commit: bytes) -> list[TreeEntry]:
+        """Every file and link of a commit, sorted by path. Submodules have no content here."""
+        out = self._git.run("ls-tree", "-r", "-z", "--full-tree", commit.hex()).stdout
+        entries = []
+        for record in out.split(b"\0"):
+            if record:
+                head, _, path = record.partition(b"\t")
+                mode, kind, oid = head.split(b" ")
+                if kind == b"blob":
+                    entries.append(TreeEntry(path, mode, bytes.fromhex(oid.decode())))
+        entries.sort()
+        return entries
+
+    def tree_changes(self, old: bytes, new: bytes) -> list[TreeChange]:
+        """What differs between two commits, file by file; renames are a removal and an addition."""
+        fixed = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-ext-diff")
+        out = self._git.run("diff-tree", *fixed, old.hex(), new.hex(), "--").stdout
+        fields = out.split(b"\0")
+        changes = []
+        for head, path in zip(fields[0::2], fields[1::2], strict=False):
+            _, mode, _, oid, _ = head.split(b" ")
+            gone = mode in (b"000000", b"160000")
+            changes.append(TreeChange(path, mode, b"" if gone else bytes.fromhex(oid.decode())))
+        return changes
+
+    def rev_list(self, revision: str | None) -> list[bytes]:
+        """The commits of a range (``A..B``) or, for None, of every ref; parents come first."""
+        what = ["--end-of-options", revision] if revision is not None else ["--all", "HEAD"]
+        if revision is not None and ("\n" in revision or "\0" in revision):
+            raise UsageError(f"not a range: {revision!r}", hint=_HINT_REVISION)
+        fixed = ("rev-list", "--topo-order", "--reverse")
+        done = self._git.run(*fixed, *what, "--", check=False)
+        if done.returncode != 0:
+            if revision is None:
+                raise NotFoundError("this repository has no commit yet", hint="commit something")
+            raise NotFoundError(f"no commits are called {revision!r}", hint=_HINT_REVISION)
+        return [bytes.fromhex(line.decode()) for line in done.stdout.split()]
+
+    # -- the conversation ---------------------------------------------------------------------
+
+    def _streams(self) -> tuple[IO[bytes], IO[bytes]]:
+        if self._reader is None:
+            self._reader = converse(
+                self._git.argv("cat-file", "--batch"),
+                cwd=self._git.work_tree or self.git_dir,
+                env=pinned_environment(environment.current().variables),
+            )
+        return self._reader.stdin, self._reader.stdout
+
+    def _ask(self, name: bytes) -> tuple[bytes, bytes, bytes]:
+        stdin, _ = self._streams()
+        stdin.write(name + b"\n")
+        stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> tuple[bytes, bytes, bytes]:
+        """``(kind, id, content)``; the kind is ``missing`` or ``ambiguous`` if there is no such."""
+        _, stdout = self._streams()
+        head = stdout.readline()
+        if not head:
+            raise DamagedStoreError(
+                f"git cannot read the repository {self.git_dir}", hint="`git fsck` says why"
+            )
+        # The name that is repeated before "missing" may itself hold blanks.
+        fields = head.rstrip(b"\n").rsplit(b" ", 2)
+        if fields[-1] in (b"missing", b"ambiguous"):
+            return fields[-1], b"", b""
+        oid, kind, size = fields
+        data = stdout.read(int(size))
+        stdout.read(1)
+        return kind, bytes.fromhex(oid.decode()), data

@@ -1,0 +1,100 @@
+"""Where the graph is, and which repository it is of: the user's git, or Substrate's own history."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import NotFoundError, RefusedError
+from substrate.graph import index
+from substrate.graph.layout import Layout, read_marker, require_ctx
+from substrate.objects.repository import Repository, plain_head
+from substrate.workspace.locate import Workspace, find_workspace, make_private
+
+Progress = Callable[[str, int, int], None]
+
+
+class Indexed(NamedTuple):
+    commit: bytes
+    directory: Path
+    counts: dict[str, int]
+    was_there: bool
+
+
+class Graph:
+    """The graph of one project, with one repository to index from."""
+
+    def __init__(
+        self, layout: Layout, workspace: Workspace, repository: Repository, progress: Progress
+    ) -> None:
+        self.layout = layout
+        self.workspace = workspace
+        self.repository = repository
+        self._progress = progress
+
+    def commits(self, revision: str | None, *, everything: bool = False) -> list[bytes]:
+        """What an index call is about; a range is given oldest first."""
+        if everything:
+            return self.repository.rev_list(None)
+        if revision is not None and ".." in revision:
+            return self.repository.rev_list(revision)
+        return [self.resolve(revision or "HEAD")]
+
+    def resolve(self, revision: str) -> bytes:
+        if revision == "HEAD":
+            # Read by hand where it is plain: starting git would take longer than the answer.
+            head = plain_head(self.repository.git_dir)
+            if head is not None and read_marker(self.layout.snapshot(head)) is not None:
+                return head
+        return self.repository.resolve_commit(revision)
+
+    def index(self, commit: bytes) -> Indexed:
+        """The commit's snapshot, made if need be."""
+        name = self.workspace.root.name
+        marker, was_there = index.ensure(self.layout, self.repository, commit, name, self._progress)
+        return Indexed(commit, self.layout.snapshot(commit), marker.counts, was_there)
+
+
+def make_ctx(start: Path) -> tuple[Path, bool]:
+    """Make ``.ctx`` at the workspace's root, private and hidden from git; and whether it is new."""
+    workspace = find_workspace(start)
+    if workspace.history_refused:
+        raise RefusedError(
+            f"no .ctx is made in {workspace.root}: {workspace.history_refused}",
+            hint="work in a project directory of your own",
+        )
+    directory = workspace.root / ".ctx"
+    is_new = not directory.is_dir()
+    make_private(workspace, directory)
+    Layout(directory / "graph").make()
+    return directory, is_new
+
+
+@contextmanager
+def open_graph(
+    start: Path, *, history: bool = False, progress: Progress = index.quiet
+) -> Iterator[Graph]:
+    """The graph at or above `start`, and the repository it is asked about."""
+    ctx = require_ctx(start)
+    workspace = find_workspace(ctx.parent)
+    git_dir = _history_dir(workspace) if history else workspace.git_dir
+    if git_dir is None:
+        raise NotFoundError(
+            f"{workspace.root} is not a git repository",
+            hint="`git init` makes one; `--history` indexes what Substrate recorded",
+        )
+    with Repository(git_dir, workspace.root) as repository:
+        yield Graph(Layout(ctx / "graph"), workspace, repository, progress)
+
+
+def _history_dir(workspace: Workspace) -> Path:
+    git_dir = workspace.store / ".git"
+    if not os.path.lexists(git_dir / "HEAD"):
+        raise NotFoundError(
+            f"no history in {workspace.root}",
+            hint="run something first: substrate -c 'your command'",
+        )
+    return git_dir
