@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,7 +121,7 @@ def struck(site: Site, words: tuple[str, ...], point: Point, fault: str) -> tupl
 KILLED = (-9, 137)
 
 
-def verdict(site: Site, status: int, kinds: Iterable[str]) -> str:
+def verdict(site: Site, status: int, kinds: Sequence[str]) -> str:
     """After the next call: "old" or "new", and everything else in order. Raises on anything less.
 
     `kinds`: the kinds of entry that the operation writes when it happens.
@@ -139,7 +139,7 @@ def verdict(site: Site, status: int, kinds: Iterable[str]) -> str:
     log = cli.log()
     fresh = [e for e in log if e["command_id"] not in before.ids]
     # Only what has a commit happened; the `-c true` above changed nothing and has none.
-    made = [e for e in fresh if e["kind"] in kinds and e["substrate_git_commit"]]
+    made = [e for e in fresh if str(e["kind"]) in kinds and e["substrate_git_commit"]]
     if before.old != before.new:
         assert bool(made) == (state == "new"), f"{state}, but the log has {fresh}"
     elif kinds:

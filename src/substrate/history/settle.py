@@ -15,8 +15,7 @@ from substrate.system import files, platform
 def settle(store: HistoryStore) -> list[str]:
     """Inside the lock, before anything else. Returns what was done, for people."""
     done: list[str] = []
-    if store.ledger.meta("boot_id") != platform.boot_id():
-        _after_boot(store)
+    after_boot(store)
     store.publish_refs()
     for intent in store.ledger.intents():
         if intent.kind == record.RUNNING:
@@ -46,8 +45,14 @@ def sweep(store: HistoryStore) -> None:
                 files.remove_tree(path)
 
 
-def _after_boot(store: HistoryStore) -> None:
-    """What was written without a sync may be gone or empty: write it again from the ledger."""
+def after_boot(store: HistoryStore) -> None:
+    """What was written without a sync may be gone or empty: write it again from the ledger.
+
+    Inside the lock. Does nothing unless the machine was started since the last time.
+    """
+    if store.ledger.meta("boot_id") == platform.boot_id():
+        return
+    store.objects.init()
     for oid in list(store.objects.loose_oids()):
         try:
             store.objects.read(oid)

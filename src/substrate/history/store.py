@@ -17,7 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from substrate.errors import DamagedStoreError, HistoryRefusedError, NotFoundError
+from substrate.errors import (
+    DamagedStoreError,
+    HistoryRefusedError,
+    NotFoundError,
+    SubstrateError,
+)
 from substrate.history.config import Config, load_config
 from substrate.history.ledger import Detail, Intent, Ledger
 from substrate.history.messages import BRANCH, parse_trailers
@@ -192,7 +197,19 @@ def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     if is_index_lost(store):
         store.close()
         raise _index_lost()
+    _look_after_boot(store)
     return store
+
+
+def _look_after_boot(store: HistoryStore) -> None:
+    """A question right after a power cut must not take what was not synced for damage."""
+    if store.ledger.meta("boot_id") == platform.boot_id():
+        return
+    try:
+        with store.writing("look after a restart"):
+            pass
+    except (SubstrateError, OSError):
+        pass  # read-only, or held by another: the question is answered as well as it can be
 
 
 def _index_lost() -> DamagedStoreError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from substrate.system.files import fsync_dir, write_atomic
 
 # What a user keeps in a `.gitmodules` or `.gitattributes` is their content, not a fault of ours:
 # `git fsck --strict` must not stumble over it.
@@ -69,11 +70,14 @@ def create_repository(git_dir: Path) -> None:
     _write_new(git_dir / "config", config)
     # HEAD last: it is what makes the directory a repository.
     _write_new(git_dir / "HEAD", "ref: refs/heads/main\n")
+    fsync_dir(git_dir.parent)
 
 
 def _write_new(path: Path, text: str) -> None:
-    if path.exists():
-        return
-    temp = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    temp.write_bytes(text.encode())
-    os.replace(temp, path)
+    """Synced, and written anew where it is empty: a power cut leaves such files."""
+    try:
+        if path.stat().st_size:
+            return
+    except FileNotFoundError:
+        pass
+    write_atomic(path, text.encode())
