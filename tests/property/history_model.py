@@ -168,22 +168,30 @@ class HistoryModel:
 
     def newest_undoable(self, session: str) -> tuple[Entry | None, bool]:
         """What plain `undo` takes, and whether that is certain."""
-        for entry in reversed(self.line):
-            if entry.session == session and entry.committed and entry.kind in ("command", "squash"):
-                state = self.undone(entry)
-                if state != "yes":
-                    return entry, state == "no" or not _is_chain(entry)
-        return None, True
+        return self._newest(session, ("command", "squash"))
 
     def newest_redoable(self, session: str) -> tuple[Entry | None, bool]:
+        return self._newest(session, ("undo", "rollback"))
+
+    def _newest(self, session: str, kinds: tuple[str, ...]) -> tuple[Entry | None, bool]:
+        certain = True
         for entry in reversed(self.line):
-            if entry.session == session and entry.committed and entry.kind in ("undo", "rollback"):
-                state = self.undone(entry)
-                if state != "yes":
-                    return entry, state == "no" or not _is_chain(entry)
-        return None, True
+            if entry.session != session or not entry.committed or entry.kind not in kinds:
+                continue
+            certain = certain and not is_tangled(entry)
+            if self.undone(entry) != "yes":
+                return entry, certain
+        return None, certain
 
 
-def _is_chain(entry: Entry) -> bool:
-    """Whether something that took this back was itself taken back in part."""
-    return any(who.present.taken_back for who, _ in entry.taken_back)
+def is_tangled(entry: Entry) -> bool:
+    """Whether something that took this back was itself taken back in part.
+
+    How much of the entry is undone then depends on how paths are counted; nothing is lost by
+    either reading.
+    """
+    return any(_in_part(who.present) for who, _ in entry.taken_back)
+
+
+def _in_part(entry: Entry) -> bool:
+    return any(bool(paths) or _in_part(who.present) for who, paths in entry.taken_back)

@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 
 from tests.crash.oracle import Tree, all_bytes, differences, leftovers, tree
 from tests.property.driver import Answer, Driver, Logged, killed_at
-from tests.property.history_model import Checkpoint, Entry, HistoryModel, Recovery
+from tests.property.history_model import Checkpoint, Entry, HistoryModel, Recovery, is_tangled
 from tests.property.merge_model import Verdict, changed, in_scope
 from tests.property.workshop import Edit, do, edits
 
@@ -120,15 +120,19 @@ class HistoryMachine(RuleBasedStateMachine):
         path = self._pick(paths, other)
         self.model.scanned(self.now)
         if any(who.present.taken_back for who, _ in entry.taken_back):
-            return  # undone in part, and that undone in part: both readings are right
+            return  # undone in part, and that undone again: both readings are right
         answer = self.driver.undo(entry.id, None, (path,))
         self._check_undo(answer, entry, (path,))
 
     def _check_undo(self, answer: Answer, entry: Entry | None, paths: tuple[bytes, ...]) -> None:
-        if entry is None or not self._is_undoable(entry, paths):
+        if entry is None:
             self._must_refuse(answer)
             return
-        if self.model.undone(entry) == "partly" and not paths and answer.how == "refused":
+        may_go = is_tangled(entry) and answer.how != "refused"
+        if not (may_go or self._is_undoable(entry, paths)):
+            self._must_refuse(answer)
+            return
+        if not paths and answer.how == "refused" and self._is_unclear(entry):
             self._must_refuse(answer)
             return
         kind = "redo" if entry.kind in ("undo", "rollback") else "undo"
@@ -137,6 +141,9 @@ class HistoryMachine(RuleBasedStateMachine):
             made = self.model.reversed_by(kind, entry.session, verdict.tree, [entry], paths)
             self._took_back(answer, made)
         self._sync()
+
+    def _is_unclear(self, entry: Entry) -> bool:
+        return self.model.undone(entry) == "partly" or is_tangled(entry)
 
     def _is_undoable(self, entry: Entry, paths: tuple[bytes, ...]) -> bool:
         if entry.held_by or not entry.committed or entry.kind == "baseline":
@@ -246,7 +253,7 @@ class HistoryMachine(RuleBasedStateMachine):
         return True
 
     def _must_refuse(self, answer: Answer) -> None:
-        assert answer.how == "refused", answer
+        assert answer.how == "refused", f"{answer} {self.model.line}"
         self._unchanged()
         self._sync()
 
@@ -311,7 +318,7 @@ class HistoryMachine(RuleBasedStateMachine):
     @rule(at=KILL_AT, number=ANY)
     def kill_undo(self, at: int, number: int) -> None:
         entry = self._pick(self.model.line, number)
-        if self.model.undone(entry) == "partly":
+        if self._is_unclear(entry):
             return  # whether it still can be undone depends on how paths are counted
         before = self.now
         self.model.scanned(before)
@@ -346,7 +353,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def kill_twice(self, at: int, again: int, number: int) -> None:
         """An undo, and then what finishes it."""
         entry = self._pick(self.model.line, number)
-        if self.model.undone(entry) == "partly":
+        if self._is_unclear(entry):
             return  # whether it still can be undone depends on how paths are counted
         before = self.now
         self.model.scanned(before)
