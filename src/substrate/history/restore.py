@@ -81,6 +81,8 @@ def perform(
         new = new._replace(detail={**new.detail, SKIPPED: skipped})
     if dry_run:
         return _outcome(None, wish, None, [], plan)
+    if wish.conflicts and not wish.changes:
+        return _outcome(None, wish, None, [], plan)  # all was skipped: nothing is taken back
     if not wish.changes:
         entry = _note_only(store, new, undoing)
         notes = [*return_trash(store, undoing), *unprotected(store, undoing)]

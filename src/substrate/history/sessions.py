@@ -19,6 +19,7 @@ class Session(NamedTuple):
     started_ns: int
     active_ns: int
     closed_ns: int | None
+    #: Whether commands of its agent that name no session go into it.
     automatic: bool
     start_commit: bytes | None
     closed_commit: bytes | None
@@ -110,13 +111,22 @@ def touch(ledger: Ledger, session_id: str) -> None:
 
 
 def start(store: HistoryStore, named: str | None, agent_id: str | None) -> Session:
-    """Begin a session; the agent's automatic one, if any, is closed first."""
+    """Begin a session, or take up a named one again: the agent's commands now go into it.
+
+    The one they went into until now, if any, is closed first.
+    """
     session_id = messages.checked_session_id(named) if named else ids.new_id("s")
-    if named is None:
-        for session in all_sessions(store.ledger):
-            if session.automatic and session.closed_ns is None and session.agent_id == agent_id:
-                close(store, session.session_id)
-    _ensure(store, session_id, agent_id, automatic=named is None)
+    for session in all_sessions(store.ledger):
+        mine = session.automatic and session.closed_ns is None and session.agent_id == agent_id
+        if mine and session.session_id != session_id:
+            close(store, session.session_id)
+    _ensure(store, session_id, agent_id, automatic=True)
+    with store.commit_point() as ledger:
+        ledger.db.execute(
+            "UPDATE sessions SET automatic = 1, agent_id = ? WHERE session_id = ?",
+            (agent_id, session_id),
+        )
+        touch(ledger, session_id)
     found = find(store.ledger, session_id)
     assert found is not None
     return found

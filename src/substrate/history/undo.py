@@ -19,6 +19,9 @@ from substrate.objects.batch import Batch
 from substrate.objects.merge import Blobs, Take
 from substrate.system import clock, ids
 
+#: How many file names an error lists.
+_SHOWN_NAMES = 5
+
 
 class Choice(NamedTuple):
     """How an undo or rollback proceeds."""
@@ -167,8 +170,17 @@ def _check_undoable(store: HistoryStore, entry: Entry, choice: Choice) -> None:
             hint="`substrate log` shows how many files each command changed",
         )
     undone = store.ledger.reversed_paths(entry.seq)
-    if b"" in undone and _covered(choice.paths, _skipped(store, entry)):
+    skipped = _skipped(store, entry)
+    if b"" in undone and _covered(choice.paths, skipped):
         return  # an earlier undo left these paths out because of a conflict
+    if b"" in undone and skipped and not choice.paths:
+        names = ", ".join(display(RelPath(path)) for path in sorted(skipped)[:_SHOWN_NAMES])
+        raise RefusedError(
+            f"{entry.command_id} is already undone, but for what was left because of a conflict:"
+            f" {names}{', …' if len(skipped) > _SHOWN_NAMES else ''}",
+            hint=f"settle it with `substrate undo {entry.command_id} --path P --take ours|theirs`,"
+            " or bring the rest back with `substrate redo`",
+        )
     if b"" in undone or _covered(choice.paths, undone):
         raise RefusedError(
             f"{entry.command_id} is already undone", hint="`substrate redo` brings it back"

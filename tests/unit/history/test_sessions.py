@@ -116,8 +116,17 @@ class TestStart:
         assert bench.run({"a": b"2"}).session_id == begun.session_id
 
     def test_by_name(self, bench: Bench) -> None:
-        begun = keep.start_session(bench.place(), "mine")
-        assert (begun.session_id, begun.automatic) == ("mine", False)
+        old = bench.run({"a": b"1"})
+        assert keep.start_session(bench.place(), "mine").session_id == "mine"
+        assert session(bench, old.session_id).closed_ns is not None
+        assert bench.run({"a": b"2"}).session_id == "mine"
+
+    def test_a_closed_one_is_taken_up_again(self, bench: Bench) -> None:
+        bench.run({"a": b"1"}, session="mine")
+        bench.close("mine")
+        assert bench.run({"a": b"2"}).session_id != "mine"
+        assert keep.start_session(bench.place(), "mine").closed_ns is None
+        assert bench.run({"a": b"3"}).session_id == "mine"
 
     def test_leaves_other_agents_sessions_open(self, bench: Bench) -> None:
         other = bench.run({"a": b"1"}, agent="bob")

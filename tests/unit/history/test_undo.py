@@ -190,11 +190,24 @@ class TestPaths:
         with pytest.raises(RefusedError, match="already undone"):
             bench.undo(one.command_id, "d/a")
 
+    def test_an_undo_that_skipped_everything_has_undone_nothing(self, bench: Bench) -> None:
+        bench.outside({"a": b"0\n"})
+        one = bench.run({"a": b"1\n"})
+        bench.outside({"a": b"mine\n"})
+        outcome = bench.undo(skip_conflicts=True)
+        assert (outcome.entry, list(outcome.conflicts)) == (None, [b"a"])
+        assert bench.log()[0].kind == "external"
+        assert bench.undo(take="theirs").undone == (one.seq,)
+        assert bench.read("a") == b"0\n"
+
     def test_a_conflict_that_was_skipped_can_be_settled_later(self, bench: Bench) -> None:
         bench.outside({"a": b"0\n", "b": b"0\n"})
         one = bench.run({"a": b"1\n", "b": b"1\n"})
         bench.outside({"a": b"mine\n"})
         bench.undo(one.command_id, skip_conflicts=True)
+        with pytest.raises(RefusedError, match="left because of a conflict: a$") as caught:
+            bench.undo(one.command_id)
+        assert f"substrate undo {one.command_id} --path" in caught.value.hint
         bench.undo(one.command_id, "a", take="theirs")
         assert (bench.read("a"), bench.read("b")) == (b"0\n", b"0\n")
 
