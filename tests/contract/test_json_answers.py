@@ -125,7 +125,8 @@ def test_an_error_is_a_document_on_stderr(words: tuple[str, ...], status: int) -
 
 
 def test_every_verb_is_asked() -> None:
-    assert {words[0] for words in CALLS} == set(VERBS) - {"run"}
+    # `run` answers with the command's own output; `rewrite` needs a git repository to work on.
+    assert {words[0] for words in CALLS} == set(VERBS) - {"run", "rewrite"}
 
 
 @pytest.mark.needs("byte-names")

@@ -117,10 +117,17 @@ class LedgerConnection(sqlite3.Connection):
 
 def translated(error: sqlite3.Error) -> SubstrateError:
     text = str(error)
-    if "disk is full" in text:
+    name = getattr(error, "sqlite_errorname", None) or ""
+    # The second: no room for the shared-memory file that readers need too.
+    if "disk is full" in text or name == "SQLITE_IOERR_SHMSIZE":
         return DiskFullError(
             "the disk is full: history could not be written",
             hint="free some space and try again; nothing that was recorded is lost",
+        )
+    if name.startswith("SQLITE_IOERR") and "READ" not in name:
+        return WorkspaceError(
+            f"the history index could not be written: {text}",
+            hint="the disk may be full or failing: make room or look after it, then try again",
         )
     if "locked" in text:
         return LockedError("another process is busy with this history", hint="try again")

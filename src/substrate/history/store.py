@@ -193,6 +193,11 @@ def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
             f"no history in {workspace.root}",
             hint="run something first: substrate -c 'your command'",
         )
+    if not (workspace.store / ".git").is_dir():
+        raise DamagedStoreError(
+            "the history's repository is gone",
+            hint="`substrate fsck --repair` begins a new one; the workspace stays as it is",
+        )
     store = HistoryStore(workspace, load_config(home_config, workspace.store / "config.toml"))
     if is_index_lost(store):
         store.close()

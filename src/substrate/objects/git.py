@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from substrate.errors import SubstrateError
+from substrate.errors import DamagedStoreError, DiskFullError, SubstrateError
 from substrate.model.paths import RelPath
 from substrate.objects.loose import HINT
 from substrate.objects.trees import EMPTY_TREE
@@ -83,6 +83,8 @@ BINARY = -1
 #: How much of a content git looks at to tell text from binary.
 _TEXT_PROBE_BYTES = 8000
 _MERGE_FAILED = 128
+#: How git says that the disk or the quota is used up.
+_NO_SPACE = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
 
 
 def pinned_environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -331,4 +333,7 @@ def _alternate_line(objects: Path) -> bytes:
 def _failed(args: tuple[str | bytes, ...], done: Completed) -> SubstrateError:
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     said = lines[-1] if lines else f"exit status {done.returncode}"
-    return SubstrateError(f"git {os.fsdecode(args[0])} failed: {said}", hint=HINT)
+    message = f"git {os.fsdecode(args[0])} failed: {said}"
+    if any(words in line for line in lines for words in _NO_SPACE):
+        return DiskFullError(message, hint="free some disk space and try again")
+    return DamagedStoreError(message, hint=HINT)
