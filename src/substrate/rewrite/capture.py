@@ -24,7 +24,7 @@ from substrate.objects.commits import Commit, signature
 from substrate.objects.snapshot import Snapshot
 from substrate.objects.trees import MODE_DIR, MODE_FILE
 from substrate.rewrite import meta as metas
-from substrate.rewrite.decide import Files
+from substrate.rewrite.decide import Files, is_as_recorded
 from substrate.rewrite.meta import Meta
 from substrate.rewrite.survey import Survey
 from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
@@ -73,9 +73,7 @@ def capture(
     ref = _free_ref(copy)
     meta = meta._replace(
         when_ns=int(ref.rpartition("/")[2]),
-        dirty=tuple(
-            sorted({*survey.dirty, *survey.intent_to_add, *survey.unmerged, *survey.staged})
-        ),
+        dirty=_with_work(survey, nodes),
         untracked=survey.untracked,
         size_bytes=batch.added_bytes,
     )
@@ -93,6 +91,16 @@ def capture(
     copy.git.run("update-ref", "--no-deref", ref, commit.hex(), "0" * 40)
     nodes.update(untracked)
     return Captured(ref, commit, meta, index_tree, tracked_state.tree, nodes, tuple(skipped))
+
+
+def _with_work(survey: Survey, nodes: Mapping[RelPath, Node]) -> tuple[RelPath, ...]:
+    """Tracked paths that differ; a file that was only touched does not."""
+    changed = {
+        path
+        for path, recorded in survey.dirty.items()
+        if path in nodes and (recorded is None or not is_as_recorded(nodes[path], recorded))
+    }
+    return tuple(sorted({*changed, *survey.intent_to_add, *survey.unmerged, *survey.staged}))
 
 
 def _commit(batch: Batch, meta: Meta, tree: bytes, side: bytes, ref: str) -> bytes:

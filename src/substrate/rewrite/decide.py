@@ -273,3 +273,10 @@ class Decider:
     def _overwritten(self, ops: tuple[Op, ...]) -> tuple[RelPath, ...]:
         found = [op.path for op in ops if op.expect.has_content and self._gives_way(op.path)]
         return tuple(sorted(found))
+
+
+def is_as_recorded(node: Node, recorded: Node) -> bool:
+    """Whether a file is what an index entry says, byte for byte."""
+    if (node.kind, node.oid) != (recorded.kind, recorded.oid):
+        return False
+    return node.kind is not Kind.FILE or bool(node.mode & 0o100) == bool(recorded.mode & 0o100)

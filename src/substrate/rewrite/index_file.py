@@ -117,14 +117,15 @@ def _line(path: RelPath, node: Node, stage: int) -> bytes:
     return b"%s %s %d\t%s\0" % (mode, node.oid.hex().encode(), stage, path)
 
 
-def refresh(copy: WorkingCopy, index: Path, paths: Iterable[RelPath]) -> None:
-    """Let git note the stat of files that are what their entries say, so that status is quick."""
-    asked = list(paths)
-    if not asked:
-        return
-    if len(asked) <= _FEW:
+def refresh(copy: WorkingCopy, index: Path, paths: Iterable[RelPath] | None) -> None:
+    """Let git note the stat of files that are what their entries say, so that status is quick.
+
+    None: of all files.
+    """
+    asked = None if paths is None else list(paths)
+    if asked is None or len(asked) > _FEW:
+        copy.git.try_run("update-index", "-q", "--refresh", index=index)
+    elif asked:
         stdin = b"".join(path + b"\0" for path in asked)
         args = ("add", "--refresh", "--pathspec-from-file=-", "--pathspec-file-nul")
         copy.git.try_run(*args, input=stdin, index=index)
-    else:
-        copy.git.try_run("update-index", "-q", "--refresh", index=index)

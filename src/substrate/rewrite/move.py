@@ -15,7 +15,7 @@ from substrate.rewrite import index_file, transition
 from substrate.rewrite.artifacts import recovery_command, write_artifacts
 from substrate.rewrite.capture import Captured
 from substrate.rewrite.conversion import Conversion
-from substrate.rewrite.decide import Decider, Decision, Files
+from substrate.rewrite.decide import Decider, Decision, Files, is_as_recorded
 from substrate.rewrite.index_file import IndexLock
 from substrate.rewrite.journal import HeadMove, Intent
 from substrate.rewrite.meta import Meta
@@ -156,8 +156,8 @@ class _Attempt:
         # Only touched, or rewritten with the same bytes: no work of anybody's.
         files = Files(self.copy.root, batch)
         return any(
-            node is None or not _is_as_recorded(files, path, node.oid, node.kind, node.mode)
-            for path, node in survey.dirty.items()
+            recorded is None or not is_as_recorded(files.node(path), recorded)
+            for path, recorded in survey.dirty.items()
         )
 
     def _intent(self, decision: Decision) -> Intent:
@@ -211,13 +211,6 @@ class _Attempt:
 def _with(outcome: Outcome, done: Done) -> Outcome:
     conflicts = {**outcome.conflicts, **done.late}
     return outcome._replace(conflicts=conflicts, notes=outcome.notes + done.notes)
-
-
-def _is_as_recorded(files: Files, path: RelPath, oid: bytes, kind: Kind, mode: int) -> bool:
-    node = files.node(path)
-    if (node.kind, node.oid) != (kind, oid):
-        return False
-    return kind is not Kind.FILE or bool(node.mode & 0o100) == bool(mode & 0o100)
 
 
 def _head_move(copy: WorkingCopy, head: Head, text: str, target: bytes) -> HeadMove:

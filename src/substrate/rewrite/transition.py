@@ -120,9 +120,7 @@ def _finish_index(
     wanted = {**intent.entries, **_late_entries(copy, intent, late)}
     index_file.build(copy, base, wanted, intent.new_index_file)
     settled = [p for p, entry in wanted.items() if isinstance(entry, Node) and entry != ABSENT]
-    if intent.index_file:
-        settled = [op.path for op in intent.plan.ops if op.become.has_content]
-    index_file.refresh(copy, intent.new_index_file, settled)
+    index_file.refresh(copy, intent.new_index_file, None if intent.index_file else settled)
     lock.exchange(intent.new_index_file.read_bytes())
     return []
 
@@ -173,3 +171,12 @@ def _notes(report: Report) -> list[str]:
     ]
     notes += [f"cannot make {display(path)}: {why}" for path, why in report.cannot_restore]
     return notes + [f"kept in .manifold/trash: {display(path)}" for path in report.trashed]
+
+
+def needs_settling(copy: WorkingCopy) -> bool:
+    """Whether something was left behind: cheap to ask, and makes nothing."""
+    try:
+        litter = any(copy.journal_dir.iterdir())
+    except FileNotFoundError:
+        litter = False
+    return litter or index_file.is_ours(copy.git_dir / "index.lock")

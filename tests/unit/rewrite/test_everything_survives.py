@@ -14,9 +14,8 @@ NAME = b"caf\xe9"  # not UTF-8
 def full_of_work(scene: Scene) -> None:
     """Staged and unstaged on one file, untracked, ignored, a byte name, an executable bit, a link,
     empty directories, an intended file; the target changes other lines of the same files."""
-    for name in ("mm", "staged", "unstaged", "run.sh", "clean", "going"):
+    for name in (b"mm", b"staged", b"unstaged", b"run.sh", b"clean", b"going", NAME):
         scene.write(name, lines())
-    scene.write(NAME, lines())
     scene.write(".gitignore", "*.log\nbuild/\n")
     scene.link("link", "clean")
     scene.write("deep/down/file", lines())

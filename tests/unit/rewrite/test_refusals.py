@@ -23,10 +23,16 @@ def simple(scene: Scene) -> None:
     scene.write("mine", "mine\n")
 
 
-def refused(scene: Scene, error: type[SubstrateError] = RefusedError, **how: str) -> SubstrateError:
+def refused(
+    scene: Scene,
+    error: type[SubstrateError] = RefusedError,
+    *,
+    base: str = "base",
+    target: str = "target",
+) -> SubstrateError:
     before, index = scene.tree(), scene.index()
     with pytest.raises(error) as caught:
-        scene.rewrite(**how)
+        scene.rewrite(base, target)
     assert scene.tree() == before and scene.index() == index
     assert scene.snapshots() == []
     assert caught.value.hint

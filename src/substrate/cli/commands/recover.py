@@ -4,97 +4,165 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled, name_fields
-from substrate.cli.render import paths_of, place_of, show_outcome, when
-from substrate.errors import EXIT_OK, NotFoundError
-from substrate.history import recovery
+from substrate.cli.output import Output, Styled, name_fields
+from substrate.cli.render import paths_of, place_of, show_outcome, size, when
+from substrate.errors import EXIT_DIFFERENT, EXIT_OK, NotFoundError, UsageError
 from substrate.model.nodes import Kind
 from substrate.model.paths import display
 from substrate.objects import snapshot as snapshots
+from substrate.recorder.recoveries import Found, Snapshots, opened
 from substrate.recorder.roll_back import restore_recovery
+from substrate.rewrite.bring_back import BroughtBack, Choice
+from substrate.rewrite.prune import Policy, Tombstone
+from substrate.rewrite.search import Match, pattern
 from substrate.system import clock
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from substrate.cli.context import Context
-    from substrate.history.recovery import Recovery
 
 NAME = "recover"
-HELP = "list and bring back what stood there before Substrate changed it"
+HELP = "list, search and bring back what stood there before Substrate changed it"
 EXAMPLE = "substrate recover restore c-0k9x src/app.py"
+_DAY_NS = 86_400 * 1_000_000_000
+_DAYS = 30
 
 
 def configure(parser: ArgumentParser) -> None:
-    verbs = parser.add_subparsers(dest="action", required=True, metavar="list|show|restore")
-    verbs.add_parser("list", help="every snapshot, newest first")
+    verbs = parser.add_subparsers(
+        dest="action", required=True, metavar="list|show|search|restore|prune"
+    )
+    lists = verbs.add_parser("list", help="every snapshot, newest first")
+    lists.add_argument("--pruned", action="store_true", help="what was pruned, and why")
     show = verbs.add_parser("show", help="one snapshot, or one file of it")
     show.add_argument("ref", metavar="REF")
     show.add_argument("path", nargs="?", metavar="PATH")
+    find = verbs.add_parser("search", help="a text in every snapshot, tracked or untracked")
+    find.add_argument("pattern", metavar="PATTERN")
+    find.add_argument("--regex", action="store_true", help="PATTERN is a regular expression")
+    find.add_argument("-i", "--ignore-case", action="store_true", help="Case does not matter")
+    find.add_argument("--context", type=int, default=0, metavar="N", help="lines around each hit")
+    find.add_argument("--binary", action="store_true", help="search binary contents too")
+    find.add_argument("--in", dest="ref", metavar="REF", help="only in this snapshot")
     restore = verbs.add_parser("restore", help="bring back what it kept, or only some paths of it")
     restore.add_argument("ref", metavar="REF")
     restore.add_argument("paths", nargs="*", metavar="PATH")
+    restore.add_argument("--to", metavar="DIR", help="write it there instead of into place")
+    restore.add_argument(
+        "--with-git", action="store_true", help="index and HEAD as they were (a rewrite's snapshot)"
+    )
     restore.add_argument("--dry-run", action="store_true", help="print the plan, change nothing")
+    prune = verbs.add_parser("prune", help="let old or redundant snapshots go; says what went")
+    prune.add_argument(
+        "--older-than", type=float, metavar="DAYS",
+        help=f"captured longer ago than this; default {_DAYS}, or never with --redundant",
+    )  # fmt: skip
+    prune.add_argument(
+        "--redundant", action="store_true", help="those whose content is all kept elsewhere"
+    )
+    prune.add_argument("--dry-run", action="store_true", help="print what would go")
 
 
 def run(args: Namespace, context: Context) -> int:
-    if args.action == "list":
-        return _list(context)
-    if args.action == "show":
-        return _show(args.ref, args.path, context)
     place = place_of(context)
-    outcome = restore_recovery(place, args.ref, paths_of(place, args.paths), dry_run=args.dry_run)
+    with opened(place) as found:
+        for note in found.notes:
+            context.output.note(note)
+        if args.action == "list":
+            return _pruned(found, context) if args.pruned else _list(found, context)
+        if args.action == "show":
+            return _show(found, args.ref, args.path, context)
+        if args.action == "search":
+            return _search(found, args, context)
+        if args.action == "prune":
+            return _prune(found, args, context)
+        one = found.find(args.ref)
+        if args.to is not None:
+            return _write_out(found, one, args, context)
+        if one.source == "rewrite":
+            return _bring_back(found, one, args, context)
+    if args.with_git:
+        raise UsageError(
+            f"{one.name} is history's: it has no index and no HEAD", hint="leave out --with-git"
+        )
+    paths = paths_of(place, args.paths)
+    outcome = restore_recovery(place, one.ref, paths, dry_run=args.dry_run)
     what = outcome.entry.command if outcome.entry else "restore"
     return show_outcome(context.output, outcome, dry_run=args.dry_run, done=what)
 
 
-def _list(context: Context) -> int:
-    with place_of(context).existing_history() as store:
-        found = recovery.all_recoveries(store.ledger)
+# -- list, show -----------------------------------------------------------------------------------
+
+
+def _list(found: Snapshots, context: Context) -> int:
+    everything = found.all()
     if context.json:
-        context.output.emit_json({"recoveries": [_json(one) for one in found]})
+        context.output.emit_json({"recoveries": [_json(one) for one in everything]})
         return EXIT_OK
     rows = [
-        (when(one.ts_ns), Styled(one.name, "cyan"), f"before {one.operation}", str(len(one.paths)))
-        for one in found
-    ]
-    header = ("when (UTC)", "ref", "why", "paths")
-    context.output.table(rows, header=header, right=(3,))
+        (when(one.ts_ns), Styled(one.name, "cyan"), f"before {one.operation}", one.operation_id,
+         str(one.dirty_files), size(one.size_bytes))
+        for one in everything
+    ]  # fmt: skip
+    header = ("when (UTC)", "snapshot", "why", "operation", "files", "size")
+    context.output.table(rows, header=header, right=(4, 5))
     return EXIT_OK
 
 
-def _json(one: Recovery) -> dict[str, object]:
+def _json(one: Found) -> dict[str, object]:
     return {
         "ref": one.ref,
         "name": one.name,
+        "source": one.source,
         "commit": one.commit.hex(),
         "ts": clock.iso(one.ts_ns),
         "operation": one.operation,
-        "command_id": one.command_id,
+        "command_id": one.operation_id,
         "paths": [display(path) for path in one.paths],
+        "dirty_files": one.dirty_files,
+        "size_bytes": one.size_bytes,
     }
 
 
-def _show(ref: str, path: str | None, context: Context) -> int:
-    place = place_of(context)
-    with place.existing_history() as store:
-        one = recovery.resolve(store, ref)
-        if path is None:
-            if context.json:
-                context.output.emit_json(_json(one))
-                return EXIT_OK
-            context.output.line(f"{one.ref}: before {one.operation} {one.command_id}")
-            for changed in one.paths:
-                context.output.line("  ", display(changed))
-            return EXIT_OK
-        wanted = place.rel_path(path)
-        node = snapshots.lookup(store.objects, store.snapshot_of(one.commit), wanted)
-        if node.kind not in (Kind.FILE, Kind.SYMLINK):
-            raise NotFoundError(
-                f"{one.name} holds no file {display(wanted)}",
-                hint=f"`substrate recover show {one.name}` lists what it kept",
-            )
-        data = store.objects.read_blob(node.oid)
+def _pruned(found: Snapshots, context: Context) -> int:
+    stones = found.tombstones()
+    if context.json:
+        context.output.emit_json({"pruned": [stone._asdict() for stone in stones]})
+    else:
+        _show_stones(context.output, stones)
+    return EXIT_OK
+
+
+def _show_stones(output: Output, stones: list[Tombstone]) -> None:
+    for stone in stones:
+        output.line(Styled(stone.ref, "cyan"), f"  {stone.why}; {stone.lost_count} content(s) lost")
+        for name in stone.lost[:20]:
+            output.line("  ", name)
+
+
+def _show(found: Snapshots, ref: str, path: str | None, context: Context) -> int:
+    one = found.find(ref)
+    if path is not None:
+        return _show_file(found, one, path, context)
+    if context.json:
+        context.output.emit_json(_json(one))
+        return EXIT_OK
+    context.output.line(f"{one.ref}: before {one.operation} {one.operation_id}")
+    for changed in one.paths:
+        context.output.line("  ", display(changed))
+    return EXIT_OK
+
+
+def _show_file(found: Snapshots, one: Found, path: str, context: Context) -> int:
+    wanted = found.rel_path(one, path)
+    node = snapshots.lookup(one.reader, one.state, wanted)
+    if node.kind not in (Kind.FILE, Kind.SYMLINK):
+        raise NotFoundError(
+            f"{one.name} holds no file {display(wanted)}",
+            hint=f"`substrate recover show {one.name}` lists what it kept",
+        )
+    data = one.reader.read_blob(node.oid)
     if context.json:
         import base64
 
@@ -104,4 +172,130 @@ def _show(ref: str, path: str | None, context: Context) -> int:
         )  # fmt: skip
     else:
         context.output.block(data)
+    return EXIT_OK
+
+
+# -- search ---------------------------------------------------------------------------------------
+
+
+def _search(found: Snapshots, args: Namespace, context: Context) -> int:
+    """Like grep: 0 if something was found, 1 if not."""
+    wanted = pattern(
+        args.pattern, regex=args.regex, ignore_case=args.ignore_case, context=args.context,
+        binary=args.binary,
+    )  # fmt: skip
+    matches = list(found.search(wanted, args.ref))
+    if context.json:
+        context.output.emit_json({"matches": [_match_json(match) for match in matches]})
+    else:
+        for match in matches:
+            _show_match(context.output, match)
+    return EXIT_OK if matches else EXIT_DIFFERENT
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").rstrip("\r")
+
+
+def _match_json(match: Match) -> dict[str, object]:
+    return {
+        **name_fields(match.path),
+        "oid": match.oid.hex(),
+        "snapshots": list(match.snapshots),
+        "hits": [
+            {"line": hit.line, "text": _text(hit.text), "before": [_text(b) for b in hit.before],
+             "after": [_text(a) for a in hit.after]}
+            for hit in match.hits
+        ],
+    }  # fmt: skip
+
+
+def _show_match(output: Output, match: Match) -> None:
+    more = f"  (and {len(match.snapshots) - 1} more)" if len(match.snapshots) > 1 else ""
+    output.line(Styled(match.snapshots[0], "cyan"), ":", display(match.path), more)
+    for hit in match.hits:
+        for number, line in enumerate(hit.before, start=hit.line - len(hit.before)):
+            output.line(f"  {number}- ", _text(line))
+        output.line(f"  {hit.line}: " if hit.line else "  ", _text(hit.text))
+        for number, line in enumerate(hit.after, start=hit.line + 1):
+            output.line(f"  {number}- ", _text(line))
+
+
+# -- restore, prune -------------------------------------------------------------------------------
+
+
+def _write_out(found: Snapshots, one: Found, args: Namespace, context: Context) -> int:
+    directory = context.cwd / args.to
+    paths = tuple(found.rel_path(one, text) for text in args.paths)
+    if args.dry_run:
+        names = [path for path, _ in found.files(one)]
+        context.output.line(f"{len(names)} file(s) would be written to {directory}")
+        return EXIT_OK
+    written = found.write_out(one, directory, paths)
+    if context.json:
+        document = {"to": str(directory), "written": [display(path) for path in written]}
+        context.output.emit_json(document)
+    else:
+        context.output.line(f"{len(written)} file(s) written to {directory}")
+    return EXIT_OK
+
+
+def _bring_back(found: Snapshots, one: Found, args: Namespace, context: Context) -> int:
+    paths = tuple(found.rel_path(one, text) for text in args.paths)
+    done = found.bring_back(one, Choice(paths, args.with_git, args.dry_run))
+    if context.json:
+        context.output.emit_json(_brought_json(done, args.dry_run))
+    else:
+        _show_brought(context.output, done, args.dry_run, one)
+    return EXIT_DIFFERENT if done.conflicts else EXIT_OK
+
+
+def _brought_json(done: BroughtBack, dry_run: bool) -> dict[str, object]:
+    ops = done.plan.ops
+    out: dict[str, object] = {
+        "commit": None,
+        "restored": [display(op.path) for op in ops if op.become.kind is not Kind.ABSENT],
+        "deleted": [display(op.path) for op in ops if op.become.kind is Kind.ABSENT],
+        "merged": [],
+        "conflicts": [{**name_fields(p), "reason": why} for p, why in done.conflicts.items()],
+        "recovery_ref": done.snapshot.ref if done.snapshot else None,
+        "recover_with": done.recover_with or None,
+        "notes": done.notes,
+    }
+    if dry_run:
+        out |= {"dry_run": True, "plan": done.plan.describe()}
+    return out
+
+
+def _show_brought(output: Output, done: BroughtBack, dry_run: bool, one: Found) -> None:
+    if dry_run:
+        for line in done.plan.describe() or ["nothing would change"]:
+            output.line(line)
+    else:
+        output.line(Styled(f"restore of {one.name}", "bold"), f"  {len(done.plan.ops)} path(s)")
+    for path, why in done.conflicts.items():
+        output.line(Styled("conflict", "red"), f"  {display(path)}: {why}")
+    for note in done.notes:
+        output.note(note)
+    if done.recover_with:
+        output.line("to take this back: ", Styled(done.recover_with, "cyan"))
+
+
+def _prune(found: Snapshots, args: Namespace, context: Context) -> int:
+    days = args.older_than
+    if days is None and not args.redundant:
+        days = _DAYS
+    if days is not None and days < 0:
+        raise UsageError("--older-than cannot be negative", hint="give a number of days")
+    before_ns = None if days is None else clock.now_ns() - int(days * _DAY_NS)
+    gone = found.prune(Policy(before_ns, args.redundant), dry_run=args.dry_run)
+    if context.json:
+        document: dict[str, object] = {"pruned": [stone._asdict() for stone in gone]}
+        if args.dry_run:
+            document["dry_run"] = True
+        context.output.emit_json(document)
+        return EXIT_OK
+    verb = "would go" if args.dry_run else "pruned"
+    context.output.line(f"{len(gone)} snapshot(s) {verb}")
+    _show_stones(context.output, gone)
     return EXIT_OK

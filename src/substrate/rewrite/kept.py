@@ -1,0 +1,62 @@
+"""Snapshots under ``refs/manifold/recovery``: found again from the repository alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from substrate.errors import DamagedStoreError, NotFoundError
+from substrate.objects.snapshot import Snapshot
+from substrate.objects.store import ObjectStore
+from substrate.rewrite import meta as metas
+from substrate.rewrite.meta import Meta
+from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
+
+
+class Kept(NamedTuple):
+    ref: str
+    commit: bytes
+    meta: Meta
+    #: The working copy as it stood.
+    state: Snapshot
+    index_tree: bytes
+    #: The index file itself, where a tree cannot say everything; else empty.
+    index_file: bytes
+
+    @property
+    def name(self) -> str:
+        return self.ref.removeprefix(RECOVERY_PREFIX)
+
+
+def all_kept(copy: WorkingCopy, store: ObjectStore) -> list[Kept]:
+    """Newest first, of every working copy of the repository."""
+    found = [read_kept(store, ref, oid) for ref, oid in recovery_refs(copy).items()]
+    return sorted(found, key=lambda one: (one.meta.when_ns, one.ref), reverse=True)
+
+
+def recovery_refs(copy: WorkingCopy) -> dict[str, bytes]:
+    out = copy.git.run("for-each-ref", "--format=%(refname) %(objectname)", RECOVERY_PREFIX)
+    pairs = (line.split(" ") for line in out.decode("utf-8", "surrogateescape").splitlines())
+    return {ref: bytes.fromhex(oid) for ref, oid in pairs}
+
+
+def read_kept(store: ObjectStore, ref: str, commit: bytes) -> Kept:
+    parsed = store.read_commit(commit)
+    try:
+        side = store.read_tree(store.read_commit(parsed.parents[1]).tree)
+        meta = metas.from_json(store.read_blob(side[b"meta.json"][1]))
+        index_tree = side[b"index"][1]
+    except (IndexError, KeyError, ValueError) as error:
+        raise DamagedStoreError(
+            f"{ref} is not a snapshot of ours", hint="`git log` shows what it is"
+        ) from error
+    attrs = side.get(b"attrs", (0, b""))[1]
+    index_file = side.get(b"index-file", (0, b""))[1]
+    return Kept(ref, commit, meta, Snapshot(parsed.tree, attrs), index_tree, index_file)
+
+
+def find(found: list[Kept], text: str) -> Kept:
+    """By full ref, name or a prefix of either that only one has; also by commit."""
+    for one in found:
+        if text in (one.ref, one.name, one.name.rpartition("/")[2], one.commit.hex()):
+            return one
+    raise NotFoundError(f"no snapshot {text}", hint="see `substrate recover list`")

@@ -1,0 +1,148 @@
+"""Find a text in every snapshot at once: each distinct content is read a single time.
+
+A hundred snapshots of one project share nearly all their trees and blobs. So the trees are walked
+with those already seen left out, the blobs are searched, and only then are names given to hits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from substrate.errors import UsageError
+from substrate.model.paths import ROOT, RelPath, join
+from substrate.objects.directory import Reader
+from substrate.objects.trees import MODE_DIR, MODE_EXEC, MODE_FILE
+
+_PROBE_BYTES = 8000
+_FILES = (MODE_FILE, MODE_EXEC)
+
+
+class Pattern(NamedTuple):
+    compiled: re.Pattern[bytes]
+    context: int = 0
+    #: Contents with NUL bytes are searched as well.
+    binary: bool = False
+
+
+class Hit(NamedTuple):
+    """One line of one content; line 0 stands for a binary content as a whole."""
+
+    line: int
+    text: bytes
+    before: tuple[bytes, ...] = ()
+    after: tuple[bytes, ...] = ()
+
+
+class Match(NamedTuple):
+    path: RelPath
+    oid: bytes
+    #: Names of the snapshots that hold this content at this path, as they were given.
+    snapshots: tuple[str, ...]
+    hits: tuple[Hit, ...]
+
+
+def pattern(
+    text: str, *, regex: bool = False, ignore_case: bool = False, context: int = 0,
+    binary: bool = False,
+) -> Pattern:  # fmt: skip
+    raw = text.encode("utf-8", "surrogateescape")
+    if not raw:
+        raise UsageError("nothing to search for", hint="give a text or a regular expression")
+    flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
+    try:
+        compiled = re.compile(raw if regex else re.escape(raw), flags)
+    except re.error as error:
+        raise UsageError(
+            f"not a regular expression: {error}", hint="leave out --regex to search for plain text"
+        ) from error
+    return Pattern(compiled, context, binary)
+
+
+def search(reader: Reader, trees: dict[str, bytes], wanted: Pattern) -> Iterator[Match]:
+    """Matches sorted by path; `trees` gives each snapshot's name its tree."""
+    hits = {}
+    for oid in _blobs(reader, trees.values()):
+        found = _hits(reader.read_blob(oid), wanted)
+        if found:
+            hits[oid] = found
+    if not hits:
+        return
+    places: dict[tuple[RelPath, bytes], list[str]] = {}
+    barren: set[bytes] = set()
+    for name, tree in trees.items():
+        for path, oid in _places(reader, tree, hits.keys(), barren):
+            places.setdefault((path, oid), []).append(name)
+    for (path, oid), names in sorted(places.items()):
+        yield Match(path, oid, tuple(names), hits[oid])
+
+
+def _blobs(reader: Reader, trees: Iterable[bytes]) -> list[bytes]:
+    """Every content below these trees, once."""
+    seen: set[bytes] = set()
+    out: dict[bytes, None] = {}
+    stack = list(trees)
+    while stack:
+        tree = stack.pop()
+        if tree in seen:
+            continue
+        seen.add(tree)
+        for mode, oid in reader.read_tree(tree).values():
+            if mode == MODE_DIR:
+                stack.append(oid)
+            elif mode in _FILES:
+                out[oid] = None
+    return list(out)
+
+
+def _places(
+    reader: Reader, tree: bytes, wanted: Iterable[bytes], barren: set[bytes]
+) -> list[tuple[RelPath, bytes]]:
+    """Where in `tree` the wanted contents stand; trees without any are noted in `barren`."""
+    out: list[tuple[RelPath, bytes]] = []
+    # (path, tree, hits found before it, whether its children are done)
+    stack = [(ROOT, tree, 0, False)]
+    while stack:
+        path, oid, before, done = stack.pop()
+        if done:
+            if len(out) == before:
+                barren.add(oid)
+            continue
+        if oid in barren:
+            continue
+        stack.append((path, oid, len(out), True))
+        for name, (mode, child) in reader.read_tree(oid).items():
+            if mode == MODE_DIR:
+                stack.append((join(path, name), child, 0, False))
+            elif mode in _FILES and child in wanted:
+                out.append((join(path, name), child))
+    return out
+
+
+def _hits(data: bytes, wanted: Pattern) -> tuple[Hit, ...]:
+    first = wanted.compiled.search(data)
+    if first is None:
+        return ()
+    if b"\0" in data[:_PROBE_BYTES]:
+        return (Hit(0, b"binary content matches"),) if wanted.binary else ()
+    lines = data.split(b"\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    numbers = dict.fromkeys(_line_of(starts, m.start()) for m in wanted.compiled.finditer(data))
+    around = wanted.context
+    return tuple(
+        Hit(
+            n + 1, lines[n],
+            tuple(lines[max(0, n - around) : n]), tuple(lines[n + 1 : n + 1 + around]),
+        )
+        for n in numbers
+        if n < len(lines) and not (n == len(lines) - 1 and not lines[n])
+    )  # fmt: skip
+
+
+def _line_of(starts: list[int], offset: int) -> int:
+    from bisect import bisect_right
+
+    return bisect_right(starts, offset) - 1
