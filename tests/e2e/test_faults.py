@@ -224,7 +224,7 @@ class TestFullDisk:
 
     @pytest.mark.needs("mounts")
     def test_a_home_without_room(self, disk: Path, tmp_path: Path) -> None:
-        """The trace cannot be written; the command's change is recorded all the same, or not run."""
+        """The trace cannot be written: the command is recorded all the same, or not run."""
         project = tmp_path / "project"
         project.mkdir()
         self.fill(disk)
