@@ -92,13 +92,13 @@ def test_the_tree_of_the_tip_is_the_workspace(nasty: Program) -> None:
         meta, name = line.split(b"\t", 1)
         mode, _, oid = meta.split(b" ")
         found[name] = (mode, oid)
-    for name, (kind, mode, content) in tree(nasty.cwd).items():
+    for name, (kind, bits, content) in tree(nasty.cwd).items():
         hidden = any(part.decode() in FORBIDDEN_NAMES for part in name.split(b"/"))
         in_git = b".git" in name.split(b"/")
         if kind in ("dir",) or kind.startswith("special") or hidden or in_git:
             assert name not in found
             continue
-        wanted = {"link": b"120000", "file": b"100755" if mode & 0o100 else b"100644"}[kind]
+        wanted = {"link": b"120000", "file": b"100755" if bits & 0o100 else b"100644"}[kind]
         assert found[name][0] == wanted, name
         shown = git(nasty, "cat-file", "blob", found[name][1].decode())
         assert shown.stdout == content, name

@@ -1,0 +1,62 @@
+"""Status and reset; checks and repairs have their own tests beside history."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from substrate.errors import NotFoundError
+from substrate.recorder import care
+from tests.unit.history.workbench import Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "project")
+
+
+def test_status_before_the_first_command(bench: Bench) -> None:
+    found = care.status(bench.place())
+    assert found.history == "not begun"
+    assert found.rules
+    assert not (bench.root / ".substrate-git").exists()
+
+
+def test_status_where_there_is_none(private_environment: Path) -> None:
+    found = care.status(Bench(private_environment).place())
+    assert "home directory" in found.history
+
+
+def test_status_tells_and_records_nothing(bench: Bench) -> None:
+    entry = bench.run({"a": b"1"}, session="s-1")
+    bench.outside({"a": b"mine", "node_modules/x/y": b"bulk", ".substrateignore": b"*.log\n"})
+    bench.outside({"x.log": b"l"})
+    log = bench.log()
+    found = care.status(bench.place())
+    assert (found.history, found.session_id) == ("kept", entry.session_id)
+    assert found.outside_changes == (b".substrateignore", b"a")
+    reasons: dict[bytes, str] = {path: why for path, why in found.excluded}
+    assert reasons[b"node_modules"] == "built-in: node_modules/"
+    assert reasons[b"x.log"] == ".substrateignore:1: *.log"
+    assert bench.log() == log
+
+
+def test_reset_puts_everything_aside(bench: Bench) -> None:
+    old = bench.run({"a": b"1"})
+    before = bench.tree()
+    aside = care.reset_history(bench.place())
+    assert bench.tree() == before
+    assert (aside / ".git").is_dir()
+    assert os.listdir(aside.parent) == [aside.name]
+    bench.run({"a": b"2"})
+    assert bench.kinds() == ["baseline", "command"]
+    assert old.command_id not in [e.command_id for e in bench.log()]
+    assert bench.fsck() == []
+
+
+def test_without_a_store_there_is_nothing_to_care_for(bench: Bench) -> None:
+    for act in (care.check_store, care.repair_store, care.reset_history):
+        with pytest.raises(NotFoundError):
+            act(bench.place())

@@ -1,0 +1,89 @@
+"""Where a use case happens, and paths as users type them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from substrate.errors import HistoryRefusedError, NotFoundError, UsageError
+from substrate.recorder.place import Place
+from substrate.system import environment
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project/.git").mkdir(parents=True)
+    (tmp_path / "project/src").mkdir()
+    return tmp_path / "project"
+
+
+def at(cwd: Path) -> Place:
+    return Place.at(cwd, environment.current())
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("a", b"src/a"), ("./a", b"src/a"), ("../a", b"a"), (".", b"src"), ("..", b""),
+        ("x/../a", b"src/a"), ("a//b/", b"src/a/b"), ("-rf", b"src/-rf"), ("a\nb", b"src/a\nb"),
+        (b"\xff", b"src/\xff"),
+    ],
+)  # fmt: skip
+def test_paths_count_from_where_the_user_stands(
+    project: Path, typed: str | bytes, meant: bytes
+) -> None:
+    assert at(project / "src").rel_path(typed) == meant
+
+
+def test_an_absolute_path_inside(project: Path) -> None:
+    assert at(project / "src").rel_path(str(project / "doc/x")) == b"doc/x"
+
+
+@pytest.mark.parametrize("typed", ["../..", "../../other", "/etc/passwd", "../../project-2/x"])
+def test_a_path_outside(project: Path, typed: str) -> None:
+    with pytest.raises(UsageError, match="outside the workspace"):
+        at(project / "src").rel_path(typed)
+
+
+@pytest.mark.needs("symlinks")
+def test_a_link_is_itself_not_where_it_leads(project: Path) -> None:
+    (project / "link").symlink_to("/etc")
+    assert at(project).rel_path("link/passwd") == b"link/passwd"
+
+
+@pytest.mark.needs("symlinks")
+def test_standing_in_a_linked_directory(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "shortcut").symlink_to(project)
+    place = at(tmp_path / "shortcut/src")
+    assert place.workspace.root == project
+    assert place.rel_path("a") == b"src/a"
+
+
+def test_words_win_over_the_environment(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUBSTRATE_SESSION_ID", "s-env")
+    monkeypatch.setenv("SUBSTRATE_AGENT_ID", "env")
+    place = at(project)
+    assert (place.session, place.agent_id) == ("s-env", "env")
+    place = Place.at(project, environment.current(), "s-word", "word")
+    assert (place.session, place.agent_id) == ("s-word", "word")
+
+
+def test_an_agent_whose_name_is_no_text(project: Path) -> None:
+    place = Place.at(project, environment.current(), None, os.fsdecode(b"ag\xff"))
+    assert place.agent_id == "ag%FF"
+
+
+def test_a_question_makes_no_history(project: Path) -> None:
+    with pytest.raises(NotFoundError), at(project).existing_history():
+        pass
+    assert not (project / ".substrate-git").exists()
+
+
+def test_a_refused_place(private_environment: Path) -> None:
+    place = at(private_environment)
+    for opening in (place.history, place.existing_history):
+        with pytest.raises(HistoryRefusedError) as caught, opening():
+            pass
+        assert "project directory" in caught.value.hint
