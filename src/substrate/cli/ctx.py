@@ -12,6 +12,11 @@ _COMMANDS = "substrate.cli.ctx_commands."
 VERBS: Mapping[str, str] = {
     "init": _COMMANDS + "init",
     "index": _COMMANDS + "index",
+    "delta": _COMMANDS + "delta",
+    "symbols": _COMMANDS + "symbols",
+    "refs": _COMMANDS + "refs",
+    "impact": _COMMANDS + "impact",
+    "context": _COMMANDS + "context",
 }
 
 _USAGE = """\

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -108,8 +107,6 @@ class ColdIndex:
         maker = EdgeMaker(Names(MemoryWorld(self._outlines)))
         unpack = Unpacker().facts
         paths, packed = self._sections.paths, self._packed
-        if workers > 1:
-            gc.freeze()  # a collection in a child would copy every page it looks at
 
         def edges_of(start: int) -> tuple[bytes, bytes, list[int]]:
             imports, calls, lengths = [], [], []
@@ -136,8 +133,6 @@ class ColdIndex:
                     lengths[5 * row + 3], lengths[5 * row + 4] = sizes[at], sizes[at + 1]
                     row += 1
                 progress("linking files", row, len(paths))
-        if workers > 1:
-            gc.unfreeze()
 
 
 _COUNTED = ("files", "symbols", "regions")

@@ -18,7 +18,6 @@ from substrate.graph.grammars.grammar import Description, Grammar, Source, signa
 MAX_PARSED_BYTES = 4 << 20
 _LONE_CR = re.compile(rb"\r(?!\n)")
 _COOKIE = re.compile(rb"\A(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)")
-_BLANKS = re.compile(r"\s+")
 _RECEIVER_CHARS = 80
 _DEFINITIONS = frozenset(
     (
@@ -240,7 +239,7 @@ class _Reading:
                     pieces.append(data[at:start].strip())
                 at = max(at, end)
             pieces.append(data[at : scope.end].strip())
-            self.facts.details[scope.symbol].hash = _digest(b"\n".join(pieces))
+            self.facts.details[scope.symbol].hash = _digest(b"\n".join(filter(None, pieces)))
 
     # -- the rest -------------------------------------------------------------------------------
 
@@ -251,13 +250,19 @@ class _Reading:
         receivers = captures.get("r")
         receiver = ""
         if receivers:
-            receiver = _BLANKS.sub("", self.source.text(receivers[0])[: 2 * _RECEIVER_CHARS])
-            receiver = receiver[:_RECEIVER_CHARS]
+            node_text = self.source.text(receivers[0])[: 2 * _RECEIVER_CHARS]
+            receiver = "".join(node_text.split())[:_RECEIVER_CHARS]
         called = _CALLS[kind]
         if called == "function" and receiver:
             called = "method"
         span = self._span(node)
-        self.facts.calls.append(Call(self.stack[-1].symbol, receiver, name, called, span))
+        scope = self.stack[-1].symbol
+        self.facts.calls.append(Call(scope, receiver, name, called, span))
+        if self.grammar.assigned is not None and name[:1].isupper():
+            variable = self.grammar.assigned(node, self.source)
+            if variable:
+                kind = f"{receiver}.{name}" if receiver else name
+                self.facts.types.append((scope, variable, kind))
 
     def _import(self, node: Node) -> bool:
         raw = self.grammar.imports(node, self.source)

@@ -10,8 +10,10 @@ from zlib import crc32
 
 from msgspec import Struct, msgpack
 
+# `gc=False`: nothing here can be part of a cycle, and there are hundreds of thousands of them.
 
-class Span(Struct, array_like=True, frozen=True):
+
+class Span(Struct, array_like=True, frozen=True, gc=False):
     """A piece of the file: lines from 1, columns in bytes from 0, the end exclusive."""
 
     start_line: int
@@ -22,7 +24,7 @@ class Span(Struct, array_like=True, frozen=True):
     hash: str
 
 
-class Symbol(Struct, array_like=True):
+class Symbol(Struct, array_like=True, gc=False):
     kind: str
     name: str
     #: Qualified inside the file: ``Store.read``.
@@ -35,7 +37,7 @@ class Symbol(Struct, array_like=True):
     bases: list[str]
 
 
-class Detail(Struct, array_like=True):
+class Detail(Struct, array_like=True, gc=False):
     """What a symbol's record needs and resolution does not; same order as the symbols."""
 
     visibility: str
@@ -46,7 +48,7 @@ class Detail(Struct, array_like=True):
     span: Span
 
 
-class Import(Struct, array_like=True):
+class Import(Struct, array_like=True, gc=False):
     #: As written: ``a.b``, ``./util``, ``crate::x``, ``stdio.h``.
     module: str
     #: Python's leading dots; 1 marks a quoted C include.
@@ -59,7 +61,7 @@ class Import(Struct, array_like=True):
     scope: int
 
 
-class Call(Struct, array_like=True):
+class Call(Struct, array_like=True, gc=False):
     #: Index of the symbol it stands in.
     scope: int
     #: What stands before the dot, as written; "" if nothing does.
@@ -70,7 +72,7 @@ class Call(Struct, array_like=True):
     span: Span
 
 
-class Facts(Struct, array_like=True):
+class Facts(Struct, array_like=True, gc=False):
     sha256: str
     size: int
     loc: int
@@ -91,7 +93,7 @@ class Facts(Struct, array_like=True):
     exports: list[tuple[str, str]]
 
 
-class Outline(Struct, array_like=True):
+class Outline(Struct, array_like=True, gc=False):
     """The part of the facts that other files' resolution may look at."""
 
     language: str

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType, json
 from substrate.model.paths import to_text
 
 
-class Record(Struct, tag_field="type", omit_defaults=False):
+class Record(Struct, tag_field="type", gc=False):
     pass
 
 

@@ -6,6 +6,7 @@ this better than a pool of fresh interpreters for work on large tables.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import select
@@ -165,6 +166,8 @@ class _Pool:
 
 
 def _serve(function: Callable[[object], object], requests: int, answers: int) -> None:
+    # Looking for cycles would touch, and so copy, every page that is shared with the parent.
+    gc.disable()
     while True:
         raw = _read(requests)
         if raw is None:

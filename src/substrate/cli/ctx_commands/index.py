@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from substrate.cli.graph_render import progress_on
 from substrate.cli.output import Styled
 from substrate.errors import EXIT_OK, UsageError
 from substrate.recorder import graph_place
@@ -43,13 +44,6 @@ def run(args: Namespace, context: Context) -> int:
     for one in done:
         _show(context.output, one)
     return EXIT_OK
-
-
-def progress_on(output: Output) -> graph_place.Progress:
-    def show(label: str, done: int, total: int) -> None:
-        output.progress(label, done, total)
-
-    return show
 
 
 def _json(one: Indexed) -> dict[str, object]:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from tree_sitter import Node
 
-_BLANKS = re.compile(r"\s+")
 _COMMENT_DRESS = re.compile(r"^(?:/\*+!?|//+!?|#+|\*+/|\*+|--)\s?|\s*\*/$")
 _SIGNATURE_CHARS = 240
 _DOC_CHARS = 200
@@ -72,6 +71,8 @@ class Grammar(NamedTuple):
     import_calls: tuple[str, ...] = ()
     #: Names in a scope are also those of the class around it (implicit ``this``).
     class_scope_is_visible: bool = False
+    #: The variable that a call's result is given to; asked for calls that look like a class's.
+    assigned: Callable[[Node, Source], str] | None = None
     #: A block's trailing comment is not part of the definition before it.
     ends_before_comments: bool = False
 
@@ -79,7 +80,7 @@ class Grammar(NamedTuple):
 def signature(source: Source, node: Node, body: Node | None) -> str:
     end = body.start_byte if body is not None else node.end_byte
     raw = source.data[node.start_byte : min(end, node.start_byte + 4 * _SIGNATURE_CHARS)]
-    text = _BLANKS.sub(" ", raw.decode("utf-8", "replace")).strip().rstrip("{:=").rstrip()
+    text = " ".join(raw.decode("utf-8", "replace").split()).rstrip("{:=").rstrip()
     return text if len(text) <= _SIGNATURE_CHARS else text[: _SIGNATURE_CHARS - 1] + "…"
 
 

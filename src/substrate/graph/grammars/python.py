@@ -22,23 +22,8 @@ _PATTERNS = (
     ("call", "(call function: (attribute object: (_) @r attribute: (identifier) @f)) @c"),
     ("decorator", "(decorator (identifier) @f) @c"),
     ("decorator", "(decorator (attribute object: (_) @r attribute: (identifier) @f)) @c"),
-    ("type_of", "(assignment left: (identifier) @v right: (call function: (identifier) @t))"),
-    (
-        "type_of",
-        (
-            "(assignment left: (identifier) @v"
-            " right: (call function: (attribute object: (identifier) attribute: (identifier)) @t))"
-        ),
-    ),
     ("type_of", "(typed_parameter (identifier) @v type: (type (identifier) @t))"),
     ("type_of", "(typed_default_parameter name: (identifier) @v type: (type (identifier) @t))"),
-    (
-        "type_of",
-        (
-            "(assignment left: (attribute object: (identifier) @o attribute: (identifier) @v)"
-            " right: (call function: (identifier) @t))"
-        ),
-    ),
 )
 
 
@@ -116,6 +101,16 @@ def _dotted(text: str) -> str:
     return identifier(re.sub(r"[\s\\]+", "", text))
 
 
+def _assigned(call: Node, source: Source) -> str:
+    above = call.parent
+    if above is None or above.type != "assignment":
+        return ""
+    left = above.child_by_field_name("left")
+    return (
+        source.text(left) if left is not None and left.type in ("identifier", "attribute") else ""
+    )
+
+
 PYTHON = Grammar(
     "tree_sitter_python",
     _PATTERNS,
@@ -123,4 +118,5 @@ PYTHON = Grammar(
     _imports,
     outer_types=("decorated_definition",),
     ends_before_comments=True,
+    assigned=_assigned,
 )

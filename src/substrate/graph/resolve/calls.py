@@ -34,6 +34,7 @@ UNKNOWN = 0.3
 _SELF_NAMES = frozenset({"self", "this", "cls", "Self", "@"})
 _SUPER = frozenset({"super", "super()"})
 _PLAIN = re.compile(r"[\w.]+\Z")
+_PARAMETER = re.compile(r"[(,*&]\s*(\w+)\s*(?=[:,=)\s])")
 _MADE = re.compile(r"(?:new)?([\w.]+)\(.*\)\Z")
 
 
@@ -56,18 +57,12 @@ class CallResolver:
         grammar = grammar_for(facts.language)
         self.sees_class = grammar is not None and grammar.class_scope_is_visible
         self.builtins = BUILTINS.get(file.family, frozenset())
+        self._parameters: dict[int, set[str]] = {}
         self.types: dict[tuple[int, str], str] = {}
         for scope, variable, kind in facts.types:
             self.types.setdefault((scope, variable), kind)
-        self._known: dict[tuple[int, str, str], Target] = {}
 
     def resolve(self, call: Call) -> Target:
-        key = (call.scope, call.receiver, call.name)
-        if key not in self._known:
-            self._known[key] = self._resolve(call)
-        return self._known[key]
-
-    def _resolve(self, call: Call) -> Target:
         receiver = call.receiver.replace("::", ".").replace("->", ".")
         if not receiver:
             return self._bare(call)
@@ -82,6 +77,8 @@ class CallResolver:
         nested = self._enclosing(call.scope, name)
         if nested is not None:
             return nested
+        if self._is_parameter(call.scope, name):
+            return Target(None, name, UNKNOWN)
         index = self.file.by_local.get(name)
         if index is not None:
             return Target(self._own(index), "", SURE)
@@ -96,6 +93,18 @@ class CallResolver:
         if self.file.family in ("c", "ruby"):
             return self._global_function(name)
         return Target(None, name, UNKNOWN)
+
+    def _is_parameter(self, scope: int, name: str) -> bool:
+        """Whether the name is what a function around the call was given."""
+        while scope > 0:
+            if scope not in self._parameters:
+                is_class = self.symbols[scope].kind in CLASS_KINDS
+                signature = "" if is_class else self.facts.details[scope].signature
+                self._parameters[scope] = set(_PARAMETER.findall(signature))
+            if name in self._parameters[scope]:
+                return True
+            scope = self.symbols[scope].parent
+        return False
 
     def _from_import(self, entity: Entity, name: str) -> Target:
         if entity.symbol is not None:
@@ -269,14 +278,13 @@ class CallResolver:
         external = Target(None, f"{receiver}.{call.name}", UNKNOWN)
         if call.name in COMMON_METHODS or len(call.name) < 3:
             return external
-        candidates = [
-            found
-            for found in self.names.world.defining(call.name)
-            if found.symbol.kind == "method" and self._same_family(found)
-        ]
-        if len(candidates) != 1:
-            return external
-        return Target(candidates[0], "", ONLY_METHOD)
+        only: Definition | None = None
+        for found in self.names.world.defining(call.name):
+            if found.symbol.kind == "method" and self._same_family(found):
+                if only is not None:
+                    return external
+                only = found
+        return Target(only, "", ONLY_METHOD) if only is not None else external
 
     # -- small things -----------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import NamedTuple, Protocol
 
 from substrate.graph.facts import Outline, Symbol
@@ -69,12 +68,12 @@ class MemoryWorld:
         """`outlines` holds every path, in order."""
         self._outlines = outlines
         self._places = Places(outlines)
-        self._by_name: dict[str, list[bytes]] = {}
+        self._by_name: dict[str, list[Definition]] = {}
         for path, outline in outlines.items():
-            for symbol in outline.symbols[1:] if outline is not None else ():
-                holders = self._by_name.setdefault(symbol.name, [])
-                if not holders or holders[-1] != path:
-                    holders.append(path)
+            for number, symbol in enumerate(outline.symbols if outline is not None else ()):
+                if number:
+                    found = Definition(path, number, symbol)
+                    self._by_name.setdefault(symbol.name, []).append(found)
 
     def has(self, path: bytes) -> bool:
         return path in self._outlines
@@ -83,20 +82,24 @@ class MemoryWorld:
         return self._outlines.get(path)
 
     def defining(self, name: str, directory: bytes | None = None) -> list[Definition]:
-        holders: Iterable[bytes] = self._by_name.get(name, ())
+        found = self._by_name.get(name, [])
         if directory is not None:
-            holders = (path for path in holders if path.rpartition(b"/")[0] == directory)
-        return [
-            definition
-            for path in islice(holders, MANY)
-            for definition in definitions_in(path, self._outlines[path], name)
-        ]
+            found = [one for one in found if one.path.rpartition(b"/")[0] == directory]
+        return first_paths(found)
 
     def ending(self, suffix: bytes) -> list[bytes]:
         return self._places.ending(suffix)
 
     def inside(self, directory: bytes) -> list[bytes]:
         return self._places.inside(directory)
+
+
+def first_paths(found: list[Definition]) -> list[Definition]:
+    """Those of the first `MANY` paths; `found` is in the order of paths."""
+    if len(found) <= MANY:
+        return found
+    allowed = list(dict.fromkeys(one.path for one in found))[:MANY]
+    return [one for one in found if one.path <= allowed[-1]]
 
 
 def definitions_in(path: bytes, outline: Outline | None, name: str) -> list[Definition]:

@@ -1,0 +1,237 @@
+"""The context graph: cold, the next commit, already indexed, delta, memory, disk over many commits.
+
+    python bench/graph.py [--files 1000,10000,100000] [--rounds 5] [--commits 100]
+
+The files are pieces of the standard library's own source, cut between top-level statements to
+about 2.5 KB, each with a header of its own (so that no two blobs are equal) that imports and calls
+functions of other files. Every figure is the installed `ctx` as a process, start-up included;
+figures are medians. Memory is the largest sum over all processes of their proportional set sizes.
+"next, renamed" also renames a function that twenty other files import and call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+TARGET_BYTES = 2500
+PER_DIRECTORY = 50
+CHANGED = 5
+
+
+def pieces() -> list[str]:
+    """Runs of top-level statements of the standard library, each near the target size."""
+    found = []
+    for file in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
+        text = file.read_text("utf-8", "replace")
+        try:
+            body = ast.parse(text).body
+        except SyntaxError:
+            continue
+        lines = text.split("\n")
+        start = 0
+        for node in body:
+            end = node.end_lineno or 0
+            piece = "\n".join(lines[start:end])
+            if len(piece) >= TARGET_BYTES * 0.8:
+                if len(piece) <= TARGET_BYTES * 1.25:
+                    found.append(piece)
+                start = end
+    return found
+
+
+def module(number: int) -> str:
+    return f"pkg/d{number // PER_DIRECTORY}/m{number}.py"
+
+
+def source(number: int, total: int, body: str, unit: str, edition: int = 0) -> str:
+    near, hub = (number + 1) % total, number // 20 * 20
+    imports = [
+        f"from {module(other)[:-3].replace('/', '.')} import {name}"
+        for other, name in ((near, f"unit_{near}"), (hub, f"unit_{hub}"))
+    ]
+    return (
+        "\n".join(imports)
+        + f"\n\n\ndef {unit}(value):\n    # edition {edition}\n"
+        + f"    return unit_{near}(unit_{hub}(value))\n\n\n{body}\n"
+    )
+
+
+def make_repository(root: Path, total: int, bodies: list[str]) -> int:
+    subprocess.run(["git", "init", "-q", "-b", "main", str(root)], check=True)
+    (root / ".git/info/exclude").write_text(".ctx/\n")
+    out = bytearray(b"commit refs/heads/main\ncommitter b <b@b> 1700000000 +0000\ndata 5\nfirst\n")
+    size = 0
+    for number in range(total):
+        text = source(number, total, bodies[number % len(bodies)], f"unit_{number}").encode()
+        size += len(text)
+        out += b"M 644 inline %s\ndata %d\n%s\n" % (module(number).encode(), len(text), text)
+    fast_import(root, bytes(out))
+    return size
+
+
+def fast_import(root: Path, stream: bytes) -> None:
+    argv = ["git", "-C", str(root), "fast-import", "--quiet", "--force"]
+    subprocess.run(argv, input=stream, check=True)
+
+
+def next_commit(
+    root: Path, total: int, bodies: list[str], edition: int, renamed: bool = False
+) -> None:
+    """A commit that changes five files somewhere."""
+    out = b"commit refs/heads/main\ncommitter b <b@b> %d +0000\ndata 4\nnext\n" % (
+        1_700_000_000 + edition
+    )
+    out += b"from refs/heads/main^0\n"
+    for step in range(CHANGED):
+        number = (edition * 977 + step * 7919) % total // 20 * 20
+        name = f"unit_{number}" + ("_renamed" if renamed and step == 0 else "")
+        body = bodies[number % len(bodies)]
+        text = source(number, total, body, name, edition).encode()
+        out += b"M 644 inline %s\ndata %d\n%s\n" % (module(number).encode(), len(text), text)
+    fast_import(root, out)
+
+
+class Memory(threading.Thread):
+    """Samples what a process and everything below it hold."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.pid, self.peak_kb, self.ended = pid, 0, threading.Event()
+
+    def run(self) -> None:
+        while not self.ended.wait(0.05):
+            self.peak_kb = max(self.peak_kb, sum(map(pss_kb, family(self.pid))))
+
+
+def family(pid: int) -> list[int]:
+    try:
+        below = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return [pid]
+    return [pid, *(found for child in below for found in family(int(child)))]
+
+
+def pss_kb(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+def ctx(root: Path, *words: str) -> float:
+    started = time.perf_counter()
+    done = subprocess.run([CTX, "-C", str(root), *words], capture_output=True, check=False)
+    if done.returncode != 0:
+        sys.exit(done.stderr.decode())
+    return time.perf_counter() - started
+
+
+def ctx_measured(root: Path, *words: str) -> tuple[float, int]:
+    started = time.perf_counter()
+    child = subprocess.Popen([CTX, "-C", str(root), *words], stdout=subprocess.DEVNULL)
+    memory = Memory(child.pid)
+    memory.start()
+    status = child.wait()
+    took = time.perf_counter() - started
+    memory.ended.set()
+    memory.join()
+    if status != 0:
+        sys.exit("ctx failed")
+    return took, memory.peak_kb
+
+
+def tree_bytes(root: Path) -> int:
+    return sum(f.stat().st_blocks * 512 for f in root.rglob("*") if f.is_file())
+
+
+def row(name: str, seconds: float, note: str = "") -> None:
+    print(f"  {name:<34} {seconds * 1000:10.0f} ms  {note}", flush=True)
+
+
+def measure(total: int, rounds: int, commits: int, bodies: list[str], scratch: Path) -> float:
+    root = scratch / f"files{total}"
+    size = make_repository(root, total, bodies)
+    print(f"{total} files, {size / 1e6:.1f} MB")
+    ctx(root, "init")
+    cold, peaks = [], []
+    for _ in range(min(rounds, 3)):
+        shutil.rmtree(root / ".ctx/graph")
+        took, peak = ctx_measured(root, "index")
+        cold.append(took)
+        peaks.append(peak)
+    took = statistics.median(cold)
+    row("cold", took, f"{size / 1e6 / took:.1f} MB/s, {max(peaks) / 1024:.0f} MB memory")
+    row("already indexed", statistics.median(ctx(root, "index") for _ in range(rounds)))
+    edition = 0
+    times: dict[str, list[float]] = {"next, 5 changed": [], "next, renamed": []}
+    for _ in range(rounds):
+        for name, values in times.items():
+            edition += 1
+            next_commit(root, total, bodies, edition, renamed=name == "next, renamed")
+            values.append(ctx(root, "index"))
+    for name, values in times.items():
+        row(name, statistics.median(values))
+    deltas = [ctx(root, "delta", "--base", "HEAD~1", "--head", "HEAD") for _ in range(rounds)]
+    row("delta of neighbours", statistics.median(deltas))
+    if commits:
+        disk(root, total, commits, bodies, edition)
+    return statistics.median(times["next, 5 changed"])
+
+
+def disk(root: Path, total: int, commits: int, bodies: list[str], edition: int) -> None:
+    graph = root / ".ctx/graph"
+    before = tree_bytes(graph)
+    times = []
+    for _ in range(commits):
+        edition += 1
+        next_commit(root, total, bodies, edition)
+        times.append(ctx(root, "index"))
+    grown = (tree_bytes(graph) - before) / commits
+    newest = max((graph / "snapshots").iterdir(), key=lambda d: d.stat().st_mtime)
+    plain = tree_bytes(newest)
+    row(
+        f"each of {commits} commits", statistics.median(times),
+        f"{grown / 1024:.0f} KB of disk each; a plain snapshot is {plain / 1e6:.1f} MB",
+    )  # fmt: skip
+    row("the oldest of them, unfolded", ctx(root, "index", "--commit", f"HEAD~{commits}"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--files", default="1000,10000,100000")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--commits", type=int, default=100, help="for disk per commit; at 10000")
+    args = parser.parse_args()
+    bodies = pieces()
+    average = statistics.mean(map(len, bodies))
+    print(f"{len(bodies)} pieces of the standard library, {average:.0f} characters on average")
+    after: dict[int, float] = {}
+    with tempfile.TemporaryDirectory(prefix="bench-graph-") as scratch:
+        for total in map(int, args.files.split(",")):
+            commits = args.commits if total == 10_000 else 0
+            after[total] = measure(total, args.rounds, commits, bodies, Path(scratch))
+            shutil.rmtree(Path(scratch) / f"files{total}")
+    if {10_000, 100_000} <= after.keys():
+        print(f"next commit, 100,000 files over 10,000: {after[100_000] / after[10_000]:.1f} ×")
+
+
+_BESIDE_US = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+CTX = shutil.which("ctx", path=_BESIDE_US) or ""
+if __name__ == "__main__":
+    if not CTX:
+        sys.exit("ctx is not installed: pip install -e .")
+    main()

@@ -1,0 +1,77 @@
+"""The graph asked about a change: of a revision, or of a command that Substrate recorded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import NotFoundError
+from substrate.graph.delta import Delta, compare
+from substrate.graph.snapshot import Snapshot
+from substrate.history import resolve
+from substrate.history.ledger import Entry
+from substrate.recorder.graph_place import Graph, Progress, open_graph
+from substrate.recorder.place import Place
+
+#: Words that can only be ids of Substrate's: commands, sessions, spans, ``@~2``.
+_RECORDED = re.compile(r"(?:c-|s-|spn_|@(?:~\d+)?\Z)")
+
+
+class Impact(NamedTuple):
+    #: None: the change left no trace in any file.
+    delta: Delta | None
+    #: The command, if it was one.
+    entry: Entry | None
+
+
+def impact_of(cwd: Path, text: str, place: Place, progress: Progress) -> Impact:
+    """What the change named by `text` did, and what it can break."""
+    if _RECORDED.match(text):
+        return _of_command(cwd, text, place, progress)
+    try:
+        return _of_revision(cwd, text, progress)
+    except NotFoundError as error:
+        try:
+            return _of_command(cwd, text, place, progress)
+        except NotFoundError:
+            raise error from None
+
+
+def delta_between(cwd: Path, base: str, head: str, progress: Progress) -> Delta:
+    """Both ends are indexed if they are not yet."""
+    with open_graph(cwd, progress=progress) as graph:
+        return compare(_snapshot(graph, base), _snapshot(graph, head))
+
+
+def _of_revision(cwd: Path, text: str, progress: Progress) -> Impact:
+    with open_graph(cwd, progress=progress) as graph:
+        head = _snapshot(graph, text)
+        try:
+            base = _snapshot(graph, f"{head.commit.hex()}^1")
+        except NotFoundError:
+            return Impact(None, None)  # the first commit: nothing was there to break
+        return Impact(compare(base, head), None)
+
+
+def _of_command(cwd: Path, text: str, place: Place, progress: Progress) -> Impact:
+    with place.existing_history() as store:
+        entry = resolve.resolve(store, text, place.session).present
+        parents = store.objects.read_commit(entry.commit).parents if entry.commit else ()
+        store.publish_refs()
+    if entry.commit is None or not parents:
+        return Impact(None, entry)
+    with open_graph(cwd, history=True, progress=progress) as graph:
+        base = _snapshot(graph, parents[0].hex())
+        return Impact(compare(base, _snapshot(graph, entry.commit.hex())), entry)
+
+
+def _snapshot(graph: Graph, revision: str) -> Snapshot:
+    indexed = graph.index(graph.resolve(revision))
+    return Snapshot(indexed.commit, indexed.directory)
+
+
+def snapshot_at(cwd: Path, revision: str | None, progress: Progress) -> Snapshot:
+    """The snapshot of a revision (default HEAD), indexed if need be."""
+    with open_graph(cwd, progress=progress) as graph:
+        return _snapshot(graph, revision or "HEAD")
