@@ -18,6 +18,7 @@ from substrate.system.files import fsync_dir, write_all
 _MARK = b"substrate rewrite "
 #: More pathspecs than this cost more than a look at every file.
 _FEW = 100
+_TEMPORARY = "index.substrate"
 _NOTHING = b"0 " + b"0" * 40
 
 
@@ -27,18 +28,23 @@ class IndexLock:
     def __init__(self, copy: WorkingCopy) -> None:
         self._index = copy.index_file
         self.path = copy.git_dir / "index.lock"
+        #: One name is enough: whoever writes it holds the working copy's own lock.
+        self._temporary = copy.git_dir / _TEMPORARY
         self._held = False
 
     def acquire(self, operation_id: str) -> None:
+        """`LockedError` if git is at it. The lock appears with our mark in it, never empty: a
+        kill in between must not leave one that nobody dares to remove."""
+        self._write_temporary(_MARK + operation_id.encode() + b"\n", 0o600)
         try:
-            fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.link(self._temporary, self.path)
         except FileExistsError:
             raise LockedError(
                 f"the index is locked: {self.path} exists",
                 hint="another git is at work here; if none is, remove that file",
             ) from None
-        with os.fdopen(fd, "wb") as file:
-            file.write(_MARK + operation_id.encode() + b"\n")
+        finally:
+            self._temporary.unlink(missing_ok=True)
         self._held = True
 
     def adopt(self) -> None:
@@ -60,18 +66,29 @@ class IndexLock:
 
     def exchange(self, content: bytes) -> None:
         """Make `content` the index, durably. The lock is gone afterwards, as git has it."""
-        mode = self._index.stat().st_mode & 0o777
-        temporary = self.path.with_name(f"index.substrate-{os.getpid():x}")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._write_temporary(content, self._index.stat().st_mode & 0o777)
+        os.replace(self._temporary, self._index)
+        fsync_dir(self._index.parent)
+        self.release()
+
+    def _write_temporary(self, content: bytes, mode: int) -> None:
+        fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             write_all(fd, content)
             os.fchmod(fd, mode)
             os.fsync(fd)
+        except BaseException:
+            self._temporary.unlink(missing_ok=True)
+            raise
         finally:
             os.close(fd)
-        os.replace(temporary, self._index)
-        fsync_dir(self._index.parent)
-        self.release()
+
+
+def left_behind(copy: WorkingCopy) -> list[Path]:
+    """Our own files in the git directory, after a crash."""
+    found = [copy.git_dir / _TEMPORARY] if (copy.git_dir / _TEMPORARY).exists() else []
+    lock = copy.git_dir / "index.lock"
+    return [*found, lock] if is_ours(lock) else found
 
 
 def is_ours(lock: Path) -> bool:

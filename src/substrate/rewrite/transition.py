@@ -82,8 +82,7 @@ def settle(copy: WorkingCopy) -> list[str]:
         left = "".join(f"; {display(path)}: {why}" for path, why in done.late.items())
         said.append(f"finished an interrupted {intent.operation} ({intent.operation_id}){left}")
         said += done.notes
-    stale = copy.git_dir / "index.lock"
-    if index_file.is_ours(stale):
+    for stale in index_file.left_behind(copy):
         stale.unlink(missing_ok=True)  # we hold the working copy's own lock: nobody is at it
     return said
 
@@ -179,4 +178,4 @@ def needs_settling(copy: WorkingCopy) -> bool:
         litter = any(copy.journal_dir.iterdir())
     except FileNotFoundError:
         litter = False
-    return litter or index_file.is_ours(copy.git_dir / "index.lock")
+    return litter or bool(index_file.left_behind(copy))

@@ -1,0 +1,154 @@
+"""A working copy to be rewritten, copied for every fault; looked at by plain git and plain `os`.
+
+Nothing here imports the product.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.crash.harness import CALLS, Point
+from tests.crash.oracle import Cli, Tree, differences, tree
+
+_CALL = re.compile(r"(\w+)\((.*)")
+_WRITES = re.compile(r"O_CREAT|O_WRONLY|O_RDWR|O_TRUNC")
+
+
+class State(NamedTuple):
+    """All that a rewrite may change, and the snapshots that prove where the rest is."""
+
+    tree: Tree
+    entries: bytes
+    head: bytes
+    refs: bytes
+
+
+class Fault(NamedTuple):
+    """A template and what the operation makes of it when nothing goes wrong."""
+
+    directory: Path
+    words: tuple[str, ...]
+    status: int
+    old: State
+    new: State
+
+
+def git(root: Path, *words: str, check: bool = True) -> bytes:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, check=False)
+    assert not check or done.returncode == 0, (words, done.stderr.decode())
+    return done.stdout
+
+
+def state(root: Path) -> State:
+    seen = {p: s for p, s in tree(root).items() if not p.startswith(b".manifold")}
+    refs = git(root, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/tags")
+    head = (root / ".git" / "HEAD").read_bytes()
+    return State(seen, git(root, "ls-files", "--stage", "-z"), head, refs)
+
+
+def cli_at(base: Path) -> Cli:
+    return Cli(base / "project", base / "home")
+
+
+def make(
+    directory: Path, prepare: Callable[[Cli], None], words: tuple[str, ...], status: int = 0
+) -> Fault:
+    cli = cli_at(directory / "template")
+    cli.workspace.mkdir(parents=True)
+    cli.home.mkdir()
+    prepare(cli)
+    old = state(cli.workspace)
+    fault = Fault(directory, words, status, old, old)
+    done = copy(fault, "expected")
+    ended = done(*words)
+    assert ended.returncode == status, (ended.returncode, ended.stderr.decode())
+    return fault._replace(new=state(done.workspace))
+
+
+def copy(fault: Fault, name: str) -> Cli:
+    base = fault.directory / name
+    shutil.rmtree(base, ignore_errors=True)
+    subprocess.run(["cp", "-a", str(fault.directory / "template"), str(base)], check=True)
+    return cli_at(base)
+
+
+def points(fault: Fault, within: str) -> list[Point]:
+    """The program's own calls from the first that names `within` to the last that does."""
+    cli = copy(fault, "traced")
+    log = fault.directory / "strace.log"
+    argv = ["strace", "-y", "-o", str(log), "-e", "trace=" + ",".join(CALLS)]
+    assert cli.spawn([*argv, *cli.argv(*fault.words)]).returncode == fault.status
+    seen: Counter[str] = Counter()
+    found: list[tuple[Point, str]] = []
+    for line in log.read_text(errors="replace").splitlines():
+        match = _CALL.match(line)
+        if match is None or match[1] not in CALLS:
+            continue
+        seen[match[1]] += 1
+        if match[1] != "openat" or _WRITES.search(match[2]):
+            found.append((Point(match[1], seen[match[1]]), line))
+    named = [number for number, (_, line) in enumerate(found) if within in line]
+    return [point for point, _ in found[named[0] : named[-1] + 1]]
+
+
+def announced(cli: Cli) -> bool:
+    """Whether the kill left something begun."""
+    return any((cli.workspace / ".manifold" / "journal").glob("*/intent.json"))
+
+
+def verdict(fault: Fault, cli: Cli) -> str:
+    """After the next call: "old" or "new", nothing in between, nothing lost, nothing left over."""
+    following = cli("recover", "list")
+    assert following.returncode == 0, f"the next call failed: {following.stderr.decode()}"
+    found = state(cli.workspace)
+    which = "old" if found == fault.old else "new" if found == fault.new else "mixed"
+    assert which != "mixed", (
+        f"neither old {_difference(found, fault.old)} nor new {_difference(found, fault.new)}"
+    )
+    if which == "new":
+        lost = lost_contents(cli.workspace, fault.old.tree)
+        assert lost == [], f"nowhere any more: {lost}"
+    root = cli.workspace
+    left = [p.name for p in (root / ".manifold" / "journal").glob("*")]
+    left += [p.name for p in (root / ".git").glob("index.*")]
+    assert left == [], f"left over: {left}"
+    assert git(root, "fsck", "--strict", "--no-dangling") == b""
+    return which
+
+
+def _difference(found: State, wanted: State) -> list[str]:
+    out = differences(found.tree, wanted.tree)
+    names = [n for n in ("entries", "head", "refs") if getattr(found, n) != getattr(wanted, n)]
+    return out + names
+
+
+def lost_contents(root: Path, before: Tree) -> list[bytes]:
+    """Paths whose bytes are neither where they stood nor in anything that a ref reaches."""
+    reachable = {line[:40] for line in git(root, "rev-list", "--objects", "--all").split(b"\n")}
+    now = tree(root)
+    return [
+        path
+        for path, seen in before.items()
+        if seen.kind in ("file", "symlink")
+        and now.get(path) != seen
+        and blob(seen.content) not in reachable
+    ]
+
+
+def blob(content: bytes) -> bytes:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest().encode()
+
+
+def write(root: Path, name: str | bytes, text: str) -> None:
+    path = os.path.join(os.fsencode(root), os.fsencode(name))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(text)

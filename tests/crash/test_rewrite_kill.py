@@ -1,0 +1,198 @@
+"""Rewrite, restore and prune, killed at any system call of theirs, again while being finished,
+and with a disk that is full or fails."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.crash import harness, rewrite_site
+from tests.crash.harness import KILLED, Point
+from tests.crash.oracle import Cli
+from tests.crash.rewrite_site import Fault, git, write
+
+pytestmark = [pytest.mark.needs("strace"), pytest.mark.timeout(0)]
+
+#: Where an operation's journal lies, from its first write to its last.
+JOURNAL = ".manifold/journal/"
+TEN = "".join(f"{n}\n" for n in range(10))
+
+
+class Operation(NamedTuple):
+    words: tuple[str, ...]
+    within: str
+    status: int = 0
+    default_points: int = 16
+
+
+REWRITE = ("rewrite", "--base", "base", "--target", "target")
+OPERATIONS = {
+    "rewrite": Operation(REWRITE, JOURNAL),
+    "conflict": Operation(REWRITE, JOURNAL, 1, 8),
+    "defer": Operation((*REWRITE, "--defer-untracked"), JOURNAL, 0, 6),
+    "restore": Operation(("recover", "restore", "default/", "--with-git"), JOURNAL, 0, 12),
+}
+
+
+def prepare(cli: Cli, named: str) -> None:
+    root = cli.workspace
+    git(root, "init", "-q", "-b", "main")
+    for name in ("mm", "clean", "gone/deep/g", "swap", "run"):
+        write(root, name, TEN)
+    os.symlink("clean", root / "link")
+    git(root, "add", "--all")
+    git(root, "commit", "-qm", "base")
+    git(root, "tag", "base")
+    for name in ("mm", "clean", "run"):
+        write(root, name, "target\n" + TEN)
+    git(root, "rm", "-q", "-r", "gone", "swap")
+    write(root, "swap/in", "a directory now\n")
+    write(root, "new/file", "new\n")
+    (root / "run").chmod(0o755)
+    git(root, "add", "--all")
+    git(root, "commit", "-qm", "target")
+    git(root, "branch", "target")
+    git(root, "checkout", "-q", "-B", "main", "base")
+    write(root, "mm", TEN + "staged\n")
+    git(root, "add", "mm")
+    write(root, "mm", TEN + "staged\nunstaged\n")
+    write(root, b"untracked-\xff", "mine\n")
+    if named == "conflict":
+        write(root, "clean", "mine\n" + TEN)
+    if named == "restore":
+        cli.ok(*REWRITE)
+        write(root, "clean", "later work\n")
+        write(root, "added", "later\n")
+    git(root, "status")
+
+
+def fault(named: str, tmp_path: Path) -> Fault:
+    operation = OPERATIONS[named]
+    return rewrite_site.make(
+        tmp_path, lambda cli: prepare(cli, named), operation.words, operation.status
+    )
+
+
+def chosen(found: list[Point], operation: Operation, request: pytest.FixtureRequest) -> list[Point]:
+    if request.config.getoption("--long"):
+        return found
+    # Spread over the whole run, so that each outcome is met.
+    step = max(1, len(found) // operation.default_points)
+    return found[step // 2 :: step]
+
+
+def struck(made: Fault, point: Point, how: str) -> tuple[Cli, int, str]:
+    cli = rewrite_site.copy(made, "struck")
+    site = harness.Site(cli, harness.Before(made.directory, {}, {}, ()))
+    status, said = harness.struck(site, made.words, point, how)
+    return cli, status, said
+
+
+@pytest.mark.parametrize("named", list(OPERATIONS))
+def test_killed_at_a_system_call(
+    named: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    operation = OPERATIONS[named]
+    made = fault(named, tmp_path)
+    ended: Counter[str] = Counter()
+    for point in chosen(rewrite_site.points(made, operation.within), operation, request):
+        cli, status, said = struck(made, point, "signal=KILL")
+        assert status in KILLED or status == operation.status, f"{point}: {status} {said}"
+        begun = rewrite_site.announced(cli)
+        try:
+            state = rewrite_site.verdict(made, cli)
+        except AssertionError as error:
+            raise AssertionError(f"{named} killed at {point}: {error}") from error
+        assert not begun or state == "new", f"{point}: announced, and not carried out"
+        ended["recovered" if begun else state] += 1
+    print(f"\n{named}: {sum(ended.values())} kill points, {dict(ended)}")
+    assert ended["old"] and ended["recovered"]
+    assert ended["new"] or not request.config.getoption("--long")
+
+
+def test_killed_again_while_it_is_being_finished(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    made = fault("rewrite", tmp_path)
+    found = rewrite_site.points(made, JOURNAL)
+    every = 1 if request.config.getoption("--long") else 12
+    rounds = 0
+    for point in found[len(found) // 3 :: every]:
+        cli, _, _ = struck(made, point, "signal=KILL")
+        if not rewrite_site.announced(cli):
+            continue
+        site = harness.Site(cli, harness.Before(made.directory, {}, {}, ()))
+        kinds = ("renameat2", "unlinkat", "rename", "fsync", "unlink", "openat")
+        again = Point(kinds[rounds % len(kinds)], 1 + rounds % 4)
+        harness.struck(site, ("recover", "list"), again, "signal=KILL")
+        try:
+            assert rewrite_site.verdict(made, cli) == "new"
+        except AssertionError as error:
+            raise AssertionError(f"at {point}, then {again}: {error}") from error
+        rounds += 1
+        if rounds == 5 and every > 1:
+            break
+    print(f"\nrewrite: killed again {rounds} times")
+    assert rounds > 0
+
+
+FAULTS = ("ENOSPC", "EIO")
+FAILING = ("write", "openat", "fsync", "renameat2", "mkdir", "rename")
+
+
+@pytest.mark.parametrize("error", FAULTS)
+def test_a_disk_that_is_full_or_fails(
+    error: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A clear error, all old or all new, and the next call works."""
+    made = fault("rewrite", tmp_path)
+    found = rewrite_site.points(made, JOURNAL)
+    failed = 0
+    for call in FAILING:
+        places = [point for point in found if point.call == call]
+        some = places if request.config.getoption("--long") else places[:: max(1, len(places) // 2)]
+        for point in some:
+            cli, status, said = struck(made, point, f"error={error}")
+            where = f"{point} {error}: {status} {said}"
+            assert "Traceback" not in said, where
+            assert status in (0, 1, 3, 5, 6), where
+            failed += bool(status)
+            try:
+                rewrite_site.verdict(made, cli)
+            except AssertionError as wrong:
+                raise AssertionError(f"{where}\n{wrong}") from wrong
+    print(f"\nrewrite: {failed} runs met {error}")
+    assert failed > 0
+
+
+def test_prune_killed_at_a_system_call(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The tombstone comes first: a snapshot is there, or it is known to have gone, and why."""
+
+    def with_snapshot(cli: Cli) -> None:
+        prepare(cli, "rewrite")
+        cli.ok(*REWRITE)
+
+    words = ("recover", "prune", "--older-than", "0")
+    made = rewrite_site.make(tmp_path, with_snapshot, words)
+    found = rewrite_site.points(made, ".manifold/")
+    ended: Counter[str] = Counter()
+    every = 1 if request.config.getoption("--long") else max(1, len(found) // 8)
+    for point in found[::every]:
+        cli, status, _ = struck(made, point, "signal=KILL")
+        kept = git(cli.workspace, "for-each-ref", "refs/manifold").splitlines()
+        listed = json.loads(cli.ok("recover", "list", "--json"))["recoveries"]
+        stones = json.loads(cli.ok("recover", "list", "--pruned", "--json"))["pruned"]
+        assert len(listed) == len(kept)
+        assert kept or stones, f"{point}: gone without a word"
+        assert status == 0 or status in KILLED
+        cli.ok(*words)
+        assert git(cli.workspace, "for-each-ref", "refs/manifold") == b""
+        assert rewrite_site.state(cli.workspace) == made.old, "prune touches no file"
+        ended["old" if kept and not stones else "recovered" if kept else "new"] += 1
+    print(f"\nprune: {sum(ended.values())} kill points, {dict(ended)}")
+    assert ended["old"] and ended["new"]
