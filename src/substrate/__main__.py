@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from substrate.cli.main import substrate
+from substrate.cli.entry import substrate
 
 if __name__ == "__main__":
     sys.exit(substrate())

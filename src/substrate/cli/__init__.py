@@ -1,5 +1,6 @@
 """The command line: words in, exit status out.
 
+    entry.py       where the installed program begins
     main.py        what a failure becomes: message, hint, exit status, crash report
     arguments.py   which verb, and its parser; only that verb's module is imported
     context.py     what a verb is given besides its words

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 from substrate.cli.text import clip, safe, safe_block, width
@@ -29,6 +29,10 @@ _SGR: Mapping[str, str] = {
     "yellow": "33",
     "cyan": "36",
 }
+
+
+#: From this many columns on, a table may be generous.
+_WIDE = 110
 
 
 class Styled(NamedTuple):
@@ -118,6 +122,14 @@ class Output:
         self._stdout.flush()
         self._stdout.buffer.write(data)
 
+    def diff(self, data: bytes) -> None:
+        """A diff as git writes it (without colour): painted here, after it has been made safe."""
+        if not self._color_out:
+            self.block(data)
+            return
+        lines = safe_block(data.decode("utf-8", "surrogateescape")).split("\n")
+        self._write_people("\n".join(_painted_diff(lines)))
+
     def emit_json(self, document: Mapping[str, object]) -> None:
         """The answer for a program: once per call."""
         if self._document_written:
@@ -183,6 +195,11 @@ class Output:
             self._stderr.flush()
             self._progress_shown = False
 
+    @property
+    def is_narrow(self) -> bool:
+        """A terminal too small for every column of a wide table."""
+        return self.is_terminal and self._columns() < _WIDE
+
     def _columns(self) -> int:
         for stream in (self._stdout, self._stderr):
             try:
@@ -215,6 +232,21 @@ def _paint(piece: Piece, color: bool) -> str:
     if not color or piece.style == "plain":
         return text
     return f"\x1b[{_SGR[piece.style]}m{text}\x1b[0m"
+
+
+def _painted_diff(lines: Sequence[str]) -> Iterator[str]:
+    """In a hunk the first character tells; what comes before it is the file's heading."""
+    in_hunk = False
+    for line in lines:
+        if line.startswith("@@"):
+            in_hunk = True
+            style = "cyan"
+        elif line.startswith("diff --git "):
+            in_hunk = False
+            style = "bold"
+        else:
+            style = {"+": "green", "-": "red"}.get(line[:1], "") if in_hunk else "bold"
+        yield f"\x1b[{_SGR[style]}m{line}\x1b[0m" if style and line else line
 
 
 def _indented(message: str) -> str:

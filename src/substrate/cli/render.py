@@ -108,12 +108,21 @@ def recover_with(outcome: Outcome) -> str | None:
     return f"substrate recover restore {outcome.recovery_ref.rpartition('/')[2]}"
 
 
+def show_reversal(output: Output, outcome: Outcome, *, dry_run: bool) -> int:
+    """The answer of undo, redo and rollback; a dry run says first what it is the plan of."""
+    what = outcome.entry.command if outcome.entry else outcome.what
+    if dry_run and not output.json:
+        output.line(Styled(what, "bold"), "  (dry run)")
+    return show_outcome(output, outcome, dry_run=dry_run, done=what)
+
+
 def show_outcome(output: Output, outcome: Outcome, *, dry_run: bool, done: str) -> int:
     """Say what was done and how to take it back; the exit status follows from conflicts."""
     if output.json:
         document = outcome_json(outcome)
         if dry_run:
             document["dry_run"] = True
+            document["what"] = outcome.what
             document["plan"] = outcome.plan.describe()
         output.emit_json(document)
         return EXIT_DIFFERENT if outcome.conflicts else EXIT_OK
@@ -121,6 +130,8 @@ def show_outcome(output: Output, outcome: Outcome, *, dry_run: bool, done: str) 
         lines = outcome.plan.describe()
         for line in lines or ["nothing would change"]:
             output.line(line)
+    elif outcome.conflicts and outcome.entry is None:
+        output.line("nothing was changed: every path is in conflict with later work")
     elif outcome.entry is None or outcome.entry.commit is None:
         output.line("nothing to change: the files are already that way")
     else:

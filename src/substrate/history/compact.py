@@ -49,6 +49,7 @@ def preview(store: HistoryStore, keep_checkpoints: int, keep_sessions: int) -> D
 
 def compact(store: HistoryStore, keep_checkpoints: int, keep_sessions: int) -> Report:
     """Inside the lock. Passes until the store is under its cap or nothing more can go."""
+    store.ledger.fold_log()
     before = metrics.measure(store)
     policy = Policy(keep_checkpoints, keep_sessions)
     expired = _expire_recoveries(store)
@@ -72,6 +73,7 @@ def compact(store: HistoryStore, keep_checkpoints: int, keep_sessions: int) -> R
             "the store is still over its disk cap: outside edits and the newest state are never"
             " squashed; raise retention.disk_cap_mib or exclude large files in .substrateignore"
         )
+    store.ledger.fold_log()  # else the log of this very work would count as growth
     after = metrics.measure(store)
     with store.ledger.transaction():
         store.ledger.set_meta("last_compaction_ns", clock.now_ns())

@@ -96,6 +96,10 @@ class Ledger:
                 self.db.execute("ROLLBACK")
             raise
 
+    def fold_log(self) -> None:
+        """Move what SQLite's log holds into the database file, so that sizes tell the truth."""
+        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     # -- meta ---------------------------------------------------------------------------------
 
     def meta(self, key: str) -> object:

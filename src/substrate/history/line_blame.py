@@ -28,6 +28,11 @@ def blame(store: HistoryStore, path: RelPath, lines: tuple[int, int] | None) -> 
     tip = store.tip_commit
     assert tip is not None
     node = snapshots.lookup(store.objects, store.snapshot_of(tip), path)
+    if node.kind in (Kind.DIRECTORY, Kind.SYMLINK):
+        raise NotFoundError(
+            f"{display(path)} is a {node.kind.value}: only a file has lines",
+            hint="name a file; `substrate log --path P` tells who changed a directory or link",
+        )
     if node.kind is not Kind.FILE:
         raise NotFoundError(
             f"no file {display(path)} in history",
@@ -37,8 +42,8 @@ def blame(store: HistoryStore, path: RelPath, lines: tuple[int, int] | None) -> 
     count = len(data.split(b"\n")) - data.endswith(b"\n")
     if lines and not 1 <= lines[0] <= lines[1] <= max(count, 1):
         raise UsageError(
-            f"-L {lines[0]},{lines[1]}: the file has {count} lines",
-            hint=f"count from 1 and stay within {count}, or leave -L out",
+            f"-L {lines[0]},{lines[1]} is no range here: the file has {count} lines",
+            hint=f"-L A,B with A from 1, B from A up to {count}; or leave -L out",
         )
     if not data:
         return []

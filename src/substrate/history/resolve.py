@@ -78,7 +78,8 @@ def _relative(store: HistoryStore, text: str, back: int, session: str | None) ->
     ).fetchone()
     if rows is None:
         raise NotFoundError(
-            f"session {current.session_id} has no command {text}",
+            f"session {current.session_id} has no command {text}"
+            + (": it has run none yet" if back == 0 else ""),
             hint="`substrate log` lists the commands",
         )
     entry = store.ledger.by_command_id(rows["command_id"])

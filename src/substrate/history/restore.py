@@ -46,6 +46,8 @@ class Outcome(NamedTuple):
     plan: Plan
     #: The entries that were taken back (`Entry.seq`), newest first.
     undone: tuple[int, ...] = ()
+    #: In words, e.g. "undo of c-…"; also where nothing is recorded.
+    what: str = ""
 
 
 class Undoing(NamedTuple):
@@ -79,10 +81,9 @@ def perform(
     if wish.conflicts:
         skipped = [path.hex() for path in wish.conflicts]
         new = new._replace(detail={**new.detail, SKIPPED: skipped})
-    if dry_run:
-        return _outcome(None, wish, None, [], plan)
-    if wish.conflicts and not wish.changes:
-        return _outcome(None, wish, None, [], plan)  # all was skipped: nothing is taken back
+    if dry_run or (wish.conflicts and not wish.changes):
+        # Where every path is skipped, nothing is taken back, and nothing is recorded as such.
+        return _outcome(None, wish, None, [], plan)._replace(what=new.command)
     if not wish.changes:
         entry = _note_only(store, new, undoing)
         notes = [*return_trash(store, undoing), *unprotected(store, undoing)]

@@ -69,6 +69,8 @@ def test_what_is_no_file(bench: Bench) -> None:
     for name in ("d", "l", "nothing", "d/x/y"):
         with pytest.raises(NotFoundError):
             lines(bench, name)
+    with pytest.raises(NotFoundError, match="d is a directory"):
+        lines(bench, "d")
 
 
 def test_an_empty_file_has_no_lines(bench: Bench) -> None:

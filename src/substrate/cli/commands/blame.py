@@ -22,8 +22,8 @@ EXAMPLE = "substrate blame src/app.py -L 10,20"
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE")
-    parser.add_argument("-L", dest="lines", metavar="A,B", help="only lines A to B")
+    parser.add_argument("file", metavar="FILE", help="a file of the workspace")
+    parser.add_argument("-L", dest="lines", metavar="A,B", help="only lines A to B (or A alone)")
 
 
 def run(args: Namespace, context: Context) -> int:
@@ -42,7 +42,7 @@ def run(args: Namespace, context: Context) -> int:
             _who(line),
             when(line.entry.ts_ns) if line.entry else "-",
             str(line.number),
-            line.text.decode("utf-8", "surrogateescape"),
+            line.text.decode("utf-8", "surrogateescape").expandtabs(8),
         )
         for line in found
     ]

@@ -24,8 +24,9 @@ EXAMPLE = "substrate checkpoint -m 'tests pass'"
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "action", nargs="?", choices=("create", "list"), default="create", help="default: create"
-    )
+        "action", nargs="?", choices=("create", "list"), default="create",
+        metavar="create|list", help="default: create",
+    )  # fmt: skip
     parser.add_argument("-m", "--message", default="", metavar="TEXT", help="what was reached")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from substrate.cli.output import Styled, name_fields
 from substrate.cli.render import node_json, paths_of, place_of
-from substrate.errors import EXIT_OK
+from substrate.errors import EXIT_OK, NotFoundError
 from substrate.model.paths import display
 from substrate.recorder import ask
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from substrate.cli.context import Context
     from substrate.history.file_changes import FileChange
     from substrate.history.store import HistoryStore
+    from substrate.recorder.place import Place
 
 NAME = "diff"
 HELP = "show what one command changed"
@@ -36,7 +38,7 @@ def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
     output = context.output
     with place.existing_history() as store:
-        found = ask.diff(store, args.id, paths_of(place, args.paths), place.session)
+        found = _find(store, place, args)
         if context.json:
             document: dict[str, object] = {
                 "command_id": found.entry.command_id,
@@ -50,11 +52,25 @@ def run(args: Namespace, context: Context) -> int:
             output.note(
                 f"{args.id} is no longer kept on its own; this is all of {found.entry.command_id}"
             )
+        if not found.files:
+            where = f" in {', '.join(args.paths)}" if args.paths else ""
+            output.note(f"{found.entry.command_id} changed no files{where}")
         if args.stat:
             _stat(found.files, context)
         else:
             _text(store, found, context)
     return EXIT_OK
+
+
+def _find(store: HistoryStore, place: Place, args: Namespace) -> ask.Diff:
+    try:
+        return ask.diff(store, args.id, paths_of(place, args.paths), place.session)
+    except NotFoundError as error:
+        if os.path.lexists(place.cwd / args.id):
+            raise NotFoundError(
+                error.message, hint=f"for a file of the last command: substrate diff @ {args.id}"
+            ) from None
+        raise
 
 
 def _json(change: FileChange) -> dict[str, object]:
@@ -98,8 +114,5 @@ def _text(store: HistoryStore, found: ask.Diff, context: Context) -> None:
             context.output.line(Styled(f"{sign} {display(change.path)}{note}", "bold"))
     if found.old_commit is None or found.new_commit is None or not found.files:
         return
-    text = store.git.diff_text(
-        found.old_commit, found.new_commit, [f.path for f in found.files],
-        color=context.output.is_terminal and not context.environment.no_color,
-    )  # fmt: skip
-    context.output.block(text)
+    text = store.git.diff_text(found.old_commit, found.new_commit, [f.path for f in found.files])
+    context.output.diff(text)

@@ -25,17 +25,24 @@ def configure(parser: ArgumentParser) -> None:
         "--repair", action="store_true",
         help="mend it: a damaged store goes into quarantine, what is readable is kept",
     )  # fmt: skip
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --repair: say what is wrong, mend nothing"
+    )
 
 
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
-    if not args.repair:
+    if not args.repair or args.dry_run:
         problems = check_store(place)
         if context.json:
             context.output.emit_json({"ok": not problems, "problems": _json(problems)})
         elif problems:
             _list(context, problems)
-            context.output.note("`substrate fsck --repair` mends it; the workspace stays untouched")
+            context.output.note(
+                "`substrate fsck --repair` mends it: refs and permissions from the ledger or, where"
+                " that is not enough, all that is readable in a new store, the old one kept in"
+                " quarantine; the workspace stays untouched"
+            )
         else:
             context.output.line(Styled("the history is sound", "green"))
         return EXIT_DAMAGED if problems else EXIT_OK

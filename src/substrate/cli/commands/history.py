@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from substrate.cli.render import place_of, size
-from substrate.errors import EXIT_OK, RefusedError
+from substrate.errors import EXIT_OK, NotFoundError, RefusedError
 from substrate.history.metrics import disk_bytes
 from substrate.recorder.care import reset_history
 
@@ -21,13 +21,19 @@ EXAMPLE = "substrate history reset --yes"
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=("reset",))
+    parser.add_argument(
+        "action", choices=("reset",), metavar="reset", help="put the history aside, begin anew"
+    )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="say what would go, change nothing")
 
 
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
+    if not place.workspace.store.is_dir():
+        raise NotFoundError(
+            f"no history in {place.workspace.root}", hint="there is nothing to start over"
+        )
     held = disk_bytes(place.workspace.store)
     if args.dry_run:
         if context.json:

@@ -23,6 +23,8 @@ EXAMPLE = "substrate log --limit 10 --path src"
 _DEFAULT_LIMIT = 50
 #: A line of JSON names at most this many files; `diff` names all.
 _SHOWN_FILES = 1000
+#: Entries that no command made, in words.
+_WITHOUT_COMMAND = {"baseline": "the files as first found", "external": "changed outside Substrate"}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -50,17 +52,20 @@ def run(args: Namespace, context: Context) -> int:
     if not entries:
         context.output.line("nothing is recorded here" + (" for that" if args.path else " yet"))
         return EXIT_OK
-    rows = [_row(entry) for entry in entries]
-    context.output.table(
-        rows, header=("when (UTC)", "id", "session", "exit", "files", "what"), right=(3, 4)
-    )
+    rows: list[list[Piece]] = [["when (UTC)", "id", "session", "exit", "files", "what"]]
+    rows += [_row(entry) for entry in entries]
+    if context.output.is_narrow:  # what was run matters more than in which session
+        rows = [[*row[:2], *row[3:]] for row in rows]
+    header = [str(name) for name in rows[0]]
+    numbers = (header.index("exit"), header.index("files"))
+    context.output.table(rows[1:], header=header, right=numbers)
     return EXIT_OK
 
 
 def _row(entry: Entry) -> list[Piece]:
     exit_text = "" if entry.exit is None else str(entry.exit)
     failed = entry.exit not in (None, 0)
-    what = entry.command.split("\n", 1)[0]
+    what = _WITHOUT_COMMAND.get(entry.kind) or entry.command.split("\n", 1)[0]
     return [
         when(entry.ts_ns),
         Styled(entry.command_id, "cyan"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from substrate.cli.choice import add_choice_options, choice_of
-from substrate.cli.render import place_of, show_outcome
+from substrate.cli.render import place_of, show_reversal
 from substrate.errors import UsageError
 from substrate.recorder.roll_back import roll_back
 
@@ -48,5 +48,4 @@ def run(args: Namespace, context: Context) -> int:
         place, choice_of(args, place), to=args.to, checkpoint=args.checkpoint,
         session=context.session, exact=args.exact,
     )  # fmt: skip
-    what = outcome.entry.command if outcome.entry else "rollback"
-    return show_outcome(context.output, outcome, dry_run=args.dry_run, done=what)
+    return show_reversal(context.output, outcome, dry_run=args.dry_run)

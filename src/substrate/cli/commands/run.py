@@ -25,7 +25,12 @@ _WORLD_OPTIONS = ("world", "isolate", "net", "pty", "hold", "live")
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("-c", dest="command", metavar="CMD", help="a line for the shell")
-    parser.add_argument("-f", dest="file", metavar="FILE", help="a script to run")
+    parser.add_argument(
+        "-f",
+        dest="file",
+        metavar="FILE",
+        help="a script: by its #! line if executable, else the shell",
+    )
     parser.add_argument("--timeout", type=float, metavar="S", help="end it after S seconds (124)")
     parser.add_argument(
         "--kill-children", action="store_true", help="end what the command leaves running"
@@ -62,6 +67,11 @@ def run(args: Namespace, context: Context) -> int:
 
 
 def _request(args: Namespace, context: Context) -> CommandRequest:
+    if args.command is not None and args.argv:
+        raise UsageError(
+            f"-c takes the command as one word; {args.argv[0]!r} is one too many",
+            hint="put the whole line in quotes: substrate -c 'make test'",
+        )
     given = [bool(args.argv), args.command is not None, args.file is not None]
     if given.count(True) != 1 and not (args.file is not None and args.command is None):
         raise UsageError(

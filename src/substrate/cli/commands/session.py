@@ -22,10 +22,19 @@ NAME = "session"
 HELP = "begin, end and list sessions"
 EXAMPLE = "substrate session close"
 
+_ACTIONS = ("start", "close", "list", "current")
+
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=("start", "close", "list", "current"))
-    parser.add_argument("id", nargs="?", metavar="ID", help="for start and close: which session")
+    parser.add_argument(
+        "action", choices=_ACTIONS, metavar="|".join(_ACTIONS),
+        help="start: commands go into this one from now on; close: end it; list: all of them;"
+        " current: the one last used",
+    )  # fmt: skip
+    parser.add_argument(
+        "id", nargs="?", metavar="ID",
+        help="start: a name for it (default: a new id); close: which one (default: the current)",
+    )  # fmt: skip
 
 
 def run(args: Namespace, context: Context) -> int:

@@ -20,6 +20,8 @@ HELP = "say what is recorded here, what is left out, and why"
 EXAMPLE = "substrate status"
 
 _SHOWN = 20
+#: Any other answer is the reason why there is none.
+_PLAIN = ("kept", "not begun")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -58,7 +60,7 @@ def _for_people(found: Status, context: Context) -> None:
     out.table(
         [
             ("workspace", str(found.workspace)),
-            ("history", found.history),
+            ("history", found.history if found.history in _PLAIN else f"not kept: {found.history}"),
             ("session", found.session_id or "none yet"),
             ("agent", found.agent_id),
             ("strategy", f"direct: {found.cannot_promise}"),

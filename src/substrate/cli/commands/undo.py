@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from substrate.cli.choice import add_choice_options, choice_of
-from substrate.cli.render import place_of, show_outcome
+from substrate.cli.render import place_of, show_reversal
 from substrate.recorder.roll_back import undo_command
 
 if TYPE_CHECKING:
@@ -29,5 +29,4 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
     outcome = undo_command(place, args.id, choice_of(args, place))
-    what = outcome.entry.command if outcome.entry else "undo"
-    return show_outcome(context.output, outcome, dry_run=args.dry_run, done=what)
+    return show_reversal(context.output, outcome, dry_run=args.dry_run)

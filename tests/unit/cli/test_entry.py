@@ -1,0 +1,44 @@
+"""The first moments of the program, before it can catch anything."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+#: Stops in the middle of importing `main`, and says so.
+_SLOW_IMPORT = """
+import sys, time
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "substrate.cli.main":
+            print("importing", flush=True)
+            time.sleep(60)
+sys.meta_path.insert(0, Slow())
+sys.argv = ["substrate", "--version"]
+from substrate.cli.entry import substrate
+sys.exit(substrate())
+"""
+
+
+@pytest.mark.needs("posix")
+def test_an_interrupt_while_it_is_loading_leaves_no_traceback() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _SLOW_IMPORT], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"importing\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (-signal.SIGINT, b"")
+
+
+def test_afterwards_interrupts_are_caught_as_ever() -> None:
+    code = (
+        "import signal, sys; sys.argv = ['substrate', '--version']\n"
+        "from substrate.cli.entry import substrate; status = substrate()\n"
+        "sys.exit(status or signal.getsignal(signal.SIGINT) is not signal.default_int_handler)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
