@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import watched_git
 from tests.capabilities import is_expected_skip, present
 
 # No test depends on how fast the machine is; a failure prints how to reproduce it.
@@ -47,6 +48,14 @@ _PINNED = {
     "GIT_COMMITTER_NAME": "Ada Tester",
     "GIT_COMMITTER_EMAIL": "ada@example.invalid",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def git_calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory where the product's git calls of this run are written down, and judged."""
+    directory = tmp_path_factory.mktemp("git-calls")
+    with watched_git.watching(directory):
+        yield directory
 
 
 @pytest.fixture(autouse=True)
