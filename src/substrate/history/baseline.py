@@ -7,19 +7,16 @@ read, and their objects made ours at once, because a later amend and gc could ta
 from __future__ import annotations
 
 import gc
-from typing import NamedTuple
 
 from substrate.history.ledger import NewEntry
 from substrate.history.line import Extension
 from substrate.history.observe import Observation
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT, Node
+from substrate.model.nodes import ABSENT
 from substrate.model.paths import RelPath
 from substrate.objects import borrow
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
-from substrate.objects.directory import ReadyDirectory
-from substrate.objects.first_look import first_look
 from substrate.system import clock, ids
 from substrate.workspace.scan import KnownBlob, ScanResult, scan
 from substrate.workspace.stat_cache import StatCache
@@ -40,53 +37,24 @@ def take(store: HistoryStore) -> None:
 
 def _take(store: HistoryStore) -> None:
     with store.new_batch() as batch:
-        seen = _quick_scan(store, batch) or _scan(store, batch)
-        snapshot = snapshots.build(batch, seen.nodes.items(), seen.ready)
+        cache, result = _scan(store, batch)
+        nodes = [(path, node) for path, node in sorted(result.seen.items()) if node != ABSENT]
+        snapshot = snapshots.build(batch, nodes)
+        parents = {path.rpartition(b"/")[0] for path, _ in nodes}
         new = NewEntry(
             ids.new_id("c"), "baseline", clock.now_ns(), "baseline",
-            changed_files=seen.leaf_count, added_bytes=batch.added_bytes,
+            # As for every entry: directories count only where nothing is in them.
+            changed_files=sum(path not in parents for path, _ in nodes),
+            added_bytes=batch.added_bytes,
         )  # fmt: skip
         extension = Extension(store, batch, snapshot, new)
         with store.commit_point(batch) as ledger:
             ledger.add(new, extension.commit)
             extension.take_up(ledger)
-    Observation([], seen.cache, seen.scan).save_cache(store, snapshot)
+    Observation([], cache, result).save_cache(store, snapshot)
 
 
-class _Seen(NamedTuple):
-    cache: StatCache
-    scan: ScanResult
-    nodes: dict[RelPath, Node]
-    #: Directories whose files are not among the nodes, and how many files those are.
-    ready: dict[RelPath, ReadyDirectory]
-    ready_files: int
-
-    @property
-    def leaf_count(self) -> int:
-        """As for every entry: directories count only where nothing is in them."""
-        parents = {path.rpartition(b"/")[0] for path in self.nodes}
-        parents.update(path for path, ready in self.ready.items() if ready.tree_lines)
-        return self.ready_files + sum(path not in parents for path in self.nodes)
-
-
-def _quick_scan(store: HistoryStore, batch: Batch) -> _Seen | None:
-    look = first_look(store.workspace, store.exclusions, store.objects)
-    if look is None:
-        return None
-    cache = StatCache()
-    result = scan(
-        store.root, cache, store.exclusions, batch, known=look.known, looked_at=look.records()
-    )
-    paths = result.taken_over
-    files = sum(look.directories[path].file_count for path in paths)
-    return _Seen(cache, result, _nodes(result) | look.nodes(paths), look.ready(paths), files)
-
-
-def _nodes(result: ScanResult) -> dict[RelPath, Node]:
-    return {path: node for path, node in result.seen.items() if node != ABSENT}
-
-
-def _scan(store: HistoryStore, batch: Batch) -> _Seen:
+def _scan(store: HistoryStore, batch: Batch) -> tuple[StatCache, ScanResult]:
     known = _known_blobs(store)
     cache = StatCache()
     result = scan(store.root, cache, store.exclusions, batch, known=known)
@@ -95,7 +63,7 @@ def _scan(store: HistoryStore, batch: Batch) -> _Seen:
         kept = {path: blob for path, blob in known.items() if blob.oid not in missing}
         cache = StatCache()
         result = scan(store.root, cache, store.exclusions, batch, known=kept)
-    return _Seen(cache, result, _nodes(result), {}, 0)
+    return cache, result
 
 
 def _known_blobs(store: HistoryStore) -> dict[RelPath, KnownBlob]:
