@@ -42,7 +42,8 @@ def run(args: Namespace, context: Context) -> int:
         changed = ask.changed_files(store, target.present)
         if context.json:
             document = entry_json(entry, changed)
-            document["detail"] = entry.detail
+            # The exact words stay in the private ledger, for replay: they may hold secrets.
+            document["detail"] = {k: v for k, v in entry.detail.items() if k != "exact"}
             document["squashed_into"] = target.holder.command_id if target.holder else None
             document["undone"] = b"" in store.ledger.reversed_paths(entry.seq)
             context.output.emit_json(document)
