@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import RefusedError
-from substrate.history import metrics
+from substrate.history import checkpoints, metrics
 from substrate.history.resolve import resolve
 from substrate.recorder import keep
 from tests.unit.history.workbench import Bench, Dir, Mode
@@ -62,6 +62,9 @@ def test_checkpoint_ranges(bench: Bench) -> None:
     assert bench.kinds() == ["baseline", "squash", "command", "command"]
     wanted = f"cp: session s [{first.command_id}..{last.command_id}] squashed"
     assert wanted in git(bench, "log", "--format=%s")
+    with bench.store() as store:
+        marks = {c.tag: c.commit.hex() for c in checkpoints.of_session(store.ledger)}
+    assert {tag: git(bench, "rev-parse", tag).strip() for tag in marks} == marks
     bench.roll_back(checkpoint="s/1")
     assert bench.read("a") == b"2", "the checkpoint is still the place it was"
 

@@ -73,6 +73,20 @@ def test_a_missing_object_names_the_commands_it_breaks(bench: Bench) -> None:
     assert any(one in problem.breaks for problem in found)
 
 
+def test_refs_that_are_sound_but_wrong(bench: Bench) -> None:
+    """Plain git finds nothing wrong with these; the ledger knows better."""
+    one, *_ = grow(bench)
+    entry = bench.entry(one)
+    assert entry.commit is not None
+    branch = damage.store_dir(bench) / ".git/refs/heads/main"
+    right = branch.read_bytes()
+    branch.write_bytes(entry.commit.hex().encode() + b"\n")
+    assert any("refs/heads/main should be" in what for what in problems(bench))
+    branch.write_bytes(right)
+    (damage.store_dir(bench) / ".git/HEAD").write_bytes(b"ref: refs/heads/other\n")
+    assert any("HEAD does not name the branch" in what for what in problems(bench))
+
+
 def test_a_store_that_others_may_read(bench: Bench) -> None:
     grow(bench)
     damage.store_dir(bench).chmod(0o755)

@@ -37,7 +37,7 @@ def test_status_tells_and_records_nothing(bench: Bench) -> None:
     found = care.status(bench.place())
     assert (found.history, found.session_id) == ("kept", entry.session_id)
     assert found.outside_changes == (b".substrateignore", b"a")
-    reasons: dict[bytes, str] = dict(found.excluded)  # type: ignore[arg-type]
+    reasons: dict[bytes, str] = dict(found.excluded)
     assert reasons[b"node_modules"] == "built-in: node_modules/"
     assert reasons[b"x.log"] == ".substrateignore:1: *.log"
     assert bench.log() == log

@@ -1,0 +1,586 @@
+"""First use in a git repository: the quick way records exactly what the ordinary one does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from substrate.history import baseline, record
+from substrate.model.nodes import Node
+from substrate.model.paths import RelPath
+from substrate.objects import first_look as module
+from substrate.objects import snapshot as snapshots
+from substrate.objects.first_look import FirstLook, first_look
+from substrate.objects.git import UserGit
+from substrate.objects.index_table import Row
+from substrate.objects.snapshot import Snapshot
+from substrate.objects.vouched import Vouched, look_at
+from substrate.system.forked import can_fork
+from substrate.workspace.exclude import Exclusions
+from substrate.workspace.listing import Tree
+from substrate.workspace.stat_cache import DirRecord, Payload, StatCache
+from tests.unit.history.workbench import Bench
+from tests.unit.workspace.naive import later, walk
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="this system has no safe fork")
+
+LONG_AGO_S = 1_600_000_000
+NEVER = sys.maxsize
+
+
+def git(root: Path, *args: str | bytes, stdin: bytes = b"") -> bytes:
+    argv = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "protocol.file.allow=always"]
+    done = subprocess.run([*argv, *args], cwd=root, input=stdin, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def put(root: Path, name: bytes | str, data: bytes, mode: int = 0o644) -> bytes:
+    path = os.path.join(os.fsencode(root), os.fsencode(name))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data)
+    os.chmod(path, mode)
+    os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    return path
+
+
+class Recorded(NamedTuple):
+    snapshot: Snapshot
+    nodes: dict[RelPath, Node]
+    files: int
+    cache: dict[str, tuple[DirRecord, Payload]]
+
+
+def baseline_of(root: Path, quick_from_files: int) -> Recorded:
+    """Take a baseline from nothing, as if everything had been there for a while."""
+    shutil.rmtree(root / ".substrate-git", ignore_errors=True)
+    with later(), Bench(root).writing() as store:
+        baseline.take(store, quick_from_files=quick_from_files)
+        tip = store.tip()
+        nodes = dict(snapshots.walk(store.objects, tip))
+        for node in nodes.values():
+            if node.has_content:
+                store.objects.read_blob(node.oid)  # ours now, and whole
+        entry = store.ledger.tip()
+        assert entry is not None
+        cache = StatCache.load(store.stat_cache_file)
+        assert cache.describes == tip.tree + tip.attrs
+        assert snapshots.build(store.new_batch(), nodes.items()) == tip
+        dirs = {path: (_plain(record), record.open()) for path, record in cache.dirs.items()}
+        return Recorded(tip, nodes, entry.changed_files, dirs)
+
+
+def _plain(record: DirRecord) -> DirRecord:
+    """Without what may come in another order."""
+    return record._replace(payload=b"", subdirs=sorted(record.subdirs))
+
+
+def look(root: Path) -> FirstLook | None:
+    shutil.rmtree(root / ".substrate-git", ignore_errors=True)
+    with later(), Bench(root).writing() as store:
+        return first_look(store.workspace, store.exclusions, store.objects, worth_files=0)
+
+
+def assert_same(root: Path) -> None:
+    ordinary, quick = baseline_of(root, NEVER), baseline_of(root, 0)
+    assert quick.nodes == ordinary.nodes == walk(root)
+    assert quick.snapshot == ordinary.snapshot
+    assert quick.files == ordinary.files
+    # The workspace's own directory differs by the store itself, which was made anew.
+    for cache in (ordinary.cache, quick.cache):
+        own, payload = cache.pop("")
+        payload.entries.pop(".substrate-git")
+        cache["own"] = (own._replace(signature=b"", newest_ns=0), payload._replace(ctime_ns=0))
+    assert quick.cache == ordinary.cache
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A clone: everything packed, nothing young."""
+    root = tmp_path / "repo"
+    root.mkdir()
+    git(root, "init", "-q")
+    for name in ("a", "b", "d/e", "d/f", "d/sub/g", "only/below/h", "x.y/i", "x/j", "x0/k"):
+        put(root, name, b"content of %s\n" % name.encode())
+    put(root, "run.sh", b"#!/bin/sh\n", 0o755)
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "x")
+    git(root, "repack", "-adq")
+    return root
+
+
+ALL = {"", "d", "d/sub", "only", "only/below", "x.y", "x", "x0"}
+
+
+def settle_index(root: Path) -> None:
+    """As if git had written it a while after the files."""
+    now = os.stat(root / ".git/index").st_mtime_ns
+    os.utime(root / ".git/index", ns=(now, now + 10**9))
+
+
+def explained(root: Path) -> set[str]:
+    settle_index(root)
+    found = look(root)
+    assert found is not None
+    return set(found.directories)
+
+
+def test_a_clean_clone_is_explained_whole(repo: Path) -> None:
+    settle_index(repo)
+    found = look(repo)
+    assert found is not None
+    assert set(found.directories) == ALL
+    assert found.known == {}
+    assert_same(repo)
+
+
+def test_its_trees_are_the_users_own(repo: Path) -> None:
+    wanted = git(repo, "rev-parse", "HEAD^{tree}").strip().decode()
+    assert baseline_of(repo, 0).snapshot == (bytes.fromhex(wanted), b"")
+
+
+def _untracked(root: Path) -> None:
+    put(root, "d/new", b"untracked\n")
+
+
+def _edited(root: Path) -> None:
+    put(root, "d/e", b"Content of d/e\n")
+
+
+def _edited_quietly(root: Path) -> None:
+    """Same size, same mtime: only the ctime tells."""
+    path = put(root, "d/e", b"CONTENT OF d/e\n")
+    os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+
+
+def _removed(root: Path) -> None:
+    (root / "d/e").unlink()
+
+
+def _replaced(root: Path) -> None:
+    (root / "d/e").unlink()
+    (root / "d/e").mkdir()
+
+
+def _fifo(root: Path) -> None:
+    os.mkfifo(root / "d/fifo")
+
+
+def _socket(root: Path) -> None:
+    (root / "d/e").unlink()
+    here = os.getcwd()
+    os.chdir(root / "d")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("e")
+    os.chdir(here)
+
+
+def _attribute(root: Path) -> None:
+    os.setxattr(root / "d/e", "user.note", b"mine")
+    git(root, "update-index", "--refresh")
+
+
+def _link(root: Path) -> None:
+    (root / "d/link").symlink_to("e")
+
+
+def _conflict(root: Path) -> None:
+    oid = git(root, "rev-parse", "HEAD:d/e").strip()
+    lines = b"".join(b"100644 %s %d\td/e\n" % (oid, stage) for stage in (1, 2, 3))
+    git(root, "update-index", "--force-remove", "d/e")
+    git(root, "update-index", "--index-info", stdin=lines)
+
+
+def _assumed(root: Path) -> None:
+    git(root, "update-index", "--assume-unchanged", "d/e")
+    put(root, "d/e", b"Content of d/e\n")
+
+
+def _converted(root: Path) -> None:
+    """Checked out with CRLF once; nothing says so any more."""
+    (root / "d/e").unlink()
+    git(root, "-c", "core.autocrlf=true", "checkout", "d/e")
+    assert b"\r\n" in (root / "d/e").read_bytes()
+    os.utime(root / "d/e", (LONG_AGO_S, LONG_AGO_S))
+    git(root, "-c", "core.autocrlf=true", "update-index", "--refresh")
+
+
+def _gone_object(root: Path) -> None:
+    put(root, "d/e", b"staged, and then the object is lost\n")
+    git(root, "add", "d/e")
+    oid = git(root, "rev-parse", ":d/e").strip().decode()
+    (root / ".git/objects" / oid[:2] / oid[2:]).unlink()
+
+
+UNUSUAL = [
+    _untracked, _edited, _edited_quietly, _removed, _replaced, _fifo, _socket, _attribute, _link,
+    _conflict, _assumed, _converted, _gone_object,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", UNUSUAL, ids=lambda f: f.__name__.strip("_"))
+def test_what_is_unusual_leaves_its_directory_to_the_scan(
+    repo: Path, change: Callable[[Path], None]
+) -> None:
+    change(repo)
+    assert explained(repo) == ALL - {"d"}
+    assert_same(repo)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o755, 0o4755, 0o444])
+def test_exact_modes_are_kept(repo: Path, mode: int) -> None:
+    for name in ("d/e", "d/f", "x/j"):
+        (repo / name).chmod(mode)
+    (repo / "d/sub").chmod(0o700)
+    (repo / "x0").chmod(0o775)
+    git(repo, "config", "core.fileMode", "false")
+    git(repo, "update-index", "--refresh")
+    assert explained(repo) == ALL
+    assert_same(repo)
+
+
+def test_links_are_taken_over(repo: Path) -> None:
+    (repo / "d/link").symlink_to("e")
+    (repo / "dangling").symlink_to(b"nowhere \xff")
+    os.utime(repo / "d/link", (LONG_AGO_S, LONG_AGO_S), follow_symlinks=False)
+    os.utime(repo / "dangling", (LONG_AGO_S, LONG_AGO_S), follow_symlinks=False)
+    git(repo, "add", "-A")
+    assert explained(repo) == ALL
+    assert_same(repo)
+
+
+def test_directories_beside_the_index(repo: Path) -> None:
+    (repo / "d/empty").mkdir(mode=0o711)
+    (repo / "d/sub/node_modules").mkdir()
+    put(repo, "d/sub/node_modules/bulk.js", b"bulk")
+    put(repo, "node_modules/tracked.js", b"bulk, yet tracked")
+    git(repo, "add", "-f", "node_modules")
+    os.setxattr(repo / "x", "user.note", b"on a directory")
+    assert explained(repo) == ALL | {"node_modules"}
+    assert_same(repo)
+
+
+def test_nested_repositories_and_submodules(repo: Path) -> None:
+    (repo / "d/nested").mkdir()
+    git(repo / "d/nested", "init", "-q")
+    put(repo, "d/nested/n", b"in a nested repository")
+    oid = git(repo, "rev-parse", "HEAD").strip().decode()
+    (repo / "x/module").mkdir()
+    put(repo, "x/module/.git", b"gitdir: ../../elsewhere\n")
+    put(repo, "x/module/file", b"in a submodule")
+    git(repo, "update-index", "--add", "--cacheinfo", f"160000,{oid},x/module")
+    assert explained(repo) == ALL - {"x"}
+    assert_same(repo)
+
+
+def test_names_that_are_metadata_as_files(repo: Path) -> None:
+    for name in (".ctx", "d/.ctx", "x/.substrate-git"):
+        put(repo, name, b"tracked")
+    git(repo, "add", "-f", "-A", ".")
+    assert explained(repo) == ALL - {"", "d", "x"}
+    assert_same(repo)
+
+
+def test_a_name_that_git_forbids_elsewhere(repo: Path) -> None:
+    git(repo, "config", "core.protectNTFS", "false")
+    put(repo, "d/git~1", b"a trap on Windows")
+    git(repo, "add", "-A")
+    assert explained(repo) == ALL - {"d"}
+    assert_same(repo)
+
+
+def test_a_link_on_the_way_down_leads_nowhere(repo: Path) -> None:
+    """The files below are the very same, with the same stat; but not in this place."""
+    (repo / "d").rename(repo / "moved")
+    (repo / "d").symlink_to("moved")
+    assert explained(repo) == ALL - {"d", "d/sub"}
+    assert_same(repo)
+
+
+def test_a_directory_on_the_way_is_left_to_the_scan_but_not_those_below(repo: Path) -> None:
+    put(repo, "d/new", b"untracked\n")
+    assert "d/sub" in explained(repo)
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_index_versions(repo: Path, version: int) -> None:
+    git(repo, "update-index", "--index-version", str(version))
+    if version == 3:
+        put(repo, "d/sub/later", b"intent to add")
+        git(repo, "add", "-N", "d/sub/later")
+        assert look(repo) is None
+    else:
+        assert explained(repo) == ALL
+    assert_same(repo)
+
+
+def test_a_young_file_is_read(repo: Path) -> None:
+    """Not older than the index: it may have changed after git looked."""
+    index = os.stat(repo / ".git/index")
+    path = put(repo, "d/e", b"Content of d/e\n")
+    os.utime(path, ns=(index.st_mtime_ns, index.st_mtime_ns))
+    git(repo, "add", "d/e")
+    now = os.stat(path)
+    os.utime(repo / ".git/index", ns=(now.st_mtime_ns, now.st_mtime_ns))
+    found = look(repo)
+    assert found is not None
+    assert "d" not in found.directories
+    assert_same(repo)
+
+
+def test_what_just_changed_goes_the_ordinary_way(repo: Path) -> None:
+    """Without `later`: a change right now could leave the same times."""
+    with Bench(repo).writing() as store:
+        found = first_look(store.workspace, store.exclusions, store.objects, worth_files=0)
+    assert found is not None
+    assert set(found.directories) <= {""}
+
+
+REPOSITORIES = {
+    "attributes": lambda root: put(root, ".gitattributes", b"*.x filter=f\n"),
+    "ignore rules": lambda root: put(root, ".substrateignore", b"*.log\n"),
+    "no index": lambda root: (root / ".git/index").unlink(),
+    "torn index": lambda root: os.truncate(root / ".git/index", 200),
+    "another work tree": lambda root: git(root, "config", "core.worktree", "/nowhere"),
+    "a split index": lambda root: git(root, "update-index", "--split-index"),
+}
+
+
+@pytest.mark.parametrize("kind", REPOSITORIES)
+def test_unusual_repositories_go_the_ordinary_way(repo: Path, kind: str) -> None:
+    REPOSITORIES[kind](repo)
+    assert look(repo) is None
+    ordinary, quick = baseline_of(repo, NEVER), baseline_of(repo, 0)
+    assert quick.snapshot == ordinary.snapshot
+
+
+def test_no_git_to_ask(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes are not known then, so nothing is vouched for."""
+    monkeypatch.setattr(UserGit, "sizes", lambda *_: {})
+    assert explained(repo) == {"only"}  # without files of its own
+    assert_same(repo)
+
+
+# ------------------------------------------------------------------ children that fail
+
+
+class _DeadlyForks:
+    """Kills forked children by their number, as the kernel might."""
+
+    def __init__(self) -> None:
+        self.numbers: set[int] = set()
+        self.count = 0
+        os.register_at_fork(after_in_parent=self._counted, after_in_child=self._maybe_die)
+
+    def _counted(self) -> None:
+        self.count += 1
+
+    def _maybe_die(self) -> None:
+        if self.count in self.numbers:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+_FORKS = _DeadlyForks()
+
+
+@pytest.fixture
+def deadly() -> Iterator[Callable[..., None]]:
+    def arm(*numbers: int) -> None:
+        _FORKS.count, _FORKS.numbers = 0, set(numbers)
+
+    yield arm
+    _FORKS.numbers = set()
+
+
+@pytest.mark.parametrize("dying", [(0,), (1,), tuple(range(8))])
+def test_killed_children(repo: Path, deadly: Callable[..., None], dying: tuple[int, ...]) -> None:
+    wanted = baseline_of(repo, NEVER)
+    deadly(*dying)
+    assert baseline_of(repo, 0).snapshot == wanted.snapshot
+
+
+def test_a_child_killed_at_work(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = baseline_of(repo, NEVER)
+
+    def die_at_d(
+        tree: Tree, path: str, rows: list[Row], exclusions: Exclusions, before_ns: int
+    ) -> Vouched | None:
+        if path == "d":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return look_at(tree, path, rows, exclusions, before_ns)
+
+    monkeypatch.setattr(module, "look_at", die_at_d)
+    assert baseline_of(repo, 0).snapshot == wanted.snapshot
+
+
+def test_no_process_to_spare(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError
+
+    monkeypatch.setattr(os, "fork", refuse)
+    assert look(repo) is None
+
+
+def test_nothing_is_left_behind(repo: Path) -> None:
+    before, here = os.listdir("/proc/self/fd"), os.getcwd()
+    assert look(repo) is not None
+    assert os.listdir("/proc/self/fd") == before
+    assert os.getcwd() == here
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+# ------------------------------------------------------------------ afterwards
+
+
+def test_a_change_after_the_look_is_the_commands(repo: Path) -> None:
+    for quick_from_files in (0, NEVER):
+        shutil.rmtree(repo / ".substrate-git", ignore_errors=True)
+        bench = Bench(repo)
+        put(repo, "d/e", b"content of d/e\n")
+        git(repo, "add", "-A")
+        with later(), bench.writing() as store:
+            baseline.take(store, quick_from_files=quick_from_files)
+            running = record.begin(store, session=None, agent_id=None, command="x", exact="x")
+        old = os.stat(repo / "d/e")
+        (repo / "d/e").write_bytes(b"CONTENT of d/e\n")
+        os.utime(repo / "d/e", ns=(old.st_atime_ns, old.st_mtime_ns))
+        (repo / "x/j").chmod(0o600)
+        (repo / "only/below/h").unlink()
+        with bench.writing() as store:
+            done = record.finish(store, running, record.Result(0, 1, {}))
+        assert [c.path for c in done.changes] == [b"d/e", b"only/below/h", b"x/j"]
+        git(repo, "checkout", "HEAD", "--", ".")
+        (repo / "x/j").chmod(0o644)
+
+
+def test_the_next_scan_reads_nothing(repo: Path) -> None:
+    baseline_of(repo, 0)
+    with later(), Bench(repo).writing() as store:
+        cache = StatCache.load(store.stat_cache_file)
+        assert all(record.signature for record in cache.dirs.values())
+        assert record.record_outside(store) is None
+
+
+# ------------------------------------------------------------------ any repository
+
+DIRECTORIES = [b"", b"d/", b"d/e/", b"d.x/", b"u\xff/", b"target/"]
+NAMES = [b"a", b"b", b"a.b", b"-", b"n\nl", b"\xfe", b"\xc3\xa9", b"digit", b".gitignore", b".env"]
+MODES = st.sampled_from([0o644, 0o644, 0o644, 0o755, 0o600, 0o664, 0o640])
+FATES = st.sampled_from(
+    ["tracked", "tracked", "tracked", "untracked", "edited", "edited quietly", "chmod", "link",
+     "young", "removed", "attribute", "lines", "staged", "touched", "to directory"]
+)  # fmt: skip
+FILES = st.dictionaries(
+    st.tuples(st.sampled_from(DIRECTORIES), st.sampled_from(NAMES)),
+    st.tuples(MODES, FATES, st.binary(max_size=12)),
+    max_size=14,
+)
+
+
+class Oddities(NamedTuple):
+    version: int
+    packed: bool
+    directory_mode: int
+    attributes: bytes
+    empty_directory: bool
+    submodule: bool
+
+
+ODDITIES = st.builds(
+    Oddities,
+    version=st.sampled_from([2, 4]),
+    packed=st.booleans(),
+    directory_mode=st.sampled_from([0o755, 0o755, 0o700, 0o775]),
+    attributes=st.sampled_from([b"", b"", b"* text=auto eol=crlf\n", b"a ident\n"]),
+    empty_directory=st.booleans(),
+    submodule=st.booleans(),
+)
+
+
+@given(FILES, ODDITIES)
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+def test_any_repository_is_recorded_as_the_ordinary_way_does(
+    files: dict[tuple[bytes, bytes], tuple[int, str, bytes]], odd: Oddities
+) -> None:
+    with tempfile.TemporaryDirectory() as top:
+        root = Path(top, "repo")
+        root.mkdir()
+        make_repository(root, files, odd)
+        assert_same(root)
+
+
+def make_repository(
+    root: Path, files: dict[tuple[bytes, bytes], tuple[int, str, bytes]], odd: Oddities
+) -> None:
+    git(root, "init", "-q")
+    top = os.fsencode(root)
+    if odd.attributes:
+        put(root, ".gitattributes", odd.attributes)
+    for (directory, name), (mode, fate, data) in files.items():
+        path = put(root, directory + name, data, mode)
+        if fate == "link":
+            os.unlink(path)
+            os.symlink(data.replace(b"\0", b"0") or b"x", path)
+            os.utime(path, (LONG_AGO_S, LONG_AGO_S), follow_symlinks=False)
+        elif fate == "lines":
+            put(root, directory + name, b"one\r\ntwo\n" + data, mode)
+    for directory in {directory for directory, _ in files if directory}:
+        os.chmod(os.path.join(top, directory), odd.directory_mode)
+    git(root, "add", "-f", "-A")
+    git(root, "commit", "-q", "--allow-empty", "-m", "x")
+    git(root, "update-index", "--index-version", str(odd.version))
+    if odd.submodule:
+        oid = git(root, "rev-parse", "HEAD").strip().decode()
+        put(root, "d/module/inside", b"of a submodule")
+        git(root, "update-index", "--add", "--cacheinfo", f"160000,{oid},d/module")
+    for (directory, name), (_, fate, data) in files.items():
+        path = os.path.join(top, directory, name)
+        _befall(root, path, directory + name, fate, data)
+    if odd.packed:
+        git(root, "repack", "-adq")
+    if odd.empty_directory:
+        os.makedirs(os.path.join(top, b"d", b"empty"), exist_ok=True)
+
+
+def _befall(root: Path, path: bytes, name: bytes, fate: str, data: bytes) -> None:
+    if fate == "untracked":
+        git(root, "update-index", "--force-remove", "--", name)
+    elif fate in ("edited", "staged"):
+        put(root, name, data + b"!")
+        if fate == "staged":
+            git(root, "add", "-f", "--", name)
+    elif fate == "edited quietly":
+        put(root, name, data[::-1])
+    elif fate == "chmod":
+        os.chmod(path, 0o751)
+    elif fate == "young":
+        with open(path, "wb") as file:
+            file.write(data)
+        git(root, "add", "-f", "--", name)
+        with open(path, "wb") as file:
+            file.write(data[::-1])
+    elif fate == "removed":
+        os.unlink(path)
+    elif fate == "attribute":
+        os.setxattr(path, "user.x", data)
+    elif fate == "touched":
+        os.utime(path, (LONG_AGO_S + 5, LONG_AGO_S + 5))
+    elif fate == "to directory":
+        os.unlink(path)
+        os.makedirs(os.path.join(path, b"empty"))
