@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from hypothesis import settings
 from tests import watched_git
 from tests.capabilities import is_expected_skip, present
 
-# No test depends on how fast the machine is; a failure prints how to reproduce it.
-settings.register_profile("substrate", deadline=None, print_blob=True)
-settings.load_profile("substrate")
+# No test depends on how fast the machine is; a failure prints how to reproduce it. The ordinary run
+# tries the same examples every time, so that red means "you broke it"; `--long` searches anew.
+settings.register_profile("same", deadline=None, print_blob=True, derandomize=True)
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.load_profile("search" if "--long" in sys.argv else "same")
 
 #: Where a test that forgot its own home would leave traces, of ours or of git's.
 _WATCHED = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -180,7 +181,7 @@ def test_ctrl_c_ends_the_command_and_it_is_recorded(
 
 
 def test_a_nested_command_knows_its_parent(workspace: Path, private_environment: Path) -> None:
-    inner = f"{sys.executable} -m substrate -c true"
+    inner = f"{shlex.quote(sys.executable)} -m substrate -c true"
     assert substrate(workspace, "-c", inner).returncode == 0
     by_command = {
         str(span["command"]): span
