@@ -59,7 +59,11 @@ class HistoryModel:
         #: Sessions, the most recently active one last.
         self.active: list[str] = []
         self.checkpoints: list[Checkpoint] = []
+        #: How things were when a session was closed last.
         self.closed: dict[str, Entry] = {}
+        self.open: set[str] = set()
+        #: Sessions that were begun by name, and so take the agent's commands while open.
+        self.started: set[str] = set()
         self.recoveries: list[Recovery] = []
 
     # -- what happened --------------------------------------------------------------------------
@@ -82,6 +86,18 @@ class HistoryModel:
         if session in self.active:
             self.active.remove(session)
         self.active.append(session)
+        self.open.add(session)
+
+    def start(self, session: str) -> None:
+        """Begin or take up a session; the one begun before it ends."""
+        for other in self.started & self.open - {session}:
+            self.close(other)
+        self.started.add(session)
+        self.touch(session)
+
+    def close(self, session: str) -> None:
+        self.open.discard(session)
+        self.closed[session] = self.last_committed()
 
     def reversed_by(
         self, kind: str, session: str | None, after: Tree, targets: Sequence[Entry],
@@ -98,11 +114,14 @@ class HistoryModel:
         return made
 
     def squash(self, members: list[Entry], squash: Entry) -> None:
-        start = self.line.index(members[0])
-        assert self.line[start : start + len(members)] == members, "a squash has a hole"
+        committed = [self.line.index(m) for m in members if m.committed]
+        between = [e for e in self.line[committed[0] : committed[-1]] if e not in members]
+        assert not any(e.committed for e in between), "a squash has a hole"
         assert {m.session for m in members} == {squash.session}
         assert all(m.kind in OWN for m in members), "an outside edit was squashed"
-        self.line[start : start + len(members)] = [squash]
+        # It stands where the last of its states stood; others that changed nothing stay.
+        self.line.insert(committed[-1] + 1, squash)
+        self.line = [e for e in self.line if e not in members]
         self.everyone.append(squash)
         for member in members:
             member.held_by = squash

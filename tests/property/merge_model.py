@@ -27,6 +27,8 @@ class Verdict(NamedTuple):
     may_conflict: bool
     #: Why a conflict is expected, for a failing test's reader.
     why: tuple[str, ...] = ()
+    #: Two sides' line edits went into one file.
+    merged: bool = False
 
 
 class _CannotError(Exception):
@@ -86,6 +88,7 @@ class _Wish:
         self.sources: dict[bytes, Tree] = {}
         self.conflicts: dict[bytes, str] = {}
         self.unsure = False
+        self.merged = False
 
     def view(self, path: bytes) -> Seen | None:
         return self.wanted[path] if path in self.wanted else self.now.get(path)
@@ -130,6 +133,7 @@ class _Wish:
             raise _CannotError("the same line")
         if any(abs(i - j) < 2 for i in mine for j in other):
             self.unsure = True  # side by side: git may call it a conflict
+        self.merged = True
         return b"".join(t[i] if i in other else o[i] for i in range(len(b)))
 
     # -- the shape of the tree ------------------------------------------------------------------
@@ -148,7 +152,7 @@ class _Wish:
             if above and (above not in tree or tree[above].kind != "directory"):
                 self.conflicts.setdefault(path, f"no directory for {seen}")
         why = tuple(f"{path!r}: {text}" for path, text in self.conflicts.items())
-        return Verdict(tree, not why, bool(why) or self.unsure, why)
+        return Verdict(tree, not why, bool(why) or self.unsure, why, self.merged)
 
     def _bring_parents(self) -> None:
         for path, seen in list(self.wanted.items()):

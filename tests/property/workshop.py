@@ -27,6 +27,8 @@ PLACES = (
     b"x/\xff\n-",
     b"-n",
 )
+#: These are there from the start, with lines to edit.
+MERGED = (b"a", b"d/a")
 FILE_MODES = (0o644, 0o600, 0o755, 0o640, 0o666, 0o4711)
 DIRECTORY_MODES = (0o755, 0o700, 0o775, 0o1777)
 
@@ -43,6 +45,13 @@ class Edit(NamedTuple):
 def edits(most: int = 4) -> st.SearchStrategy[list[Edit]]:
     one = st.builds(Edit, st.sampled_from(WAYS), st.sampled_from(PLACES), st.integers(0, 40))
     return st.lists(one, min_size=1, max_size=most)
+
+
+def line_edits() -> st.SearchStrategy[list[Edit]]:
+    """Edits of single lines in a few files: what merges and conflicts are made of."""
+    places = st.sampled_from(MERGED)
+    one = st.builds(Edit, st.just("line"), places, st.integers(0, 3 * LINES - 1))
+    return st.lists(one, min_size=1, max_size=2)
 
 
 def do(root: Path, work: Sequence[Edit]) -> None:
