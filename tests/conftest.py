@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from tests.capabilities import is_expected_skip, present
 # tries the same examples every time, so that red means "you broke it"; `--long` searches anew.
 settings.register_profile("same", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True)
-settings.load_profile("search" if "--long" in sys.argv else "same")
+settings.load_profile("same")
 
 #: Where a test that forgot its own home would leave traces, of ours or of git's.
 _WATCHED = (
@@ -112,6 +111,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("CI", "").lower() in ("1", "true"),
         help="fail if a test was skipped for a reason that is not expected here (default in CI)",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--long"):
+        settings.load_profile("search")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
