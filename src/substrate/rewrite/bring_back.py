@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import HalfAppliedError, RefusedError
-from substrate.model.nodes import ABSENT, Kind, Node
+from substrate.model.nodes import Kind, Node
 from substrate.model.paths import RelPath, is_within
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
@@ -19,7 +19,7 @@ from substrate.rewrite.decide import Files
 from substrate.rewrite.index_file import IndexLock
 from substrate.rewrite.journal import HeadMove, Intent
 from substrate.rewrite.kept import Kept
-from substrate.rewrite.layout import Planner, Wish
+from substrate.rewrite.layout import Planner, Wish, plan_of
 from substrate.rewrite.meta import Meta
 from substrate.rewrite.survey import look
 from substrate.rewrite.transition import ChangedMeanwhileError
@@ -95,11 +95,16 @@ class _Attempt:
 
     def _run(self, batch: Batch, lock: IndexLock, move: HeadMove) -> BroughtBack:
         files = Files(self.copy.root, batch)
-        wishes = {path: Wish(files.node(path), node) for path, node in self._wanted().items()}
+        wishes = {
+            path: Wish(files.node(path), node)
+            for path, node in self._wanted().items()
+            # What is in a directory is listed on its own; the directory itself stays as it is.
+            if not files.node(path).kind is node.kind is Kind.DIRECTORY
+        }
         layout = Planner(
             self.copy.root, files.node, lambda path: True, 0o777 & ~current_umask()
         ).lay_out(wishes)
-        plan = Plan.of(layout.ops)
+        plan = plan_of(layout.ops)
         if self.choice.dry_run:
             return BroughtBack(plan, layout.blocked, None, None, "", [])
         captured = self._preserve(batch, plan)
@@ -122,8 +127,7 @@ class _Attempt:
         """Named paths: what the snapshot has there. Otherwise also what it says was not there."""
         state = self.kept.state
         if not self.choice.paths:
-            nodes = {p: snapshots.lookup(self.store, state, p) for p in self.kept.meta.paths}
-            return {p: _not_a_directory(node) for p, node in nodes.items()}
+            return {p: snapshots.lookup(self.store, state, p) for p in self.kept.meta.paths}
         scopes = self.choice.paths
         found = {
             path: node
@@ -179,8 +183,3 @@ class _Attempt:
             meta.head_ref, "" if meta.head_ref else meta.head_commit, now.ref, now.commit.hex(),
             f"restore: moving back to {meta.head_ref or meta.head_commit}",
         )  # fmt: skip
-
-
-def _not_a_directory(node: Node) -> Node:
-    """What is in a directory is listed on its own; an empty one was never touched."""
-    return ABSENT if node.kind is Kind.DIRECTORY else node

@@ -11,7 +11,7 @@ from substrate.model.paths import RelPath, ancestors
 from substrate.objects.batch import Batch
 from substrate.objects.git import BINARY, Git
 from substrate.rewrite.conversion import Conversion
-from substrate.rewrite.layout import Planner, Wish, below_any
+from substrate.rewrite.layout import Planner, Wish, below_any, plan_of
 from substrate.rewrite.replay import Replay, Sides, Stages, TextMerge, Verdict, with_executable
 from substrate.rewrite.survey import Survey
 from substrate.rewrite.working_copy import WorkingCopy
@@ -104,7 +104,7 @@ class Decider:
         self._conversion.refuse_filtered(
             op.path for op in layout.ops if op.become.kind is Kind.FILE
         )
-        plan = Plan.of(layout.ops)
+        plan = plan_of(layout.ops)
         return Decision(
             plan=plan,
             entries=self._index_changes(verdicts),

@@ -7,13 +7,14 @@ user's that stands where the target wants a directory (or the reverse) blocks th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from substrate.errors import RefusedError
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath, ancestors, display, is_within, join, parent
-from substrate.workspace.plan import Op
+from substrate.workspace.plan import Op, Plan
 
 
 class Wish(NamedTuple):
@@ -88,7 +89,7 @@ class Planner:
             if node == ABSENT:
                 return ""
             wish = wanted.get(above)
-            if wish is not None and wish.become == ABSENT:
+            if wish is not None and wish.become.kind in (Kind.ABSENT, Kind.DIRECTORY):
                 return ""
             if wish is None and self._gives_way(above):
                 return ""
@@ -127,6 +128,8 @@ class Planner:
                 node = self._now(above)
                 if node.kind is Kind.DIRECTORY:
                     break
+                if above in ops and ops[above].become.kind is Kind.DIRECTORY:
+                    continue
                 if node != ABSENT and above not in ops:
                     displaced[above] = node
                 ops[above] = Wish(node, self._new_directory)
@@ -167,6 +170,17 @@ class Planner:
 def _goes(path: RelPath, ops: Mapping[RelPath, Wish]) -> bool:
     wish = ops.get(path)
     return wish is not None and wish.become == ABSENT
+
+
+def plan_of(ops: Iterable[Op]) -> Plan:
+    """`Plan.of`, where a list that no tree can satisfy is a refusal: nothing was changed yet."""
+    try:
+        return Plan.of(ops)
+    except ValueError as error:
+        raise RefusedError(
+            f"these paths are in each other's way: {error}",
+            hint="name fewer paths, or move what stands there aside; nothing was changed",
+        ) from error
 
 
 def below_any(path: RelPath, scopes: tuple[RelPath, ...]) -> bool:
