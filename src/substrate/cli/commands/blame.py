@@ -8,6 +8,7 @@ from substrate.cli.render import hex_or_none, place_of, when
 from substrate.errors import EXIT_OK, UsageError
 from substrate.history import record
 from substrate.recorder import ask
+from substrate.recorder.line_symbols import symbols_by_line
 from substrate.system import clock
 
 if TYPE_CHECKING:
@@ -33,20 +34,23 @@ def run(args: Namespace, context: Context) -> int:
         with store.writing("blame"):
             record.record_outside(store)
         found = ask.blame(store, path, _range(args.lines))
+        symbols = symbols_by_line(store, path)
     if context.json:
-        context.output.emit_json({"lines": [_json(line) for line in found]})
+        lines = [{**_json(line), "symbol": symbols.get(line.number)} for line in found]
+        context.output.emit_json({"lines": lines})
         return EXIT_OK
     rows = [
         (
             line.entry.command_id if line.entry else "-",
             _who(line),
             when(line.entry.ts_ns) if line.entry else "-",
+            *((symbols.get(line.number, ""),) if symbols else ()),
             str(line.number),
             line.text.decode("utf-8", "surrogateescape").expandtabs(8),
         )
         for line in found
     ]
-    context.output.table(rows, right=(3,))
+    context.output.table(rows, right=(4 if symbols else 3,))
     return EXIT_OK
 
 
