@@ -118,6 +118,15 @@ def test_a_store_that_was_opened_up_is_closed_again_by_a_repair(tmp_path: Path) 
     assert stat.S_IMODE(store.stat().st_mode) == 0o700
 
 
+@pytest.mark.needs("posix")
+def test_a_directory_that_was_there_before_is_closed_on_first_use(tmp_path: Path) -> None:
+    store = tmp_path / "project/.substrate-git"
+    store.mkdir(parents=True)
+    store.chmod(0o777)
+    Program(tmp_path / "project").sh("echo 1 > a")
+    assert stat.S_IMODE(store.stat().st_mode) == 0o700
+
+
 @pytest.mark.needs("npm")
 def test_npm_does_not_pack_it(tmp_path: Path) -> None:
     project = tmp_path / "project"

@@ -275,13 +275,16 @@ class TestKilled:
         assert bench.fsck() == []
 
     def test_between_its_commit_point_and_the_prune(self, bench: Bench) -> None:
-        old_session(bench)
+        swallowed = bench.entry(old_session(bench)[0]).commit
+        assert swallowed is not None
         _killed_at(bench, "substrate.history.compact", "finish_prune")
         objects = bench.root / ".substrate-git/.git/objects"
         assert len(list((objects / "pack").glob("*.pack"))) >= 1
         bench.run({"more": b"1"}, session="new")
         assert bench.kinds() == ["baseline", "squash", "command", "command"]
         assert bench.fsck() == []
+        with bench.store() as store:
+            assert not store.objects.has(swallowed), "the prune was finished"
 
     def test_before_its_commit_point(self, bench: Bench) -> None:
         old_session(bench)
