@@ -17,6 +17,7 @@ VERBS: Mapping[str, str] = {
     "refs": _COMMANDS + "refs",
     "impact": _COMMANDS + "impact",
     "context": _COMMANDS + "context",
+    "graph": _COMMANDS + "graph",
 }
 
 _USAGE = """\

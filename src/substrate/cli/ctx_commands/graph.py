@@ -1,0 +1,78 @@
+"""A picture of the modules, or of a change and what it can break."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from substrate.cli.graph_render import progress_on
+from substrate.cli.output import Styled
+from substrate.cli.render import place_of
+from substrate.errors import EXIT_OK
+from substrate.recorder import impact
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+    from substrate.graph.picture import Picture
+
+NAME = "graph"
+HELP = "draw the modules, or a change and what it can break"
+EXAMPLE = "ctx graph --impact HEAD --out impact.html"
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--format", choices=("html", "svg", "dot"), help="default html, or by --out"
+    )
+    parser.add_argument("--impact", metavar="REV|COMMAND-ID", help="draw this change")
+    parser.add_argument("--commit", metavar="REV", help="modules as of REV (default HEAD)")
+    parser.add_argument("--path", metavar="P", default="", help="only modules below P")
+    parser.add_argument("--out", metavar="FILE", help="write there instead of stdout")
+
+
+def run(args: Namespace, context: Context) -> int:
+    from substrate.graph.drawing import to_dot, to_html, to_svg
+
+    picture, what = _picture(args, context)
+    ending = Path(args.out).suffix[1:] if args.out else ""
+    form = args.format or (ending if ending in ("svg", "dot") else "html")
+    text = {
+        "html": lambda: to_html(picture, what),
+        "svg": lambda: to_svg(picture),
+        "dot": lambda: to_dot(picture),
+    }[form]()
+    if args.out:
+        (context.cwd / args.out).write_text(text, "utf-8")
+    if context.json:
+        context.output.emit_json(
+            {
+                "title": picture.title,
+                "out": args.out,
+                "nodes": [node._asdict() for node in picture.nodes],
+                "edges": [edge._asdict() for edge in picture.edges],
+            }
+        )
+    elif args.out:
+        context.output.line(picture.title, ": ", Styled(args.out, "cyan"))
+    else:
+        context.output.block(text.encode("utf-8", "replace"))
+    return EXIT_OK
+
+
+def _picture(args: Namespace, context: Context) -> tuple[Picture, str]:
+    from substrate.graph.picture import Picture, of_change, of_modules
+
+    progress = progress_on(context.output)
+    if args.impact is None:
+        snapshot = impact.snapshot_at(context.cwd, args.commit, progress)
+        name = args.path or context.cwd.name
+        return of_modules(snapshot, args.path), f"Modules of {name}"
+    found = impact.impact_of(context.cwd, args.impact, place_of(context), progress)
+    what = f"Impact of {args.impact}"
+    if found.entry is not None:
+        what = f"Impact of {found.entry.command_id}: {found.entry.command.splitlines()[0][:80]}"
+    if found.delta is None:
+        return Picture("no file that was there before has changed", [], []), what
+    return of_change(found.delta), what

@@ -1,0 +1,137 @@
+"""What a picture shows: modules and their imports, or a change and what it can break.
+
+A picture is for looking at: at most `MOST_NODES` boxes. Files are drawn one by one while they fit,
+and gathered by directory, deepest first, when they do not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from substrate.graph.delta import Delta
+from substrate.graph.snapshot import Snapshot
+from substrate.model.paths import display
+
+MOST_NODES = 60
+
+
+class Node(NamedTuple):
+    #: The path of a file, or a directory with a slash at its end.
+    name: str
+    files: int
+    #: "", "changed" or "impacted".
+    state: str = ""
+    #: Lines for the one who points at it.
+    notes: tuple[str, ...] = ()
+
+
+class Edge(NamedTuple):
+    source: str
+    target: str
+    weight: int
+
+
+class Picture(NamedTuple):
+    title: str
+    nodes: list[Node]
+    edges: list[Edge]
+
+
+def of_modules(snapshot: Snapshot, scope: str = "") -> Picture:
+    """Who imports whom, over the whole project or below `scope`."""
+    paths = {
+        row.path_id: row.path
+        for row in snapshot.files.values()
+        if row.path_id in snapshot.modules and row.path.startswith(scope)
+    }
+    pairs = Counter(
+        (paths[edge.from_path_id], paths[edge.to_path_id])
+        for edge in snapshot.imports
+        if edge.from_path_id in paths and edge.to_path_id in paths
+    )
+    groups = _gathered(list(paths.values()))
+    sizes = Counter(groups.values())
+    edges = Counter[tuple[str, str]]()
+    for (source, target), count in pairs.items():
+        if groups[source] != groups[target]:
+            edges[groups[source], groups[target]] += count
+    title = f"{len(paths)} modules, {sum(pairs.values())} imports between them"
+    return Picture(
+        title,
+        [Node(name, sizes[name]) for name in sorted(sizes)],
+        [Edge(*pair, count) for pair, count in sorted(edges.items())],
+    )
+
+
+def of_change(delta: Delta) -> Picture:
+    """The changed files and those that use what changed, with an arrow from user to used."""
+    head = delta.head
+    notes: dict[str, list[str]] = {}
+    for sign, symbols in (("+", delta.symbols_added), ("~", delta.symbols_changed)):
+        for symbol in symbols:
+            notes.setdefault(head.path_of(symbol), []).append(f"{sign} {symbol.fqname}")
+    for symbol in delta.symbols_deleted:
+        notes.setdefault(delta.base.path_of(symbol), []).append(f"- {symbol.fqname}")
+    changed = {display(p) for p in (*delta.files_added, *delta.files_changed, *delta.files_deleted)}
+    changed |= {display(new) for _, new in delta.files_renamed}
+    edges = Counter[tuple[str, str]]()
+    for symbol_id, reason in delta.invalidated.items():
+        user = head.symbols[symbol_id]
+        used = head.symbols.get(reason.uses) or delta.base.symbols.get(reason.uses)
+        path = head.path_of(user)
+        words = f"{user.fqname} {reason.how} {used.fqname if used else '?'}"
+        notes.setdefault(path, []).append(words)
+        if used is not None:
+            home = head if reason.uses in head.symbols else delta.base
+            edges[path, home.path_of(used)] += 1
+    names = sorted(changed | notes.keys())
+    kept = _most_telling(names, changed, edges)
+    nodes = [
+        Node(n, 1, "changed" if n in changed else "impacted", tuple(notes.get(n, ())))
+        for n in names
+        if n in kept
+    ]
+    shown = [
+        Edge(*pair, count)
+        for pair, count in sorted(edges.items())
+        if pair[0] != pair[1] and set(pair) <= kept
+    ]
+    others = len(set(names) - changed)
+    title = f"{_plural(len(changed), 'file')} changed, {others} more can break"
+    if len(kept) < len(names):
+        title += f" ({len(kept)} shown)"
+    return Picture(title, nodes, shown)
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _most_telling(names: list[str], changed: set[str], edges: Counter[tuple[str, str]]) -> set[str]:
+    weight: Counter[str] = Counter()
+    for (source, target), count in edges.items():
+        weight[source] += count
+        weight[target] += count
+    order = sorted(names, key=lambda n: (n not in changed, -weight[n], n))
+    return set(order[:MOST_NODES])
+
+
+def _gathered(paths: list[str]) -> dict[str, str]:
+    """Path -> the box it is drawn in."""
+    groups = {path: path for path in paths}
+    depth = max((path.count("/") for path in paths), default=0)
+    while len(set(groups.values())) > MOST_NODES and depth > 0:
+        groups = {path: _cut(path, depth) for path in paths}
+        depth -= 1
+    if len(set(groups.values())) <= MOST_NODES:
+        return groups
+    # Hundreds of files side by side: the root's own stay together.
+    groups = {path: path.partition("/")[0] + "/" if "/" in path else "./" for path in paths}
+    biggest = [name for name, _ in Counter(groups.values()).most_common(MOST_NODES - 1)]
+    return {path: name if name in biggest else "(others)/" for path, name in groups.items()}
+
+
+def _cut(path: str, depth: int) -> str:
+    parts = path.split("/")
+    return path if len(parts) <= depth else "/".join(parts[:depth]) + "/"
