@@ -26,7 +26,7 @@ from substrate.objects.trees import MODE_DIR, MODE_FILE
 from substrate.rewrite import meta as metas
 from substrate.rewrite.decide import Files, is_as_recorded
 from substrate.rewrite.meta import Meta
-from substrate.rewrite.survey import Survey
+from substrate.rewrite.survey import Survey, assumed_unchanged, entry_flags
 from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
 from substrate.system import clock
 
@@ -62,6 +62,7 @@ def capture(
     index_tree = _index_tree(copy, survey, scratch)
     files = Files(copy.root, batch, {node.oid for node in planned.values()})
     tracked = {*survey.dirty, *survey.intent_to_add, *survey.unmerged}
+    tracked |= assumed_unchanged(entry_flags(copy))
     tracked |= _converted(copy, survey, tracked)
     skipped: list[str] = []
     nodes = _read(files, [*tracked, *planned], skipped)

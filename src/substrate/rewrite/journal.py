@@ -47,7 +47,7 @@ class Intent(NamedTuple):
     #: By path the entry before and after: for files that changed while we were at it.
     late: dict[RelPath, tuple[Node, Node]]
     head: HeadMove
-    #: SHA-256 of the index this was planned from.
+    #: `index_file.fingerprint` of the index this was planned from.
     old_index: str
     #: A whole index file to put in place instead of `index`, by name in `directory`.
     index_file: str = ""

@@ -15,6 +15,7 @@ from substrate.errors import RefusedError
 from substrate.model.nodes import ABSENT, Change, Kind, Node
 from substrate.model.paths import RelPath, display
 from substrate.objects.worktree_git import RawChange
+from substrate.rewrite.index_splice import is_plain
 from substrate.rewrite.working_copy import OWN_DIRECTORIES, WorkingCopy
 from substrate.system import environment
 
@@ -51,11 +52,14 @@ def look(copy: WorkingCopy, base: bytes, target: bytes) -> Survey:
     """`RefusedError` where the target changes submodules, or entries are hidden from us."""
     git = copy.git
     git.config()  # once, before the threads ask for it
+    raw = copy.index_file.read_bytes()
+    plain = is_plain(raw)
     answers = _beside(
         lambda: git.raw_diff("diff-files"),
         lambda: git.run("ls-files", "-z", "--others", "--exclude-standard"),
         lambda: git.raw_diff("diff-index", "--cached", base.hex()),
-        lambda: git.run("ls-files", "-z", "-v"),
+        # A plain index can hide no entry, so there is nothing to ask.
+        lambda: b"" if plain else entry_flags(copy),
         lambda: git.raw_diff("diff-tree", "-r", base.hex(), target.hex()),
     )
     files, others, cached, flags, between = answers
@@ -73,7 +77,7 @@ def look(copy: WorkingCopy, base: bytes, target: bytes) -> Survey:
             if c.status != "U" and GITLINK not in (c.old_mode, c.new_mode)
         },
         dirty={
-            **dict.fromkeys(_assumed_unchanged(flags)),
+            **dict.fromkeys(assumed_unchanged(flags)),
             **{
                 RelPath(c.path): node_of(c.old_mode, c.old_oid)
                 for c in files
@@ -84,7 +88,7 @@ def look(copy: WorkingCopy, base: bytes, target: bytes) -> Survey:
         intent_to_add=frozenset(RelPath(c.path) for c in files if c.status == "A"),
         untracked=untracked,
         nested=tuple(RelPath(name[:-1]) for name in names if name.endswith(b"/")),
-        converts=_converts(copy, flags, [*untracked, *target_changes]),
+        converts=_converts(copy, raw if plain else flags, [*untracked, *target_changes]),
     )
 
 
@@ -159,14 +163,18 @@ def _refuse_hidden(flags: bytes) -> None:
             )
 
 
-def _assumed_unchanged(flags: bytes) -> set[RelPath]:
+def entry_flags(copy: WorkingCopy) -> bytes:
+    return copy.git.run("ls-files", "-z", "-v")
+
+
+def assumed_unchanged(flags: bytes) -> set[RelPath]:
     """Git does not look at these files, so we do."""
     if not any(flags.startswith(m) or b"\0" + m in flags for m in (b"h ", b"m ")):
         return set()
     return {RelPath(entry[2:]) for entry in flags.split(b"\0") if entry[:2] in (b"h ", b"m ")}
 
 
-def _converts(copy: WorkingCopy, flags: bytes, names: list[RelPath]) -> bool:
+def _converts(copy: WorkingCopy, listing: bytes, names: list[RelPath]) -> bool:
     git = copy.git
     if git.setting("core.autocrlf", "false") not in ("false", "no", "off", "0"):
         return True
@@ -174,7 +182,7 @@ def _converts(copy: WorkingCopy, flags: bytes, names: list[RelPath]) -> bool:
         return True
     if (copy.common_dir / "info" / "attributes").exists():
         return True
-    if b"/.gitattributes\0" in flags or b" .gitattributes\0" in flags:
+    if b".gitattributes\0" in listing:
         return True
     if any(name.endswith(b".gitattributes") for name in names):
         return True

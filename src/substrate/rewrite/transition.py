@@ -8,6 +8,8 @@ to its end, by this process or, if that dies, by the next one that opens the wor
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from substrate.errors import HalfAppliedError, SubstrateError
@@ -15,14 +17,17 @@ from substrate.model.nodes import ABSENT, BlobReader, Node
 from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
 from substrate.objects.store import ObjectStore
-from substrate.rewrite import index_file, journal
+from substrate.rewrite import index_file, index_splice, journal
 from substrate.rewrite.capture import make_durable
-from substrate.rewrite.decide import Files
+from substrate.rewrite.decide import Files, is_as_recorded
 from substrate.rewrite.index_file import IndexLock
 from substrate.rewrite.journal import Intent
 from substrate.rewrite.replay import Stages
 from substrate.rewrite.working_copy import WorkingCopy
+from substrate.system.files import write_atomic
 from substrate.workspace.apply import Applier, Report
+from substrate.workspace.observe import node_at
+from substrate.workspace.probe import blob_id
 from substrate.workspace.trash import Trash
 
 
@@ -51,7 +56,7 @@ def carry_out(copy: WorkingCopy, intent: Intent, blobs: BlobReader, lock: IndexL
         raise ChangedMeanwhileError(
             f"files changed while this ran ({names}); nothing was changed", hint="try again"
         )
-    intent.old_index_file.write_bytes(copy.index_file.read_bytes())
+    _keep_old_index(copy, intent)
     journal.announce(intent)
     try:
         report = applier.carry_out(staged)
@@ -67,6 +72,14 @@ def carry_out(copy: WorkingCopy, intent: Intent, blobs: BlobReader, lock: IndexL
             f"the files are in place, but not the index and HEAD: {error}",
             hint="the next `substrate rewrite` or `substrate recover` finishes it",
         ) from error
+
+
+def _keep_old_index(copy: WorkingCopy, intent: Intent) -> None:
+    """By a link where it can be: git and we replace the index, nobody writes into it."""
+    try:
+        os.link(copy.index_file, intent.old_index_file)
+    except OSError:
+        write_atomic(intent.old_index_file, copy.index_file.read_bytes())
 
 
 def settle(copy: WorkingCopy) -> list[str]:
@@ -117,11 +130,49 @@ def _finish_index(
         return ["the index was changed by somebody else meanwhile and is left as it is"]
     base = intent.directory / intent.index_file if intent.index_file else intent.old_index_file
     wanted = {**intent.entries, **_late_entries(copy, intent, late)}
-    index_file.build(copy, base, wanted, intent.new_index_file)
-    settled = [p for p, entry in wanted.items() if isinstance(entry, Node) and entry != ABSENT]
-    index_file.refresh(copy, intent.new_index_file, None if intent.index_file else settled)
+    quick = None if intent.index_file else _spliced(copy, intent, base.read_bytes(), wanted)
+    if quick is not None:
+        intent.new_index_file.write_bytes(quick)
+    else:
+        index_file.build(copy, base, wanted, intent.new_index_file)
+        settled = [p for p, entry in wanted.items() if isinstance(entry, Node) and entry != ABSENT]
+        index_file.refresh(copy, intent.new_index_file, None if intent.index_file else settled)
     lock.exchange(intent.new_index_file.read_bytes())
     return []
+
+
+def _spliced(
+    copy: WorkingCopy, intent: Intent, data: bytes, wanted: Mapping[RelPath, Node | Stages]
+) -> bytes | None:
+    """Without git, where every change is one plain entry for another."""
+    if not index_splice.is_plain(data):
+        return None
+    changes = {}
+    for path, entry in wanted.items():
+        if not isinstance(entry, Node) or path not in intent.late:
+            return None
+        changes[path] = index_splice.Change(
+            intent.late[path][0], entry, _vouched(copy, path, entry)
+        )
+    return index_splice.splice(data, changes)
+
+
+def _vouched(copy: WorkingCopy, path: RelPath, entry: Node) -> os.stat_result | None:
+    """The stat under which the file was found to be this very entry; None: git shall compare."""
+    file = os.path.join(os.fsencode(copy.root), path)
+    try:
+        before = os.lstat(file)
+        node = node_at(copy.root, path, _HashOnly())
+        after = os.lstat(file)
+    except (OSError, SubstrateError):
+        return None
+    same = before.st_mtime_ns == after.st_mtime_ns and before.st_ino == after.st_ino
+    return after if same and is_as_recorded(node, entry) else None
+
+
+class _HashOnly:
+    def add_blob(self, data: bytes) -> bytes:
+        return blob_id(data)
 
 
 def _late_entries(
