@@ -146,7 +146,11 @@ class Snapshots:
     def bring_back(self, one: Found, choice: Choice) -> BroughtBack:
         """Into place, of a rewrite's snapshot; history's come back through history."""
         assert one.kept is not None and self.copy is not None
-        waits = nullcontext() if choice.dry_run else history_waits(self.place, self.copy, "restore")
+        waits = (
+            nullcontext()
+            if choice.dry_run
+            else history_waits(lambda: self.place, self.copy, "restore")
+        )
         with waits:
             return bringing.bring_back(self.copy, one.kept, choice)
 
@@ -195,7 +199,7 @@ def opened(place: Place) -> Iterator[Snapshots]:
             copy = None
         found = Snapshots(place, history, copy)
         if copy is not None and transition.needs_settling(copy):
-            with history_waits(place, copy, "recover"), copy.locked("recover"):
+            with history_waits(lambda: place, copy, "recover"), copy.locked("recover"):
                 found.notes += transition.settle(copy)
         yield found
 

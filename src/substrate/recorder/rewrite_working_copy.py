@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from substrate.errors import NotFoundError
-from substrate.recorder.place import Place
 from substrate.rewrite.move import Outcome, Request, rewrite
 from substrate.rewrite.working_copy import WorkingCopy, open_working_copy
+from substrate.workspace.locate import STORE_NAME
+
+if TYPE_CHECKING:
+    from substrate.recorder.place import Place
 
 
 def rewrite_working_copy(
-    place: Place, request: Request, repo: Path | None, name: str | None
+    start: Path, request: Request, name: str | None, place: Callable[[], Place]
 ) -> Outcome:
-    copy = open_working_copy(repo or place.cwd, name)
+    """`place` is asked for only where there is a history to keep out of the way of."""
+    copy = open_working_copy(start, name)
     with nullcontext() if request.dry_run else history_waits(place, copy, "rewrite"):
         return rewrite(copy, request)
 
 
 @contextmanager
-def history_waits(place: Place, copy: WorkingCopy, purpose: str) -> Iterator[None]:
+def history_waits(place: Callable[[], Place], copy: WorkingCopy, purpose: str) -> Iterator[None]:
     """Hold history's lock, where there is a history of this very directory: an undo must not
     change the files that a rewrite is about to change. What the rewrite did is recorded like any
     outside edit, by the next command's scan."""
-    if place.workspace.root != copy.root:
+    if not (copy.root / STORE_NAME / "index" / "history.db").exists():
         yield
         return
-    try:
-        with place.existing_history() as store, store.writing(purpose):
-            yield
-    except NotFoundError:
-        if place.workspace.store.exists():
-            raise
+    here = place()
+    if here.workspace.root != copy.root:
+        yield
+        return
+    with here.existing_history() as store, store.writing(purpose):
         yield

@@ -19,7 +19,6 @@ from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath, display
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
-from substrate.objects.borrow import borrow_index
 from substrate.objects.commits import Commit, signature
 from substrate.objects.snapshot import Snapshot
 from substrate.objects.trees import MODE_DIR, MODE_FILE
@@ -183,6 +182,8 @@ def _converted(copy: WorkingCopy, survey: Survey, known: set[RelPath]) -> set[Re
     """Tracked files whose bytes may not be their blob's: line endings, encodings, filters."""
     if not survey.converts:
         return set()
+    from substrate.objects.borrow import borrow_index  # brings the scan; most never need it
+
     vouched = borrow_index(copy.git_dir, copy.common_dir, copy.root)
     listed = copy.git.run("ls-files", "-z", "--stage").split(b"\0")
     files = (line.partition(b"\t")[2] for line in listed if line[:6] in (b"100644", b"100755"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from substrate.cli.output import Output, Styled, name_fields
-from substrate.cli.render import place_of
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK
 from substrate.model.paths import display
 from substrate.recorder.rewrite_working_copy import rewrite_working_copy
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from substrate.cli.context import Context
+    from substrate.recorder.place import Place
 
 NAME = "rewrite"
 HELP = "move a git working copy to another commit, keeping the work that lies in it"
@@ -47,8 +47,15 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     request = Request(args.base, args.target, args.policy, args.defer_untracked, args.dry_run)
-    repo = context.cwd / args.repo if args.repo else None
-    outcome = rewrite_working_copy(place_of(context), request, repo, args.name)
+    start = context.cwd / args.repo if args.repo else context.cwd
+
+    def place() -> Place:
+        # Imported only where it is needed: history costs as much start-up time as all the rest.
+        from substrate.cli.render import place_of
+
+        return place_of(context)
+
+    outcome = rewrite_working_copy(start, request, args.name, place)
     if context.json:
         context.output.emit_json(_json(outcome, request))
     else:
