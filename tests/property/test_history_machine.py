@@ -21,7 +21,6 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -42,6 +41,9 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class HistoryMachine(RuleBasedStateMachine):
+    """Rules have no preconditions: where a kill strikes differs from run to run (ids and so the
+    objects' directories do), and what Hypothesis draws must not depend on it."""
+
     #: What the histories met, over all of them: a test that meets nothing proves nothing.
     seen: ClassVar[Counter[str]] = Counter()
 
@@ -224,9 +226,10 @@ class HistoryMachine(RuleBasedStateMachine):
         line = self.model.line
         return next(e for e in reversed(line[: line.index(entry) + 1]) if e.committed)
 
-    @precondition(lambda self: self.model.checkpoints)
     @rule(number=ANY, exact=st.booleans())
     def roll_back_to_checkpoint(self, number: int, exact: bool) -> None:
+        if not self.model.checkpoints:
+            return
         mark = self._pick(self.model.checkpoints, number)
         self.model.scanned(self.now)
         answer = self.driver.roll_back_to_checkpoint(mark.session, mark.seq, exact=exact)
@@ -235,9 +238,10 @@ class HistoryMachine(RuleBasedStateMachine):
             return
         self._check_rollback(answer, mark.entry.present, mark.session, exact)
 
-    @precondition(lambda self: self.model.closed)
     @rule(number=ANY, exact=st.booleans())
     def roll_back_to_session(self, number: int, exact: bool) -> None:
+        if not self.model.closed:
+            return
         session = self._pick(sorted(self.model.closed), number)
         entry = self.model.closed[session]
         self.model.scanned(self.now)
@@ -267,9 +271,10 @@ class HistoryMachine(RuleBasedStateMachine):
             self._took_back(answer, made)
         self._sync()
 
-    @precondition(lambda self: self.model.recoveries)
     @rule(number=ANY)
     def restore(self, number: int) -> None:
+        if not self.model.recoveries:
+            return
         recovery = self._pick(self.model.recoveries, number)
         self.model.scanned(self.now)
         answer = self.driver.restore(recovery.ref)
@@ -538,7 +543,7 @@ _SETTINGS = settings(
 @pytest.mark.needs("fork")
 def test_histories() -> None:
     # Shrinking a history takes minutes: a failure here shows it whole, `--long` shrinks.
-    bounded = settings(_SETTINGS, max_examples=60, derandomize=True, phases=[Phase.generate])
+    bounded = settings(_SETTINGS, max_examples=50, derandomize=True, phases=[Phase.generate])
     run_state_machine_as_test(HistoryMachine, settings=bounded)
     seen = HistoryMachine.seen
     print(f"\n{dict(seen)}")
