@@ -132,7 +132,7 @@ def show_outcome(output: Output, outcome: Outcome, *, dry_run: bool, done: str) 
             output.line(line)
     elif outcome.conflicts and outcome.entry is None:
         output.line("nothing was changed: every path is in conflict with later work")
-    elif outcome.entry is None or outcome.entry.commit is None:
+    elif outcome.entry is None or (outcome.entry.commit is None and not outcome.restored):
         output.line("nothing to change: the files are already that way")
     else:
         output.line(Styled(done, "bold"), f"  ({outcome.entry.command_id})")

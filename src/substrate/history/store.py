@@ -34,7 +34,7 @@ from substrate.objects.store import ObjectStore
 from substrate.system import clock, ids, platform
 from substrate.system.locks import FileLock
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.locate import Workspace, protect_store
+from substrate.workspace.locate import Workspace, protect_store, why_not_opened
 
 LOCK_TIMEOUT_S = 60.0
 
@@ -171,6 +171,7 @@ def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     """Open a workspace's history, making an empty one on first use."""
     if workspace.history_refused:
         raise _refused(workspace)
+    check_trusted(workspace)  # again: a command may have run since the workspace was looked at
     is_new = not (workspace.store / ".git" / "HEAD").exists()
     if is_new:
         lock = FileLock(_protected(workspace) / "lock")
@@ -184,6 +185,7 @@ def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
 
 def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     """Open a history that is there already; asking a question never makes one."""
+    check_trusted(workspace)
     if not (workspace.store / "index" / "history.db").exists():
         if (workspace.store / ".git" / "HEAD").exists():
             raise _index_lost()
@@ -204,6 +206,16 @@ def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
         raise _index_lost()
     _look_after_boot(store)
     return store
+
+
+def check_trusted(workspace: Workspace) -> None:
+    """Refuse somebody else's history, or one with links in it, before anything is opened."""
+    reason = why_not_opened(workspace.store)
+    if reason:
+        raise HistoryRefusedError(
+            f"{workspace.store} is not opened: {reason}",
+            hint="run substrate as that user, or move that directory (or link) away",
+        )
 
 
 def _look_after_boot(store: HistoryStore) -> None:

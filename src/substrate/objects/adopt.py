@@ -142,7 +142,7 @@ def _sync_if_young(path: str, now_ns: int) -> None:
     try:
         if os.stat(path).st_mtime_ns < now_ns - _WRITTEN_BACK_NS:
             return
-        fd = os.open(path, os.O_RDONLY)
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # it may be a FIFO
     except FileNotFoundError:
         return
     try:

@@ -17,6 +17,7 @@ from substrate.model.paths import RelPath
 from substrate.objects.adopt import adopt_objects
 from substrate.objects.git import UserGit
 from substrate.objects.git_index import IndexEntry, UnusualIndexError, parse_index
+from substrate.system.files import read_bytes_or_none
 from substrate.workspace.scan import KnownBlob
 
 __all__ = ["KnownBlob", "adopt_objects", "borrow_index"]
@@ -51,6 +52,9 @@ def _borrow(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownB
     entries = _trusted_entries(git_dir / "index")
     if not entries:
         return {}
+    shared = (common_dir / name for name in ("config", "packed-refs", "objects/info/alternates"))
+    for file in (git_dir / "HEAD", git_dir / "commondir", *shared):
+        _read(os.fsencode(file))  # in doubt when git would wait there for ever
     git = UserGit(git_dir, root)
     config = git.config()
     if config is None or not _is_usual(config, git_dir, root):
@@ -72,9 +76,8 @@ def _borrow(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownB
 
 def _trusted_entries(index: Path) -> list[IndexEntry]:
     try:
-        with index.open("rb") as file:
-            written_ns = os.fstat(file.fileno()).st_mtime_ns
-            entries = parse_index(file.read())
+        written_ns = os.stat(index).st_mtime_ns
+        entries = parse_index(read_bytes_or_none(index) or b"")
     except (OSError, UnusualIndexError):
         return []
     latest_ns = written_ns - _TICK_NS

@@ -66,6 +66,9 @@ _PINNED_ENVIRONMENT = {
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace would show other contents than those recorded
     "GIT_NO_LAZY_FETCH": "1",
+    # Not every git knows the last one, and `protocol.ext.allow` in a planted config beats
+    # `protocol.allow`: a promisor remote at ext::COMMAND would run COMMAND. This beats both.
+    "GIT_ALLOW_PROTOCOL": "",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",
@@ -284,6 +287,7 @@ class UserGit:
         kept = environment.current().variables
         self._env = {k: v for k, v in kept.items() if k not in REPOSITORY_VARIABLES}
         self._env |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+        self._env["GIT_ALLOW_PROTOCOL"] = ""
 
     def _run(self, *args: str, input: bytes = b"") -> bytes | None:  # noqa: A002
         pins = ("-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
@@ -313,13 +317,26 @@ class UserGit:
     def sizes(self, oids: Iterable[bytes]) -> dict[bytes, int]:
         """The sizes of those of these objects that are there."""
         asked = list(oids)
-        stdin = b"".join(asked).hex("\n", 20).encode() + b"\n"
-        out = self._run("cat-file", "--buffer", "--batch-check=%(objectsize)", input=stdin)
-        lines = (out or b"").split(b"\n")[:-1]
+        lines = self._size_lines(asked).split(b"\n")[:-1]
         if len(lines) != len(asked):
             return {}
         rows = zip(asked, lines, strict=True)
         return {oid: int(line) for oid, line in rows if line.isdigit()}  # else: "... missing"
+
+    def other_sizes(self, oids: list[bytes], expected: list[int]) -> list[int]:
+        """The numbers of the objects that are not there, or of another size than expected."""
+        wanted = "".join([f"{size}\n" for size in expected]).encode()
+        found = self._size_lines(oids)
+        if found == wanted:  # nearly always, and one comparison for all
+            return []
+        pairs = zip(found.split(b"\n"), wanted.split(b"\n")[:-1], strict=False)
+        same = {number for number, (one, other) in enumerate(pairs) if one == other}
+        return [number for number in range(len(oids)) if number not in same]
+
+    def _size_lines(self, oids: list[bytes]) -> bytes:
+        stdin = b"".join(oids).hex("\n", 20).encode() + b"\n"
+        command = ("cat-file", "--buffer", "--batch-check=%(objectsize)")
+        return self._run(*command, input=stdin) or b""
 
 
 def _alternate_line(objects: Path) -> bytes:

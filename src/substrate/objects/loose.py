@@ -41,10 +41,14 @@ def loose_path(objects_dir: str, oid: bytes) -> str:
     return f"{objects_dir}/{name[:2]}/{name[2:]}"
 
 
+#: Where a command put a FIFO, opening must not wait for a writer.
+_READING = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
 def read_loose(objects_dir: str, oid: bytes) -> tuple[str, bytes] | None:
     """Kind and verified content, or None if there is no such file."""
     try:
-        fd = os.open(loose_path(objects_dir, oid), os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        fd = os.open(loose_path(objects_dir, oid), _READING)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -144,7 +148,7 @@ def sync_loose(objects_dir: str, oids: list[bytes]) -> list[bytes]:
     for oid in oids:
         path = loose_path(objects_dir, oid)
         try:
-            fd = os.open(path, os.O_RDONLY)
+            fd = os.open(path, _READING)
         except OSError:
             missing.append(oid)
             continue

@@ -109,9 +109,14 @@ class PackIndex:
         return ids[start:stop]
 
 
+def _open_at_once(path: str, flags: int = os.O_RDONLY) -> int:
+    """A command may have put a FIFO there: opening must not wait for a writer."""
+    return os.open(path, flags | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
 def _load(path: str) -> bytes | mmap.mmap:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             size = os.fstat(file.fileno()).st_size
             if size < _MAP_IDX_FROM_BYTES:
                 return file.read()
@@ -208,7 +213,7 @@ class Pack:
 
     def _open(self) -> None:
         try:
-            self._file = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            self._file = _open_at_once(self.path)
         except OSError as error:
             raise DamagedPackError(f"{self.path} cannot be read: {error}", hint=HINT) from error
         head = self._pread(0, 12)

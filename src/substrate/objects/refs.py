@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError, RefusedError, UsageError
-from substrate.system.files import fsync_dir, write_atomic
+from substrate.system.files import fsync_dir, read_bytes_or_none, write_atomic
 
 _SYMREF_DEPTH = 5
 _HINT = "run `substrate fsck` to see what is affected, `substrate fsck --repair` to mend it"
@@ -40,8 +40,8 @@ def read_ref(git_dir: Path, name: str) -> bytes | None:
 
 def _read_loose_ref(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return read_bytes_or_none(path)
+    except IsADirectoryError:
         return None
     except OSError as error:
         raise DamagedStoreError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error

@@ -17,7 +17,7 @@ from substrate.objects.commits import Commit, parse_commit
 from substrate.objects.layout import create_repository
 from substrate.objects.packfile import DamagedPackError, Pack
 from substrate.objects.trees import EMPTY_TREE, Tree, parse_tree
-from substrate.system.files import remove_tree
+from substrate.system.files import read_bytes_or_none, remove_tree
 
 _TREE_CACHE_BYTES = 64 << 20
 _BLOB_CACHE_BYTES = 2 << 20
@@ -314,7 +314,7 @@ def with_alternates(objects_dir: str) -> list[str]:
 
 def _read_alternates(objects_dir: str) -> list[str]:
     try:
-        text = Path(objects_dir, "info/alternates").read_bytes()
+        text = read_bytes_or_none(Path(objects_dir, "info/alternates")) or b""
     except OSError:
         return []
     lines = (os.fsdecode(line) for line in text.split(b"\n"))

@@ -11,7 +11,7 @@ from substrate.history.fsck import Problem
 from substrate.history.ledger import Ledger
 from substrate.history.observe import HashOnly, changed_paths, observe
 from substrate.history.repair import Repaired
-from substrate.history.store import LOCK_TIMEOUT_S
+from substrate.history.store import LOCK_TIMEOUT_S, check_trusted
 from substrate.model.paths import RelPath
 from substrate.recorder.place import Place
 from substrate.system import clock
@@ -92,6 +92,7 @@ def reset_history(place: Place) -> Path:
 
 
 def _require_store(place: Place) -> None:
+    check_trusted(place.workspace)
     if not place.workspace.store.is_dir():
         raise NotFoundError(
             f"no history in {place.workspace.root}",

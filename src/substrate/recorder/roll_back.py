@@ -79,6 +79,7 @@ def restore_recovery(
 def recovery_restore(
     store: HistoryStore, ref: str, paths: tuple[RelPath, ...], agent: str | None, *, dry_run: bool
 ) -> Outcome:
+    from substrate.history import from_trash
     from substrate.history.restore import perform
 
     kept = recovery.resolve(store, ref)
@@ -89,7 +90,10 @@ def recovery_restore(
         only = None if paths else frozenset(kept.paths)
         reversal.put_exactly(store.snapshot_of(kept.commit), only)
         new = undo.new_entry(store, "restore", f"restore of {kept.name}", None, agent)
-        return perform(store, batch, reversal.wish(), new, [], dry_run=dry_run)
+        outcome = perform(store, batch, reversal.wish(), new, [], dry_run=dry_run)
+    if dry_run:
+        return outcome
+    return from_trash.bring_back(store, kept.command_id, paths, new, outcome)
 
 
 def _with_git_notes(store: HistoryStore, outcome: Outcome) -> Outcome:

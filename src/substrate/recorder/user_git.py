@@ -37,7 +37,10 @@ def git_state(workspace: Workspace) -> GitState:
 
 
 def _read_head(git_dir: Path) -> str:
-    raw = read_bytes_or_none(git_dir / "HEAD") or b""
+    try:
+        raw = read_bytes_or_none(git_dir / "HEAD") or b""
+    except OSError:  # a FIFO, a directory: a command can make anything of it
+        raw = b""
     return raw.decode("utf-8", "replace").strip()
 
 
@@ -58,19 +61,24 @@ def git_effect(before: GitState, after: GitState) -> dict[str, object]:
 
 
 def how_to_put_back(effect: object) -> list[str]:
-    """The commands that bring refs and HEAD back, each refusing if they moved again since."""
+    """The commands that bring refs and HEAD back, each refusing if they moved again since.
+
+    They are made to be pasted into a shell, and a ref may be called ``refs/heads/$(reboot)``.
+    """
+    from shlex import quote  # rarely needed
+
     if not isinstance(effect, dict):
         return []
     lines = []
     moved = effect.get("refs")
     for name, (was, now) in list(moved.items())[:_SHOWN] if isinstance(moved, dict) else ():
         if was is None:
-            lines.append(f"git update-ref -d {name} {now}")
+            lines.append(f"git update-ref -d {quote(name)} {now}")
         else:
-            lines.append(f"git update-ref {name} {was} {now or _ZERO}")
+            lines.append(f"git update-ref {quote(name)} {was} {now or _ZERO}")
     head = effect.get("head")
     if isinstance(head, list) and isinstance(head[0], str) and head[0]:
-        target = head[0].removeprefix("ref: ")
+        target = quote(head[0].removeprefix("ref: "))
         attached = head[0].startswith("ref: ")
         lines.append(
             f"git symbolic-ref HEAD {target}"

@@ -88,11 +88,21 @@ def sync_filesystem(fd: int) -> bool:
 
 
 def read_bytes_or_none(path: Path) -> bytes | None:
-    """The file's bytes, or None when there is no such file."""
+    """The file's bytes, or None when there is no such file.
+
+    Anything but a regular file is an `OSError`: reading a FIFO would wait for ever.
+    """
     try:
-        return path.read_bytes()
+        with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(path))
+            return file.readall()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def remove_tree(path: Path) -> None:

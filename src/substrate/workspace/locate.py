@@ -17,6 +17,11 @@ from substrate.system import environment
 STORE_NAME = ".substrate-git"
 #: What `protect_store` hides from the user's own git.
 _HIDDEN = (b".substrate-git/", b".ctx/", b".manifold/")
+#: Where files are made and removed.
+_STORE_DIRECTORIES = (
+    *("", "/.git", "/.git/objects", "/.git/objects/pack", "/.git/refs", "/.git/refs/heads"),
+    *("/index", "/journal", "/trash", "/worlds"),
+)
 _POINTER_LIMIT = 4096 + len("gitdir: \n")
 
 
@@ -73,6 +78,25 @@ def hide_from_git(git_common_dir: Path) -> None:
         _hide(git_common_dir / "info")
     except OSError:
         pass  # a read-only repository: a .gitignore in each directory does the hiding alone
+
+
+def why_not_opened(store: Path) -> str:
+    """Empty, or why the history that stands there may not even be read.
+
+    Whoever owns it can write into it what we shall do next (an undo to be finished, with files
+    of any mode): not for another user, and above all not as root. And where a command has put a
+    link, compaction would clear up in somebody's directory.
+    """
+    try:
+        owner = os.lstat(store).st_uid
+    except OSError:
+        return ""
+    if hasattr(os, "geteuid") and owner != os.geteuid():
+        return f"the history there belongs to another user (uid {owner})"
+    for name in _STORE_DIRECTORIES:
+        if os.path.islink(f"{store}{name}"):
+            return f"{STORE_NAME}{name} is a link and in the way of the directory"
+    return ""
 
 
 def protect_store(workspace: Workspace) -> None:
@@ -210,6 +234,8 @@ def _private_directory(path: Path) -> None:
 def _hide(info_dir: Path) -> None:
     """Append what is missing to ``info/exclude``, never through a link."""
     info_dir.mkdir(exist_ok=True)
+    if info_dir.is_symlink():
+        return
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     flags |= getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)

@@ -1,0 +1,81 @@
+"""Ways to lose work that somebody tried, and the printed command that must bring it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.program import Done, Program
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    made = tmp_path / "place"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def program(place: Path, tmp_path: Path) -> Program:
+    return Program(place, {"SUBSTRATE_HOME": str(tmp_path / "home")})
+
+
+def taken_back(program: Program, done: Done) -> Done:
+    """Do what the answer says takes it back."""
+    printed = [line for line in done.text.splitlines() if "to take this back: " in line]
+    words = printed[0].partition(": ")[2].split()
+    assert words[0] == "substrate"
+    return program(*words[1:]).went_well()
+
+
+def test_a_file_excluded_since_and_then_replaced_comes_back(place: Path, program: Program) -> None:
+    """What stood there was in the trash, and `recover restore` said: nothing to change."""
+    log = place / "a.log"
+    log.write_text("one\n")
+    program("-c", "true").went_well()
+    program("-c", "echo two > a.log").went_well()
+    (place / ".substrateignore").write_text("*.log\n")
+    log.write_text("two\ntyped\n")
+    undone = program("undo", "--take", "theirs").went_well()
+    assert log.read_text() == "one\n"
+    restored = taken_back(program, undone)
+    assert log.read_text() == "two\ntyped\n"
+    assert "restored  a.log" in restored.text
+    again = taken_back(program, restored)
+    assert log.read_text() == "one\n"
+    taken_back(program, again)
+    assert log.read_text() == "two\ntyped\n"
+
+
+def test_an_excluded_file_replaced_by_an_exact_rollback_comes_back(
+    place: Path, program: Program
+) -> None:
+    """`recover restore` removed the file and left the other one in the trash."""
+    log = place / "a.log"
+    log.write_text("one\n")
+    program("checkpoint").went_well()
+    program("-c", "echo two > a.log; echo '*.log' > .substrateignore").went_well()
+    log.write_text("two\ntyped\n")
+    rolled_back = program("rollback", "--checkpoint", "1", "--exact").went_well()
+    assert log.read_text() == "one\n"
+    restored = taken_back(program, rolled_back)
+    assert log.read_text() == "two\ntyped\n"
+    taken_back(program, restored)
+    assert log.read_text() == "one\n"
+
+
+def test_what_is_named_comes_back_from_the_trash_and_the_rest_stays(
+    place: Path, program: Program
+) -> None:
+    for name in ("a.log", "b.log"):
+        (place / name).write_text("one\n")
+    program("checkpoint").went_well()
+    program("-c", "echo '*.log' > .substrateignore").went_well()
+    for name in ("a.log", "b.log"):
+        (place / name).write_text("typed\n")
+    program("rollback", "--checkpoint", "1", "--exact").went_well()
+    snapshot = program("recover", "list").went_well().text.splitlines()[1].split()[2]
+    program("recover", "restore", snapshot, "b.log").went_well()
+    assert (place / "a.log").read_text() == "one\n"
+    assert (place / "b.log").read_text() == "typed\n"
