@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -59,8 +60,14 @@ class ColdIndex:
 
     def run(self, entries: list[TreeEntry], progress: Progress) -> Sections:
         workers = cores() if len(entries) > _ALONE else 1
-        self._read_files(entries, workers, progress)
-        self._make_edges(workers, progress)
+        collects = gc.isenabled()
+        gc.disable()  # hundreds of thousands of values, and no cycle among them
+        try:
+            self._read_files(entries, workers, progress)
+            self._make_edges(workers, progress)
+        finally:
+            if collects:
+                gc.enable()
         self._sections.save(self._target)
         self.counts["troubles"] = sum(self._sections.troubles)
         return self._sections
@@ -105,7 +112,7 @@ class ColdIndex:
 
     def _make_edges(self, workers: int, progress: Progress) -> None:
         maker = EdgeMaker(Names(MemoryWorld(self._outlines)))
-        unpack = Unpacker().facts
+        unpack = Unpacker().links
         paths, packed = self._sections.paths, self._packed
 
         def edges_of(start: int) -> tuple[bytes, bytes, list[int]]:

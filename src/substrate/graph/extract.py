@@ -19,6 +19,7 @@ MAX_PARSED_BYTES = 4 << 20
 _LONE_CR = re.compile(rb"\r(?!\n)")
 _COOKIE = re.compile(rb"\A(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)")
 _RECEIVER_CHARS = 80
+_PARAMETER = re.compile(r"[(,*&]\s*(\w+)\s*(?=[:,=)\s])")
 _DEFINITIONS = frozenset(
     (
         *("function", "method", "class", "type", "constant", "variable", "interface", "enum"),
@@ -31,6 +32,13 @@ _CALLS = {
     "decorator": "decorator",
     "macro_call": "macro",
     "jsx": "component",
+}
+_ANCHORS = {
+    **dict.fromkeys(_CALLS, "c"),
+    "import": "i",
+    "type_of": "v",
+    "package": "p",
+    "export": "x",
 }
 #: Kinds whose functions are methods.
 CLASS_KINDS = frozenset({"class", "interface", "struct", "trait", "enum", "scope", "type"})
@@ -45,6 +53,8 @@ class _Tools:
         self.parser = Parser(language)
         self.cursor = QueryCursor(Query(language, "\n".join(text for _, text in grammar.patterns)))
         self.kinds = tuple(kind for kind, _ in grammar.patterns)
+        #: The capture that says where a match is.
+        self.anchors = tuple(_ANCHORS.get(kind, "d") for kind in self.kinds)
 
 
 @cache
@@ -107,13 +117,14 @@ def _as_utf8(data: bytes, language: str) -> bytes:
 class _Scope:
     """A definition on the sweep's stack."""
 
-    __slots__ = ("end", "holes", "local", "outer_start", "start", "symbol", "type")
+    __slots__ = ("end", "holes", "local", "outer_start", "parameters", "start", "symbol", "type")
 
     def __init__(self, start: int, end: int, symbol: int, local: str, kind: str) -> None:
         self.start, self.outer_start, self.end = start, start, end
         self.symbol, self.local, self.type = symbol, local, kind
         #: Ranges of what is nested in it, for its own hash.
         self.holes: list[tuple[int, int]] = []
+        self.parameters: frozenset[str] = frozenset()
 
 
 class _Reading:
@@ -126,6 +137,7 @@ class _Reading:
         self.facts = facts
         self.seen: dict[tuple[str, str], int] = {}
         self.definitions: set[tuple[int, int]] = set()
+        self.regions: dict[str, int] = {}
         self.stack: list[_Scope] = []
         self.own: list[_Scope] = []
 
@@ -134,14 +146,15 @@ class _Reading:
         if root.has_error:
             self.facts.trouble = "syntax errors"
         found = []
-        kinds = self.tools.kinds
-        for pattern, captures in self.tools.cursor.matches(root):
-            kind = kinds[pattern]
-            node = _anchor(captures)
-            found.append((node.start_byte, -node.end_byte, pattern, kind, node, captures))
-        found.sort(key=_position)
+        kinds, anchors = self.tools.kinds, self.tools.anchors
+        for number, (pattern, captures) in enumerate(self.tools.cursor.matches(root)):
+            node = captures[anchors[pattern]][0]
+            # The number decides last, so that nodes are never compared.
+            found.append((node.start_byte, -node.end_byte, pattern, number, node, captures))
+        found.sort()
         self._module(root)
-        for start, minus_end, _, kind, node, captures in found:
+        for start, minus_end, pattern, _, node, captures in found:
+            kind = kinds[pattern]
             while self.stack[-1].end <= start and len(self.stack) > 1:
                 self.stack.pop()
             if kind in _DEFINITIONS:
@@ -156,10 +169,10 @@ class _Reading:
 
     def _module(self, root: Node) -> None:
         data = self.source.data
-        self.facts.symbols.append(Symbol("module", "", "", -1, 0, []))
+        self.facts.symbols.append(Symbol("module", "", "", -1, self._symbol_key("module", ""), []))
         end_line = self.facts.loc or 1
         last = data.rpartition(b"\n")[2]
-        span = Span(1, 0, end_line, len(last), _digest(data))
+        span = Span(1, 0, end_line, len(last), *self._named(data))
         self.facts.details.append(Detail("public", "", "", "", span))
         scope = _Scope(0, len(data) + 1, 0, "", "module")
         self.stack.append(scope)
@@ -186,10 +199,9 @@ class _Reading:
             real = "method"
         elif real == "method" and around.type not in CLASS_KINDS and not told.owner:
             real = "function" if around.type in ("module", "function") else "method"
-        ordinal = self.seen.get((real, local), 0)
-        self.seen[real, local] = ordinal + 1
         index = len(self.facts.symbols)
-        self.facts.symbols.append(Symbol(real, told.name, local, parent, ordinal, told.bases))
+        key = self._symbol_key(real, local)
+        self.facts.symbols.append(Symbol(real, told.name, local, parent, key, told.bases))
         scope = _Scope(node.start_byte, end, index, local, real)
         outer = node
         while outer.parent is not None and outer.parent.type in self.grammar.outer_types:
@@ -200,8 +212,16 @@ class _Reading:
         self.own.append(scope)
         if real not in ("constant", "variable"):
             self.stack.append(scope)
+            if real not in CLASS_KINDS:
+                text = self.facts.details[index].signature
+                scope.parameters = frozenset(_PARAMETER.findall(text))
         for base in told.bases:
             self._inherits(index, base, self.facts.details[index].span)
+
+    def _symbol_key(self, kind: str, local: str) -> str:
+        number = self.seen.get((kind, local), 0)
+        self.seen[kind, local] = number + 1
+        return _digest(f"{kind} {local} {number}".encode("utf-8", "surrogatepass"))[:12]
 
     def _owner(self, owner: str) -> int:
         for index, symbol in enumerate(self.facts.symbols):
@@ -224,7 +244,14 @@ class _Reading:
             end_byte, end_point = node.end_byte, node.end_point
         row, column = node.start_point
         text = self.source.data[node.start_byte : end_byte]
-        return Span(row + 1, column, end_point[0] + 1, end_point[1], _digest(text))
+        return Span(row + 1, column, end_point[0] + 1, end_point[1], *self._named(text))
+
+    def _named(self, text: bytes) -> tuple[str, str]:
+        """A region's hash, and what tells it from others of the file."""
+        digest = _digest(text)
+        number = self.regions.get(digest, 0)
+        self.regions[digest] = number + 1
+        return digest, f"{digest[:12]}-{number}" if number else digest[:12]
 
     def _inherits(self, index: int, base: str, span: Span) -> None:
         receiver, name = _split_receiver(base)
@@ -257,7 +284,8 @@ class _Reading:
             called = "method"
         span = self._span(node)
         scope = self.stack[-1].symbol
-        self.facts.calls.append(Call(scope, receiver, name, called, span))
+        given = not receiver and any(name in around.parameters for around in self.stack)
+        self.facts.calls.append(Call(scope, receiver, name, called, span, given))
         if self.grammar.assigned is not None and name[:1].isupper():
             variable = self.grammar.assigned(node, self.source)
             if variable:
@@ -292,17 +320,6 @@ class _Reading:
             self.facts.exports.append(
                 (text(exported) if is_alias else "default", text(captures["l"][0]))
             )
-
-
-def _position(item: tuple[int, int, int, str, Node, dict[str, list[Node]]]) -> tuple[int, int, int]:
-    return item[:3]
-
-
-def _anchor(captures: dict[str, list[Node]]) -> Node:
-    for name in ("d", "c", "i", "v", "p", "x"):
-        if name in captures:
-            return captures[name][0]
-    raise AssertionError("a pattern without an anchor")
 
 
 def _digest(data: bytes) -> str:

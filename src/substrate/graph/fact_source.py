@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from substrate.graph.cache import Cache, Packer, row_key
-from substrate.graph.facts import Facts, Outline, decode_facts, encode_facts
+from substrate.graph.facts import (
+    Facts,
+    Links,
+    Outline,
+    decode_facts,
+    decode_links,
+    encode_facts,
+)
 from substrate.graph.languages import name_key
 from substrate.objects.repository import Repository, TreeEntry
 
@@ -112,3 +119,6 @@ class Unpacker:
 
     def facts(self, packed: bytes) -> Facts:
         return decode_facts(self._decompress(packed))
+
+    def links(self, packed: bytes) -> Links:
+        return decode_links(self._decompress(packed))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from msgspec import Struct, msgpack
+from msgspec import Raw, Struct, msgpack
 
 # `gc=False`: nothing here can be part of a cycle, and there are hundreds of thousands of them.
 
@@ -20,8 +20,10 @@ class Span(Struct, array_like=True, frozen=True, gc=False):
     start_col: int
     end_line: int
     end_col: int
-    #: The first 64 bits of the SHA-256 of its text.
+    #: 64 bits of BLAKE2b of its text.
     hash: str
+    #: Part of its id: of the text, not of the place, so that moved code keeps its ids.
+    name: str
 
 
 class Symbol(Struct, array_like=True, gc=False):
@@ -31,8 +33,8 @@ class Symbol(Struct, array_like=True, gc=False):
     local: str
     #: Index of the symbol around it; 0 is the module itself, whose own parent is -1.
     parent: int
-    #: 0, or which of several symbols of this kind and name it is (conditional definitions).
-    ordinal: int
+    #: Part of its id: of kind, name and, where several are alike (conditional definitions), number.
+    key: str
     #: The names of base classes, as written.
     bases: list[str]
 
@@ -70,6 +72,8 @@ class Call(Struct, array_like=True, gc=False):
     #: function, method, constructor, inherits, macro.
     type: str
     span: Span
+    #: The name is a parameter of a function around it: nobody can say what it holds.
+    is_parameter: bool = False
 
 
 class Facts(Struct, array_like=True, gc=False):
@@ -93,6 +97,25 @@ class Facts(Struct, array_like=True, gc=False):
     exports: list[tuple[str, str]]
 
 
+class Links(Struct, array_like=True, gc=False):
+    """Facts without the details, which edges do not need: the fields stand in the same order."""
+
+    sha256: Raw
+    size: Raw
+    loc: Raw
+    language: str
+    binary: Raw
+    generated: Raw
+    trouble: Raw
+    package: str
+    symbols: list[Symbol]
+    details: Raw
+    imports: list[Import]
+    calls: list[Call]
+    types: list[tuple[int, str, str]]
+    exports: list[tuple[str, str]]
+
+
 class Outline(Struct, array_like=True, gc=False):
     """The part of the facts that other files' resolution may look at."""
 
@@ -105,6 +128,8 @@ class Outline(Struct, array_like=True, gc=False):
 
 encode_facts = msgpack.Encoder().encode
 decode_facts = msgpack.Decoder(Facts).decode
+#: The same bytes, read for their edges alone.
+decode_links = msgpack.Decoder(Links).decode
 
 
 def name_hash(name: str) -> int:

@@ -271,9 +271,9 @@ def changed_names(before: Outline | None, after: Outline | None) -> set[str]:
     return names | {item[0] for item in bound_old ^ bound_new}
 
 
-def _definitions(outline: Outline | None) -> set[tuple[str, str, str, int, tuple[str, ...]]]:
+def _definitions(outline: Outline | None) -> set[tuple[str, str, str, tuple[str, ...]]]:
     symbols = outline.symbols[1:] if outline is not None else ()
-    return {(s.name, s.local, s.kind, s.ordinal, tuple(s.bases)) for s in symbols}
+    return {(s.name, s.local, s.key, tuple(s.bases)) for s in symbols}
 
 
 def _bindings(outline: Outline | None) -> set[tuple[str, str, str, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b, sha256
+from hashlib import sha256
 
 from msgspec import UNSET, Struct, UnsetType, json
 
@@ -102,11 +102,6 @@ def encode_lines(records: Sequence[Record]) -> bytes:
 def path_id(path: bytes) -> str:
     """The first 128 bits of the SHA-256 of the path: the seed's PathID."""
     return sha256(path).hexdigest()[:32]
-
-
-def short_id(*parts: str) -> str:
-    """64 bits that follow from `parts` alone."""
-    return blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def path_fields(path: bytes) -> tuple[str, bool | UnsetType]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from array import array
-from itertools import groupby
 from typing import NamedTuple
 
 from msgspec import UNSET
@@ -24,7 +23,6 @@ from substrate.graph.records import (
     encode_lines,
     path_fields,
     path_id,
-    short_id,
 )
 
 WORDS = re.compile(r"\w+")
@@ -45,42 +43,11 @@ class Section(NamedTuple):
 
 
 def symbol_id(path_id_: str, symbol: Symbol) -> str:
-    return short_id(path_id_, symbol.kind, symbol.local, str(symbol.ordinal))
+    return path_id_[:10] + symbol.key
 
 
-class RegionIds:
-    """Ids of regions: of the path and the text, not of the place, so that moved code keeps them."""
-
-    def __init__(self, path_id_: str) -> None:
-        self._prefix = path_id_[:10]
-        self._seen: dict[str, int] = {}
-
-    def next(self, span: Span) -> str:
-        base = self._prefix + span.hash[:12]
-        number = self._seen.get(base, 0)
-        self._seen[base] = number + 1
-        return f"{base}-{number}" if number else base
-
-
-class Regions(NamedTuple):
-    definitions: list[str]
-    imports: list[str]
-    calls: list[str]
-
-
-def region_ids(path_id_: str, facts: Facts) -> Regions:
-    """One id for each symbol, import and call; what has the same place has the same id."""
-    ids = RegionIds(path_id_)
-    definitions = [ids.next(detail.span) for detail in facts.details]
-    imports: list[str] = []
-    for _, same in groupby(facts.imports, key=lambda found: found.span):
-        count = len(list(same))
-        imports += [ids.next(facts.imports[len(imports)].span)] * count
-    calls = [
-        definitions[call.scope] if call.type == "inherits" else ids.next(call.span)
-        for call in facts.calls
-    ]
-    return Regions(definitions, imports, calls)
+def region_id(path_id_: str, span: Span) -> str:
+    return path_id_[:10] + span.name
 
 
 def static_section(path: bytes, oid: bytes, key: str, facts: Facts) -> Section:
@@ -96,19 +63,18 @@ def static_section(path: bytes, oid: bytes, key: str, facts: Facts) -> Section:
     )  # fmt: skip
     symbols, regions = b"", b""
     if facts.symbols:
-        ids = region_ids(pid, facts)
-        symbols = _symbol_lines(path, pid, facts, ids)
-        regions = _region_lines(pid, facts, ids)
+        symbols = _symbol_lines(path, pid, facts)
+        regions = _region_lines(pid, facts)
     chunks = (file_line + b"\n", symbols, regions, b"", b"")
     return Section(oid, key, chunks, _defined(facts), _mentioned(facts), bool(facts.trouble))
 
 
-def _symbol_lines(path: bytes, pid: str, facts: Facts, ids: Regions) -> bytes:
+def _symbol_lines(path: bytes, pid: str, facts: Facts) -> bytes:
     module = module_name(path, facts)
     grammar = grammar_for(facts.language)
     separator = grammar.separator if grammar else "."
     records = []
-    for symbol, detail, region in zip(facts.symbols, facts.details, ids.definitions, strict=True):
+    for symbol, detail in zip(facts.symbols, facts.details, strict=True):
         local = symbol.local.replace(".", separator) if separator != "." else symbol.local
         records.append(
             SymbolRecord(
@@ -116,7 +82,7 @@ def _symbol_lines(path: bytes, pid: str, facts: Facts, ids: Regions) -> bytes:
                 symbol.name or module.rpartition(separator)[2],
                 f"{module}{separator}{local}" if local else module,
                 detail.visibility, facts.language, detail.signature, detail.docstring,
-                detail.hash, region,
+                detail.hash, region_id(pid, detail.span),
             )
         )  # fmt: skip
     return encode_lines(records)
@@ -138,25 +104,23 @@ def module_name(path: bytes, facts: Facts) -> str:
     return stem.replace("/", grammar.separator if grammar else ".")
 
 
-def _region_lines(pid: str, facts: Facts, ids: Regions) -> bytes:
-    records = []
-    for region, detail in zip(ids.definitions, facts.details, strict=True):
-        records.append(_region(pid, region, "definition", detail.span))
-    previous = ""
-    for region, found in zip(ids.imports, facts.imports, strict=True):
-        if region != previous:
-            records.append(_region(pid, region, "import", found.span))
-            previous = region
-    for region, call in zip(ids.calls, facts.calls, strict=True):
-        if call.type != "inherits":
-            records.append(_region(pid, region, "call", call.span))
-    return encode_lines(records)
-
-
-def _region(pid: str, region: str, purpose: str, span: Span) -> RegionRecord:
-    return RegionRecord(
-        region, pid, span.hash, purpose,
-        span.start_line, span.start_col, span.end_line, span.end_col,
+def _region_lines(pid: str, facts: Facts) -> bytes:
+    spans = [("definition", detail.span) for detail in facts.details]
+    previous = None
+    for found in facts.imports:
+        if found.span != previous:  # one statement may import several modules
+            previous = found.span
+            spans.append(("import", previous))
+    spans += [("call", call.span) for call in facts.calls if call.type != "inherits"]
+    prefix = pid[:10]
+    return encode_lines(
+        [
+            RegionRecord(
+                prefix + span.name, pid, span.hash, purpose,
+                span.start_line, span.start_col, span.end_line, span.end_col,
+            )
+            for purpose, span in spans
+        ]
     )  # fmt: skip
 
 

@@ -146,7 +146,7 @@ class _Pool:
                 continue
             fine, value = answer
             if not fine:
-                raise SubstrateError(f"a worker failed: {value}")
+                raise RuntimeError(f"a worker failed: {value}")  # a bug: reported as such
             self._results[number] = value
 
     def _rescued(self, item: object) -> object:

@@ -175,7 +175,7 @@ def test_a_definition_says_what_it_is() -> None:
     signature = "def f(self, x: int) -> int"
     assert by_local(facts, "A.f") == ("public", signature, "Does f.", 11, 16)
     assert by_local(facts, "A")[1:3] == ("class A(Base, metaclass=M)", "Doc.")
-    assert [s.ordinal for s in facts.symbols if s.local == "g"] == [0, 1]
+    assert len({s.key for s in facts.symbols if s.local == "g"}) == 2
     c_facts = extract(".c", C_SOURCE.encode())
     assert by_local(c_facts, "f")[:3] == ("private", "static char *f(int a)", "Does f.")
     java = extract(".java", JAVA.encode())

@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from substrate.graph.extract import CLASS_KINDS
-from substrate.graph.facts import Call, Facts
+from substrate.graph.facts import Call, Facts, Links
 from substrate.graph.grammars import grammar_for
 from substrate.graph.resolve.names import Entity, FileNames, Names
 from substrate.graph.resolve.world import Definition
@@ -34,7 +34,6 @@ UNKNOWN = 0.3
 _SELF_NAMES = frozenset({"self", "this", "cls", "Self", "@"})
 _SUPER = frozenset({"super", "super()"})
 _PLAIN = re.compile(r"[\w.]+\Z")
-_PARAMETER = re.compile(r"[(,*&]\s*(\w+)\s*(?=[:,=)\s])")
 _MADE = re.compile(r"(?:new)?([\w.]+)\(.*\)\Z")
 
 
@@ -49,7 +48,7 @@ class Target(NamedTuple):
 class CallResolver:
     """The calls of one file."""
 
-    def __init__(self, names: Names, file: FileNames, facts: Facts) -> None:
+    def __init__(self, names: Names, file: FileNames, facts: Facts | Links) -> None:
         self.names = names
         self.file = file
         self.facts = facts
@@ -57,7 +56,6 @@ class CallResolver:
         grammar = grammar_for(facts.language)
         self.sees_class = grammar is not None and grammar.class_scope_is_visible
         self.builtins = BUILTINS.get(file.family, frozenset())
-        self._parameters: dict[int, set[str]] = {}
         self.types: dict[tuple[int, str], str] = {}
         for scope, variable, kind in facts.types:
             self.types.setdefault((scope, variable), kind)
@@ -77,7 +75,7 @@ class CallResolver:
         nested = self._enclosing(call.scope, name)
         if nested is not None:
             return nested
-        if self._is_parameter(call.scope, name):
+        if call.is_parameter:
             return Target(None, name, UNKNOWN)
         index = self.file.by_local.get(name)
         if index is not None:
@@ -93,18 +91,6 @@ class CallResolver:
         if self.file.family in ("c", "ruby"):
             return self._global_function(name)
         return Target(None, name, UNKNOWN)
-
-    def _is_parameter(self, scope: int, name: str) -> bool:
-        """Whether the name is what a function around the call was given."""
-        while scope > 0:
-            if scope not in self._parameters:
-                is_class = self.symbols[scope].kind in CLASS_KINDS
-                signature = "" if is_class else self.facts.details[scope].signature
-                self._parameters[scope] = set(_PARAMETER.findall(signature))
-            if name in self._parameters[scope]:
-                return True
-            scope = self.symbols[scope].parent
-        return False
 
     def _from_import(self, entity: Entity, name: str) -> Target:
         if entity.symbol is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from substrate.graph.facts import Facts, Import
+from substrate.graph.facts import Facts, Import, Links
 from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
 from substrate.graph.resolve.calls import CallResolver
 from substrate.graph.resolve.names import FileNames, Names
-from substrate.graph.section import region_ids
+from substrate.graph.section import region_id
 
 
 class EdgeMaker:
@@ -18,22 +18,22 @@ class EdgeMaker:
         self._names = names
         self._path_ids: dict[bytes, str] = {}
 
-    def edges(self, path: bytes, facts: Facts) -> tuple[bytes, bytes]:
+    def edges(self, path: bytes, facts: Facts | Links) -> tuple[bytes, bytes]:
         """The chunks of ``edges.imports.jsonl`` and ``edges.calls.jsonl``."""
         if not facts.imports and not facts.calls:
             return b"", b""
         file = self._names.file(path)
         if file is None:
             return b"", b""
-        ids = region_ids(file.path_id, facts)
         return (
-            encode_lines(self._imports(file, facts, ids.imports)),
-            encode_lines(self._calls(file, facts, ids.calls)),
+            encode_lines(self._imports(file, facts)),
+            encode_lines(self._calls(file, facts)),
         )
 
-    def _imports(self, file: FileNames, facts: Facts, regions: list[str]) -> list[ImportEdge]:
+    def _imports(self, file: FileNames, facts: Facts | Links) -> list[ImportEdge]:
         records = []
-        for found, region in zip(facts.imports, regions, strict=True):
+        for found in facts.imports:
+            region = region_id(file.path_id, found.span)
             names = [name for name, _ in found.names] or UNSET
             targets = self._targets(file, found)
             records += [
@@ -63,16 +63,17 @@ class EdgeMaker:
                         targets.append(path)
         return targets
 
-    def _calls(self, file: FileNames, facts: Facts, regions: list[str]) -> list[CallEdge]:
+    def _calls(self, file: FileNames, facts: Facts | Links) -> list[CallEdge]:
         resolver = CallResolver(self._names, file, facts)
         from_ids: dict[int, str] = {}
         records = []
-        for call, region in zip(facts.calls, regions, strict=True):
+        prefix = file.path_id[:10]
+        for call in facts.calls:
             source = from_ids.get(call.scope)
             if source is None:
                 source = from_ids[call.scope] = file.symbol_id(call.scope)
             target = resolver.resolve(call)
-            edge = CallEdge(source, region, call.type, target.confidence)
+            edge = CallEdge(source, prefix + call.span.name, call.type, target.confidence)
             if target.symbol is None:
                 edge.to_external_ref = target.external
             else:

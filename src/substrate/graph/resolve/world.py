@@ -69,6 +69,7 @@ class MemoryWorld:
         self._outlines = outlines
         self._places = Places(outlines)
         self._by_name: dict[str, list[Definition]] = {}
+        self._first: dict[str, list[Definition]] = {}
         for path, outline in outlines.items():
             for number, symbol in enumerate(outline.symbols if outline is not None else ()):
                 if number:
@@ -85,7 +86,10 @@ class MemoryWorld:
         found = self._by_name.get(name, [])
         if directory is not None:
             found = [one for one in found if one.path.rpartition(b"/")[0] == directory]
-        return first_paths(found)
+            return first_paths(found)
+        if len(found) > MANY and name not in self._first:
+            self._first[name] = first_paths(found)
+        return self._first.get(name, found)
 
     def ending(self, suffix: bytes) -> list[bytes]:
         return self._places.ending(suffix)
