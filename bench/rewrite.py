@@ -84,7 +84,7 @@ def rewrites(root: Path, rounds: int) -> None:
 def searches(root: Path, snapshots: int) -> None:
     for number in range(snapshots):
         (root / "note.txt").write_text(f"needle {number}\n")
-        (root / "d0" / "s0" / "f0.txt").write_text(f"edit {number}\n" * 10)
+        (root / "d0" / "s0" / "f1.txt").write_text(f"edit {number}\n" * 10)
         old, new = ("two", "one") if number % 2 == 0 else ("one", "two")
         substrate(root, "rewrite", "--base", old, "--target", new)
     refs = run(root, "git", "for-each-ref", "--format=%(refname)", "refs/manifold").decode().split()
