@@ -7,54 +7,92 @@ read, and their objects made ours at once, because a later amend and gc could ta
 from __future__ import annotations
 
 import gc
+from typing import NamedTuple
 
 from substrate.history.ledger import NewEntry
 from substrate.history.line import Extension
 from substrate.history.observe import Observation
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT
+from substrate.model.nodes import ABSENT, Node
 from substrate.model.paths import RelPath
 from substrate.objects import borrow
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
+from substrate.objects.directory import ReadyDirectory
+from substrate.objects.first_look import WORTH_FORKING_FILES, first_look
 from substrate.system import clock, ids
 from substrate.workspace.scan import KnownBlob, ScanResult, scan
 from substrate.workspace.stat_cache import StatCache
 
 
-def take(store: HistoryStore) -> None:
-    """Record the baseline: the caller holds the lock and knows that there is none."""
+def take(store: HistoryStore, *, quick_from_files: int = WORTH_FORKING_FILES) -> None:
+    """Record the baseline: the caller holds the lock and knows that there is none.
+
+    Where the user's index has so many files as `quick_from_files`, they are taken over by the
+    directory, in several processes; the state recorded is the same.
+    """
     # Several tuples for every file of the project, all of which stay: the cycle collector would
     # look at each of them again and again (a third of the whole time).
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        _take(store)
+        _take(store, quick_from_files)
     finally:
         if was_enabled:
             gc.enable()
 
 
-def _take(store: HistoryStore) -> None:
+def _take(store: HistoryStore, quick_from_files: int) -> None:
     with store.new_batch() as batch:
-        cache, result = _scan(store, batch)
-        nodes = [(path, node) for path, node in sorted(result.seen.items()) if node != ABSENT]
-        snapshot = snapshots.build(batch, nodes)
-        parents = {path.rpartition(b"/")[0] for path, _ in nodes}
+        seen = _quick_scan(store, batch, quick_from_files) or _scan(store, batch)
+        snapshot = snapshots.build(batch, seen.nodes.items(), seen.ready)
         new = NewEntry(
             ids.new_id("c"), "baseline", clock.now_ns(), "baseline",
-            # As for every entry: directories count only where nothing is in them.
-            changed_files=sum(path not in parents for path, _ in nodes),
-            added_bytes=batch.added_bytes,
+            changed_files=seen.leaf_count, added_bytes=batch.added_bytes,
         )  # fmt: skip
         extension = Extension(store, batch, snapshot, new)
         with store.commit_point(batch) as ledger:
             ledger.add(new, extension.commit)
             extension.take_up(ledger)
-    Observation([], cache, result).save_cache(store, snapshot)
+    Observation([], seen.cache, seen.scan).save_cache(store, snapshot)
 
 
-def _scan(store: HistoryStore, batch: Batch) -> tuple[StatCache, ScanResult]:
+class _Seen(NamedTuple):
+    cache: StatCache
+    scan: ScanResult
+    nodes: dict[RelPath, Node]
+    #: Directories whose files are not among the nodes, and how many files those are.
+    ready: dict[RelPath, ReadyDirectory]
+    ready_files: int
+
+    @property
+    def leaf_count(self) -> int:
+        """As for every entry: directories count only where nothing is in them."""
+        parents = {path.rpartition(b"/")[0] for path in self.nodes}
+        parents.update(path for path, ready in self.ready.items() if ready.tree_lines)
+        return self.ready_files + sum(path not in parents for path in self.nodes)
+
+
+def _quick_scan(store: HistoryStore, batch: Batch, from_files: int) -> _Seen | None:
+    look = first_look(store.workspace, store.exclusions, store.objects, worth_files=from_files)
+    if look is None:
+        return None
+    cache = StatCache()
+    result = scan(
+        store.root, cache, store.exclusions, batch, known=look.known, looked_at=look.records()
+    )
+    if result.overtaken:
+        return None
+    paths = result.taken_over
+    files = sum(look.directories[path].file_count for path in paths)
+    return _Seen(cache, result, _nodes(result) | look.nodes(paths), look.ready(paths), files)
+
+
+def _nodes(result: ScanResult) -> dict[RelPath, Node]:
+    return {path: node for path, node in result.seen.items() if node != ABSENT}
+
+
+def _scan(store: HistoryStore, batch: Batch) -> _Seen:
     known = _known_blobs(store)
     cache = StatCache()
     result = scan(store.root, cache, store.exclusions, batch, known=known)
@@ -63,7 +101,7 @@ def _scan(store: HistoryStore, batch: Batch) -> tuple[StatCache, ScanResult]:
         kept = {path: blob for path, blob in known.items() if blob.oid not in missing}
         cache = StatCache()
         result = scan(store.root, cache, store.exclusions, batch, known=kept)
-    return cache, result
+    return _Seen(cache, result, _nodes(result), {}, 0)
 
 
 def _known_blobs(store: HistoryStore) -> dict[RelPath, KnownBlob]:

@@ -50,16 +50,20 @@ class Recorded(NamedTuple):
     still_there: frozenset[RelPath] = frozenset()
 
 
-def ensure_baseline(store: HistoryStore) -> None:
-    """The first state of the workspace, before anything is recorded. Inside the lock."""
+def ensure_baseline(store: HistoryStore) -> bool:
+    """The first state of the workspace, before anything is recorded. Inside the lock.
+
+    Whether it was taken only now, so that the line agrees with the workspace already.
+    """
     if store.tip_commit is not None:
-        return
+        return False
     if refs.list_refs(store.git_dir, "refs/"):
         raise DamagedStoreError(
             "the history index is empty although the history is not",
             hint="`substrate fsck --repair` rebuilds the index from the recorded commits",
         )
     baseline.take(store)
+    return True
 
 
 def record_outside(store: HistoryStore) -> Recorded | None:
@@ -68,7 +72,8 @@ def record_outside(store: HistoryStore) -> Recorded | None:
     Inside the lock. While a command runs without isolation its changes are still to come, so
     nothing is recorded for them here; they arrive with the command that ends first.
     """
-    ensure_baseline(store)
+    if ensure_baseline(store):
+        return None
     new = NewEntry(ids.new_id("c"), "external", clock.now_ns(), "external-changes")
     beside = running_beside(store, None)
     if beside:
@@ -86,8 +91,7 @@ def begin(
     store: HistoryStore, *, session: str | None, agent_id: str | None, command: str, exact: str
 ) -> Running:
     """Open a command: session chosen, outside edits recorded, an intent left in the ledger."""
-    ensure_baseline(store)
-    if not running_beside(store, None):
+    if not ensure_baseline(store) and not running_beside(store, None):
         record_outside(store)
     session_id = sessions.for_recording(store, session, agent_id)
     tip = store.tip_commit

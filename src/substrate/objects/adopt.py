@@ -45,33 +45,39 @@ def adopt_objects(user_objects: Path, store: ObjectStore, oids: Iterable[bytes])
     if not wanted:
         return set()
     places = [ObjectDir(path) for path in with_alternates(str(user_objects))]
-    packs = _packs_holding(places, wanted)
-    packed = set().union(*packs.values())
+    packs, loose = _packs_holding(places, wanted)
     try:
         if not _is_cheap(packs):
             raise _CannotLinkError
         for pack in packs:
             _link_pack(pack, store)
-        loose = wanted - packed
         if len(loose) > _LINKED_LOOSE_MAX:
             _copy(user_objects, store, _present(places, loose))
         else:
             _link_loose(places, store, loose)
     except _CannotLinkError:
         _copy(user_objects, store, _present(places, wanted))
-    return store.missing(wanted)
+        return store.missing(wanted)
+    # What is in a pack that we have now is there; a pass over all of it would only say so again.
+    vanished = [held for pack, held in packs.items() if not store.has_pack_like(pack)]
+    return store.missing(loose.union(*vanished))
 
 
-def _packs_holding(places: list[ObjectDir], wanted: set[bytes]) -> dict[Pack, set[bytes]]:
-    """Packs that hold something wanted, each object counted for the first pack that has it."""
+def _packs_holding(
+    places: list[ObjectDir], wanted: set[bytes]
+) -> tuple[dict[Pack, set[bytes]], set[bytes]]:
+    """Packs that hold something wanted, and what none of them holds.
+
+    Each object counts for the first pack that has it.
+    """
     found: dict[Pack, set[bytes]] = {}
-    left = set(wanted)
+    left = wanted
     for pack in sorted((p for d in places for p in d.packs.values()), key=_size, reverse=True):
         held = pack.index.held(left)
         if held:
             found[pack] = held
-            left -= held
-    return found
+            left = left - held if len(held) < len(left) else set()
+    return found, left
 
 
 def _is_cheap(packs: dict[Pack, set[bytes]]) -> bool:

@@ -52,15 +52,14 @@ def _borrow(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownB
     entries = _trusted_entries(git_dir / "index")
     if not entries:
         return {}
-    shared = (common_dir / name for name in ("config", "packed-refs", "objects/info/alternates"))
-    for file in (git_dir / "HEAD", git_dir / "commondir", *shared):
-        _read(os.fsencode(file))  # in doubt when git would wait there for ever
     git = UserGit(git_dir, root)
-    config = git.config()
-    if config is None or not _is_usual(config, git_dir, root):
+    config = _usual_config(git, git_dir, common_dir, root)
+    if config is None:
         return {}
     converted: set[bytes] = set()
-    if _may_convert(config, common_dir, root, entries):
+    paths = [entry[0] for entry in entries]
+    tracked = {path for path in paths if path.endswith(b".gitattributes")}
+    if _may_convert(config, common_dir, root, _directories(paths), tracked):
         files = (entry.path for entry in entries if entry.mode != 0o120000)
         converted = git.paths_with_attributes(files, _CONVERTING)
     # Line endings change the size whenever they change anything; and so does nearly every filter
@@ -74,14 +73,45 @@ def _borrow(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownB
     }
 
 
+def blobs_are_raw(
+    git_dir: Path, common_dir: Path, root: Path, directories: set[bytes], tracked: set[bytes]
+) -> bool:
+    """Whether nothing converts files in this repository but what would change their size.
+
+    `directories` are all that hold an entry of the index, `tracked` the attribute files in it.
+    """
+    try:
+        config = _usual_config(UserGit(git_dir, root), git_dir, common_dir, root)
+        return config is not None and not _may_convert(
+            config, common_dir, root, directories, tracked
+        )
+    except _DoubtError:
+        return False
+
+
+def read_index(index: Path) -> tuple[bytes, int]:
+    """An index file's bytes, and the time from which on files may have changed unseen by it."""
+    written_ns = os.stat(index).st_mtime_ns
+    return read_bytes_or_none(index) or b"", written_ns - _TICK_NS
+
+
 def _trusted_entries(index: Path) -> list[IndexEntry]:
     try:
-        written_ns = os.stat(index).st_mtime_ns
-        entries = parse_index(read_bytes_or_none(index) or b"")
+        data, before_ns = read_index(index)
+        entries = parse_index(data)
     except (OSError, UnusualIndexError):
         return []
-    latest_ns = written_ns - _TICK_NS
-    return [entry for entry in entries if entry.mtime_ns < latest_ns and entry.ino]
+    return [entry for entry in entries if entry.mtime_ns < before_ns and entry.ino]
+
+
+def _usual_config(
+    git: UserGit, git_dir: Path, common_dir: Path, root: Path
+) -> dict[str, str] | None:
+    shared = (common_dir / name for name in ("config", "packed-refs", "objects/info/alternates"))
+    for file in (git_dir / "HEAD", git_dir / "commondir", *shared):
+        _read(os.fsencode(file))  # in doubt when git would wait there for ever
+    config = git.config()
+    return config if config is not None and _is_usual(config, git_dir, root) else None
 
 
 def _is_usual(config: dict[str, str], git_dir: Path, root: Path) -> bool:
@@ -93,7 +123,11 @@ def _is_usual(config: dict[str, str], git_dir: Path, root: Path) -> bool:
 
 
 def _may_convert(
-    config: dict[str, str], common_dir: Path, root: Path, entries: list[IndexEntry]
+    config: dict[str, str],
+    common_dir: Path,
+    root: Path,
+    directories: set[bytes],
+    tracked: set[bytes],
 ) -> bool:
     """Whether any attribute file that git would read names a converting attribute."""
     if "attr.tree" in config:
@@ -102,10 +136,8 @@ def _may_convert(
     files = [common_dir / "info/attributes", *_global_attribute_files(named)]
     if any(_converts(_read(os.fsencode(path))) for path in files):
         return True
-    paths = [entry[0] for entry in entries]
-    tracked = {path for path in paths if path.endswith(b".gitattributes")}
     top = os.fsencode(root) + b"/"
-    for directory in _directories(paths):
+    for directory in directories:
         path = directory + b"/.gitattributes" if directory else b".gitattributes"
         text = _read(top + path)
         # Where it is not in the work tree, git falls back to the staged one.

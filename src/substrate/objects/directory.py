@@ -19,6 +19,7 @@ from substrate.objects.trees import (
     Entry,
     Tree,
     is_forbidden_name,
+    parse_tree,
 )
 
 
@@ -194,14 +195,17 @@ class DirectoryEdit:
         attrs_tree = attrs.join_attrs_tree(AttrsTree(record_oid, self._subdirs, self._forbidden))
         base = self.base
         return Snapshot(
-            # The empty tree of an empty workspace is written all the same: fsck wants to see it.
-            base.at.tree
-            if self._tree and self._tree == base.tree
-            else _tree_oid(batch, self._tree, is_root),
+            self._write_tree(batch, is_root),
             base.at.attrs
             if attrs_tree and attrs_tree == base.attrs_tree
             else _tree_oid(batch, attrs_tree, False),
         )
+
+    def _write_tree(self, batch: Batch, is_root: bool) -> bytes:
+        if self._tree and self._tree == self.base.tree:
+            return self.base.at.tree
+        # The empty tree of an empty workspace is written all the same: fsck wants to see it.
+        return _tree_oid(batch, self._tree, is_root)
 
     def _entries(self) -> dict[bytes, EntryAttrs]:
         """What is known of each entry; of a file that was set, with its exact mode."""
@@ -236,6 +240,38 @@ class DirectoryEdit:
             elif name in out:
                 out[name] = EntryAttrs(None, out[name].xattrs)
         return file_mode, exec_mode, out
+
+
+class ReadyDirectory(NamedTuple):
+    """The files and links of a new directory, written out beforehand."""
+
+    #: Their lines of the tree object, in git's order; no name among them is forbidden.
+    tree_lines: bytes
+    file_mode: int
+    exec_mode: int
+    #: What the record says of them besides.
+    entries: Mapping[bytes, EntryAttrs]
+
+
+class ReadyEdit(DirectoryEdit):
+    """A new directory whose files are ready; only directories are put into it."""
+
+    def __init__(self, nothing: Directory, ready: ReadyDirectory) -> None:
+        super().__init__(nothing, existed=False)
+        self._ready = ready
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._ready.tree_lines and super().is_empty
+
+    def _write_tree(self, batch: Batch, is_root: bool) -> bytes:
+        if self._tree:
+            return batch.add_tree({**parse_tree(self._ready.tree_lines), **self._tree})
+        lines = self._ready.tree_lines
+        return batch.add("tree", lines) if lines or is_root else b""
+
+    def _file_attrs(self) -> tuple[int, int, Mapping[bytes, EntryAttrs]]:
+        return self._ready[1:]
 
 
 def _is_implicit(entry: EntryAttrs) -> bool:

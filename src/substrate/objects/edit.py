@@ -11,20 +11,42 @@ from collections.abc import Iterable, Mapping
 from substrate.model.nodes import Kind, Node
 from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
-from substrate.objects.directory import NOTHING, Directory, DirectoryEdit, Snapshot
+from substrate.objects.directory import (
+    NOTHING,
+    Directory,
+    DirectoryEdit,
+    ReadyDirectory,
+    ReadyEdit,
+    Snapshot,
+)
 from substrate.objects.trees import EMPTY_TREE
 
 EMPTY = Snapshot(EMPTY_TREE)
 
+NONE_READY: Mapping[RelPath, ReadyDirectory] = {}
+
 _Groups = dict[bytes, dict[bytes, Node]]
 
 
-def build(batch: Batch, nodes: Iterable[tuple[RelPath, Node]]) -> Snapshot:
-    """The snapshot that holds exactly these paths (and the directories above them)."""
-    return edit(batch, EMPTY, dict(nodes))
+def build(
+    batch: Batch,
+    nodes: Iterable[tuple[RelPath, Node]],
+    ready: Mapping[RelPath, ReadyDirectory] = NONE_READY,
+) -> Snapshot:
+    """The snapshot that holds exactly these paths (and the directories above them).
+
+    Directories in `ready` have their files already: of what is in them, `nodes` names only
+    directories.
+    """
+    return edit(batch, EMPTY, dict(nodes), ready)
 
 
-def edit(batch: Batch, snap: Snapshot, changes: Mapping[RelPath, Node]) -> Snapshot:
+def edit(
+    batch: Batch,
+    snap: Snapshot,
+    changes: Mapping[RelPath, Node],
+    ready: Mapping[RelPath, ReadyDirectory] = NONE_READY,
+) -> Snapshot:
     """`snap` with each of these paths set to its node.
 
     - ABSENT takes away a file, or a directory with all that is in it.
@@ -33,11 +55,15 @@ def edit(batch: Batch, snap: Snapshot, changes: Mapping[RelPath, Node]) -> Snaps
     - A directory that loses its last entry stays, empty, unless it is set ABSENT too.
     - A path below one that is set to a file may only be set ABSENT (`ValueError` otherwise).
     """
-    groups = _by_directory(changes)
+    groups = _by_directory(changes, ready)
     order = sorted(groups)  # a directory comes before all that lies in it
     edits: dict[bytes, DirectoryEdit | None] = {}
     for path in order:
-        opened = _open(batch, snap, path, edits, changes)
+        opened: DirectoryEdit | None
+        if path in ready:
+            opened = ReadyEdit(Directory(batch, NOTHING), ready[RelPath(path)])
+        else:
+            opened = _open(batch, snap, path, edits, changes)
         edits[path] = opened
         if opened is None:
             _refuse_content(path, groups[path])
@@ -57,9 +83,12 @@ def edit(batch: Batch, snap: Snapshot, changes: Mapping[RelPath, Node]) -> Snaps
     return root.write(batch, is_root=True)
 
 
-def _by_directory(changes: Mapping[RelPath, Node]) -> _Groups:
+def _by_directory(
+    changes: Mapping[RelPath, Node], ready: Mapping[RelPath, ReadyDirectory]
+) -> _Groups:
     """Changes by the directory they are in; every directory to be rewritten has a group."""
     groups: _Groups = {b"": {}}
+    groups.update((path, {}) for path in ready)
     for path, node in changes.items():
         if not path:
             raise ValueError("the workspace itself cannot be set")

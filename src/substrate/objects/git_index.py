@@ -44,7 +44,7 @@ def parse_index(data: bytes) -> list[IndexEntry]:
         raise UnusualIndexError("the index's checksum is missing or wrong")
     try:
         entries, end = _entries(data, version, count)
-        _check_extensions(data, end)
+        check_extensions(data, end)
     except (struct.error, IndexError, ValueError) as error:
         raise UnusualIndexError(str(error)) from error
     return entries
@@ -95,7 +95,8 @@ def _prefixed_path(data: bytes, at: int, previous: bytes) -> tuple[bytes, int]:
     return previous[: len(previous) - drop] + data[at:end], end + 1
 
 
-def _check_extensions(data: bytes, at: int) -> None:
+def check_extensions(data: bytes, at: int) -> None:
+    """Raise `ValueError` (`struct.error`) unless what follows the entries may be passed over."""
     for signature in _extensions(data, at):
         # A lower-case first letter means: do not read on if you do not know me. `link` is a split
         # index; `sdir` a sparse one, whose directory entries are not plain and were left out.

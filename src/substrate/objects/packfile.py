@@ -98,6 +98,10 @@ class PackIndex:
             return oids.intersection([data[at : at + 20] for at in range(0, len(data), 20)])
         return {oid for oid in oids if self.position(oid) is not None}
 
+    def is_same_as(self, other: PackIndex) -> bool:
+        """Whether the two are byte for byte the same."""
+        return self._data[:] == other._data[:]
+
     def with_prefix(self, prefix: bytes) -> list[bytes]:
         """Ids that start with these whole bytes (at least one)."""
         low, high = self._fanout[prefix[0]], self._fanout[prefix[0] + 1]

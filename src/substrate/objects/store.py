@@ -224,6 +224,13 @@ class ObjectStore:
         """The loose objects of this store itself."""
         return self._directories()[0].loose_oids()
 
+    def has_pack_like(self, pack: Pack) -> bool:
+        """Whether this store has that pack of another one, whole, now."""
+        own = self._directories()[0]
+        own.refresh(force=True)
+        found = own.packs.get(os.path.basename(pack.index.path))
+        return found is not None and found.index.is_same_as(pack.index)
+
     def missing(self, oids: Iterable[bytes]) -> set[bytes]:
         """Those of many objects that are not there, by a pass over each idx."""
         self.reload()

@@ -24,7 +24,8 @@ MODE_LINK = 0o120000
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 _ENTRY = re.compile(rb"([0-7]{5,6}) ([^\0/]+)\0(.{20})", re.DOTALL)
-_MODE_TEXT = {mode: b"%o " % mode for mode in (MODE_DIR, MODE_FILE, MODE_EXEC, MODE_LINK)}
+#: How a line of a tree object begins.
+MODE_TEXT = {mode: b"%o " % mode for mode in (MODE_DIR, MODE_FILE, MODE_EXEC, MODE_LINK)}
 
 
 def parse_tree(data: bytes) -> dict[bytes, Entry]:
@@ -44,7 +45,7 @@ def serialize_tree(tree: Tree) -> bytes:
     """The bytes of the tree object, entries in git's order."""
     parts: list[bytes] = []
     for name, (mode, oid) in sorted(tree.items(), key=_git_order):
-        parts += (_MODE_TEXT.get(mode) or b"%o " % mode, name, b"\0", oid)
+        parts += (MODE_TEXT.get(mode) or b"%o " % mode, name, b"\0", oid)
     return b"".join(parts)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from substrate.model.nodes import ABSENT, BlobWriter, Kind, Node
 from substrate.model.paths import RelPath
 from substrate.system import clock
-from substrate.workspace.exclude import SYSTEM_FILES, Exclusions
+from substrate.workspace.exclude import METADATA_FILES, SYSTEM_FILES, Exclusions
 from substrate.workspace.listing import UNKNOWN, Directory, Listing, RawEntry
 from substrate.workspace.reading import (
     KindChangedError,
@@ -54,6 +54,10 @@ class ScanResult:
         self.unreadable: dict[RelPath, str] = {}
         #: Blobs that were taken from `known` instead of being read.
         self.borrowed: set[bytes] = set()
+        #: Directories whose records were given to the scan and taken over as they are.
+        self.taken_over: set[str] = set()
+        #: One of those had changed since: the result says nothing about it, scan without them.
+        self.overtaken = False
 
 
 class Comparison:
@@ -189,6 +193,7 @@ class _OneDirectory:
                     and blob[5] == ino & 0xFFFFFFFF
                     and mode & _S_IFMT == _S_IFREG == blob[1] & _S_IFMT
                     and size <= cap
+                    and name not in METADATA_FILES
                     and mtime_ns < settled_ns > ctime_ns
                     and not os.listxattr(here + name, follow_symlinks=False)
                 ):

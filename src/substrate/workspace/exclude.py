@@ -41,6 +41,8 @@ _BUILT_IN_REASONS = {os.fsencode(name): f"built-in: {name}/" for name in BUILT_I
 _ALWAYS = frozenset({b".substrate-git"})
 _ALWAYS_DIRECTORY = frozenset({b".git"})
 _ALWAYS_AT_ROOT = frozenset({b".ctx", b".manifold"})
+#: File names that may be metadata; of the other metadata only directories are left out.
+METADATA_FILES = frozenset(os.fsdecode(name) for name in _ALWAYS | _ALWAYS_AT_ROOT)
 _RULES_LIMIT_BYTES = 1 << 20
 
 

@@ -77,15 +77,19 @@ class Tree:
     def quick_listing(self, path: str) -> Listing | None:
         """List by the whole path; `None` if that fails. Believe only an expected signature."""
         try:
-            if self._fd < 0:
-                return self.enter(path).listing()
-            fd = os.open(path or ".", _DIRECTORY, dir_fd=self._fd)
-            try:
-                return _list_descriptor(fd, self.device)
-            finally:
-                os.close(fd)
+            with self.enter(path) if self._fd < 0 else self.enter_by_path(path) as directory:
+                return directory.listing()
         except OSError:
             return None
+
+    def enter_by_path(self, path: str) -> DescriptorDirectory:
+        """Open the whole path at once: a link on the way may have led elsewhere.
+
+        Where there are no descriptors (`HAS_DESCRIPTORS`) this is an `OSError`.
+        """
+        if self._fd < 0:
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), path)
+        return DescriptorDirectory(os.open(path or ".", _DIRECTORY, dir_fd=self._fd), self.device)
 
     def enter(self, path: str) -> Directory:
         """Walk down to `path` name by name. `OSError` if a link or anything else is in the way."""
@@ -169,6 +173,35 @@ class DescriptorDirectory(Directory):
 
     def listing(self) -> Listing:
         return _list_descriptor(self.fd, self.device)
+
+    def listing_from_within(self) -> Listing:
+        """The same, quicker, by going there; for a process that may leave its directory."""
+        os.fchdir(self.fd)
+        own = _own(os.fstat(self.fd), self.device)
+        names = os.listdir(self.fd)
+        try:
+            entries = [
+                (
+                    name,
+                    info.st_mode,
+                    info.st_size,
+                    info.st_mtime_ns,
+                    info.st_ctime_ns,
+                    info.st_ino,
+                )
+                for name, info in zip(names, map(os.lstat, names), strict=True)
+            ]
+            modes = [entry[1] & 0o170000 for entry in entries]
+            if stat.S_IFDIR in modes:
+                entries = [
+                    raw_entry(entry[0], os.lstat(entry[0]), self.device)
+                    if mode == stat.S_IFDIR
+                    else entry
+                    for mode, entry in zip(modes, entries, strict=True)
+                ]
+        except OSError:
+            return self.listing()
+        return _listing(own, entries, True)
 
     def lstat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)

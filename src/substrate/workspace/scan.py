@@ -18,12 +18,13 @@ from pathlib import Path
 from substrate.errors import WorkspaceError
 from substrate.model.nodes import BlobWriter
 from substrate.model.paths import RelPath
+from substrate.system.forked import can_fork
 from substrate.workspace.compare import Comparison, ScanResult
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.listing import Directory, Listing, Tree
 from substrate.workspace.observe import node_at, observe
 from substrate.workspace.reading import KindChangedError, KnownBlob
-from substrate.workspace.scan_workers import Looks, can_fork, look_in_parallel, worker_count
+from substrate.workspace.scan_workers import Looks, look_in_parallel, worker_count
 from substrate.workspace.stat_cache import (
     CacheDamagedError,
     DirRecord,
@@ -58,13 +59,15 @@ def scan(
     *,
     workers: int | None = None,
     known: Mapping[RelPath, KnownBlob] | None = None,
+    looked_at: Mapping[str, DirRecord] | None = None,
 ) -> ScanResult:
     """Bring `cache` up to date with the disk and say what may have changed.
 
     With an empty cache everything is in `seen`. The cache is changed in memory: if what the
     scan found is not recorded after all, throw the cache away too. `workers` is chosen by size
-    unless given. A damaged cache is emptied (`cache.reason`, `cache.describes`), so ask what it
-    describes after the scan, not before.
+    unless given. Directories in `looked_at` were just looked at: their records are taken over,
+    nothing of them is in `seen`; see `taken_over` and `overtaken`. A damaged cache
+    is emptied (`cache.reason`, `cache.describes`), so ask what it describes after the scan.
     """
     try:
         tree = Tree(workspace_root)
@@ -72,7 +75,9 @@ def scan(
         raise _unreadable_root(os.fspath(workspace_root), error) from error
     with tree:
         try:
-            return _Scan(tree, cache, exclusions, blobs, known or {}).run(workers)
+            one = _Scan(tree, cache, exclusions, blobs, known or {})
+            one.looked_at.update(looked_at or {})
+            return one.run(workers)
         except CacheDamagedError:
             cache.clear("the cache is damaged")
             return _Scan(tree, cache, exclusions, blobs, known or {}).run(workers)
@@ -96,6 +101,7 @@ class _Scan:
         self.done: set[str] = set()
         self.tries: dict[str, int] = {}
         self.looks: Looks = {}
+        self.looked_at: dict[str, DirRecord] = {}
 
     def run(self, workers: int | None) -> ScanResult:
         # Under other rules every entry must be asked about again, though few will be read.
@@ -114,6 +120,12 @@ class _Scan:
         return self.result
 
     def directory(self, path: str, same_rules: bool) -> None:
+        fresh = self.looked_at.pop(path, None)
+        if fresh is not None:
+            self.cache.put(path, fresh)
+            self.result.taken_over.add(path)
+            self.unchanged(path, fresh)
+            return
         record = self.cache.dirs.get(path)
         listing: Listing | None = None
         if record is not None and record.signature and same_rules:
@@ -166,6 +178,7 @@ class _Scan:
         self.pending += [prefix + name for name in record.subdirs]
 
     def list_again(self, path: str) -> None:
+        self.result.overtaken = self.result.overtaken or path in self.result.taken_over
         self.forget_signature(path)
         self.done.discard(path)
         self.pending.append(path)

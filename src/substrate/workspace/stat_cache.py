@@ -26,7 +26,7 @@ import stat
 import struct
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,7 +92,20 @@ class Payload(NamedTuple):
 
     def pack(self) -> bytes:
         entries = {name: tuple(entry) for name, entry in self.entries.items()}
-        return marshal.dumps((*self[:-1], entries), MARSHAL_VERSION)
+        return pack_payload(*self[:-1], entries)
+
+
+def pack_payload(
+    mode: int,
+    ctime_ns: int,
+    ino: int,
+    racy: bool,
+    xattrs: Xattrs,
+    entries: Mapping[str, tuple[object, ...]],
+) -> bytes:
+    """A `Payload` as a record keeps it; the entries are plain tuples here."""
+    packed = (mode, ctime_ns, ino, racy, xattrs, entries)
+    return marshal.dumps(packed, MARSHAL_VERSION)  # type: ignore[arg-type]
 
 
 class DirRecord(NamedTuple):

@@ -1,0 +1,223 @@
+"""First use of a large git repository: what its index explains is taken over by the directory.
+
+    this process     read the index ─► fork ─► link the packs ─────────► answers ─► the rest: scan
+    children                            └─► sizes of the blobs, and a look at every directory
+
+The state is the same as the ordinary scan finds, only sooner. Whatever is unusual about the
+repository as a whole gives None, whatever is about one directory leaves that to the scan.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from substrate.model.nodes import Kind, Node
+from substrate.model.paths import RelPath
+from substrate.objects.adopt import adopt_objects
+from substrate.objects.attrs import EntryAttrs
+from substrate.objects.borrow import KnownBlob, blobs_are_raw, read_index
+from substrate.objects.directory import ReadyDirectory
+from substrate.objects.git import UserGit
+from substrate.objects.git_index import UnusualIndexError
+from substrate.objects.index_table import IndexTable, Row, columns, read_table, sizes
+from substrate.objects.store import ObjectStore
+from substrate.objects.vouched import Vouched, look_at
+from substrate.system.forked import Forked, Portions, can_fork, fork, processors
+from substrate.workspace.exclude import Exclusions
+from substrate.workspace.listing import HAS_DESCRIPTORS, Tree
+from substrate.workspace.locate import Workspace
+from substrate.workspace.stat_cache import DirRecord
+
+#: Below this the ordinary way is as quick.
+WORTH_FORKING_FILES = 3000
+_MOST_CHILDREN = 4
+_MOST_CHUNKS = 200
+_CHUNK_WEIGHT = 300
+#: Opening a directory costs about as much as looking at so many names.
+_DIRECTORY_WEIGHT = 8
+
+#: Whether the sizes were compared, the numbers of the rows with a wrong one, the directories.
+_Answer = tuple[bool, list[int], list[tuple[object, ...]]]
+
+
+class FirstLook(NamedTuple):
+    """What was found out; all blobs named here are in the store."""
+
+    directories: dict[str, Vouched]
+    #: The vouched-for files of the other directories.
+    known: dict[RelPath, KnownBlob]
+
+    def records(self) -> dict[str, DirRecord]:
+        return {path: DirRecord._make(one.record) for path, one in self.directories.items()}
+
+    def nodes(self, paths: Iterable[str]) -> dict[RelPath, Node]:
+        """The nodes of these directories themselves, but for the workspace's own."""
+        found = ((path, self.directories[path]) for path in paths if path)
+        return {
+            RelPath(os.fsencode(path)): Node(Kind.DIRECTORY, one.mode, b"", one.xattrs)
+            for path, one in found
+        }
+
+    def ready(self, paths: Iterable[str]) -> dict[RelPath, ReadyDirectory]:
+        return {RelPath(os.fsencode(path)): _ready(self.directories[path]) for path in paths}
+
+
+def _ready(one: Vouched) -> ReadyDirectory:
+    file_mode, exec_mode, exceptions = one.file_modes
+    entries = {name: EntryAttrs(mode) for name, mode in exceptions.items()}
+    return ReadyDirectory(one.tree_lines, file_mode, exec_mode, entries)
+
+
+def first_look(
+    workspace: Workspace,
+    exclusions: Exclusions,
+    store: ObjectStore,
+    *,
+    worth_files: int = WORTH_FORKING_FILES,
+) -> FirstLook | None:
+    """Look at the whole workspace through its index; None if the ordinary way must be gone."""
+    git_dir, common_dir, root = workspace.git_dir, workspace.git_common_dir, workspace.root
+    if git_dir is None or common_dir is None or not _possible(exclusions):
+        return None
+    try:
+        data, before_ns = read_index(git_dir / "index")
+        table = read_table(data)
+    except (OSError, UnusualIndexError):
+        return None
+    if len(table.rows) < worth_files:
+        return None
+    tracked = {row[3] + row[4] for row in table.rows if row[4] == b".gitattributes"}
+    directories = {directory.rstrip(b"/") for directory in table.by_directory}
+    if not blobs_are_raw(git_dir, common_dir, root, directories, tracked):
+        return None
+    with Tree(root) as tree:
+        shared = _Shared(tree, table, exclusions, UserGit(git_dir, root), before_ns)
+        return _look(shared, common_dir / "objects", store)
+
+
+def _possible(exclusions: Exclusions) -> bool:
+    able = can_fork() and HAS_DESCRIPTORS and hasattr(os, "listxattr") and hasattr(os, "fchdir")
+    return able and not exclusions.may_exclude_files
+
+
+class _Shared:
+    """What the children inherit."""
+
+    def __init__(
+        self, tree: Tree, table: IndexTable, exclusions: Exclusions, git: UserGit, before_ns: int
+    ) -> None:
+        self.tree = tree
+        self.table = table
+        self.exclusions = exclusions
+        self.git = git
+        self.before_ns = before_ns
+        self.chunks = _chunks(table)
+        #: The first portion are the sizes, because git takes long to say them.
+        self.portions = Portions(len(self.chunks) + 1)
+
+    def in_child(self) -> _Answer:
+        compared = False
+        wrong: list[int] = []
+        looks: list[tuple[object, ...]] = []
+        for number in self.portions.claims():
+            if number == 0:
+                compared, wrong = True, self._wrong_sizes()
+                continue
+            for directory in self.chunks[number - 1]:
+                rows = self.table.by_directory[directory]
+                path = os.fsdecode(directory[:-1])
+                look = look_at(self.tree, path, rows, self.exclusions, self.before_ns)
+                if look is not None:
+                    looks.append((*look[:-2], tuple(look.file_modes), look.record))
+        return compared, wrong, looks
+
+    def _wrong_sizes(self) -> list[int]:
+        """Rows whose file was not as long as its blob: something was converted on the way."""
+        return self.git.other_sizes([row[1] for row in self.table.rows], sizes(self.table.rows))
+
+
+def _chunks(table: IndexTable) -> list[list[bytes]]:
+    """The directories in at most some hundred portions of about as many entries."""
+    weights = {path: len(rows) + _DIRECTORY_WEIGHT for path, rows in table.by_directory.items()}
+    portion = max(_CHUNK_WEIGHT, sum(weights.values()) // _MOST_CHUNKS)
+    chunks: list[list[bytes]] = [[]]
+    filled = 0
+    for path, weight in weights.items():
+        if filled >= portion:
+            chunks.append([])
+            filled = 0
+        chunks[-1].append(path)
+        filled += weight
+    return chunks
+
+
+def _look(shared: _Shared, user_objects: Path, store: ObjectStore) -> FirstLook | None:
+    rows = shared.table.rows
+    count = max(1, min(_MOST_CHILDREN, processors()))
+    children = [fork(shared.in_child) for _ in range(count)]
+    answers: list[_Answer] = []
+    try:
+        missing = adopt_objects(user_objects, store, {row[1] for row in rows})
+    finally:
+        shared.portions.close()
+        answers += filter(None, map(_answered, children))
+    if not any(compared for compared, _, _ in answers):
+        return None
+    wrong = [rows[number] for _, numbers, _ in answers for number in numbers]
+    if missing:
+        wrong += [row for row in rows if row[1] in missing]
+    looks = {str(look[0]): Vouched._make(look) for _, _, found in answers for look in found}
+    doubtful = {os.fsdecode(row[3][:-1]) for row in wrong}
+    reached = _reached(shared.tree, looks)
+    sound = {path: look for path, look in reached.items() if path not in doubtful}
+    return FirstLook(sound, _known_elsewhere(shared, sound, set(wrong)))
+
+
+def _answered(child: Forked | None) -> _Answer | None:
+    return cast("_Answer | None", child.answer()) if child is not None else None
+
+
+def _reached(tree: Tree, looks: dict[str, Vouched]) -> dict[str, Vouched]:
+    """Those directories that really stand where their path says: no link was on the way."""
+    reached: dict[str, Vouched] = {}
+    for path in sorted(looks):
+        above, _, name = path.rpartition("/")
+        if not path:
+            same = True
+        elif above in reached:
+            same = reached[above].subdirs.get(name) == looks[path].ino
+        else:
+            same = _inode(tree, path) == looks[path].ino
+        if same:
+            reached[path] = looks[path]
+    return reached
+
+
+def _inode(tree: Tree, path: str) -> int:
+    try:
+        with tree.enter(path) as directory:
+            return directory.own()[2]
+    except OSError:
+        return -1
+
+
+def _known_elsewhere(
+    shared: _Shared, sound: dict[str, Vouched], wrong: set[Row]
+) -> dict[RelPath, KnownBlob]:
+    """What the index vouches for in directories that it does not explain whole."""
+    known: dict[RelPath, KnownBlob] = {}
+    for directory, rows in shared.table.by_directory.items():
+        if os.fsdecode(directory[:-1]) in sound:
+            continue
+        for row in rows:
+            entry = columns([row])
+            if entry is None or row in wrong:
+                continue
+            _, (oid,), (mode,), (size,), (mtime_ns,), (ctime_ns,), (ino,) = entry
+            if mtime_ns < shared.before_ns and ino:
+                blob = KnownBlob(oid, mode, size, mtime_ns, ctime_ns, ino)
+                known[RelPath(directory + row[4])] = blob
+    return known

@@ -1,0 +1,258 @@
+"""A directory that the user's index explains whole, looked at once and in columns.
+
+    names, sizes, times, inodes on disk  ==  those in the index      then the ids are right as well
+    nothing untracked, no user xattr, nothing young, links and modes as they may be
+
+One comparison a column instead of one a file: first use meets every file of the project here.
+Whatever differs in any way makes the whole directory ordinary, and the scan looks at it again.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Mapping
+from itertools import chain, repeat
+from typing import NamedTuple
+
+from substrate.model.paths import RelPath
+from substrate.objects import attrs
+from substrate.objects.index_table import Columns, Row, columns
+from substrate.objects.trees import (
+    MODE_EXEC,
+    MODE_FILE,
+    MODE_LINK,
+    MODE_TEXT,
+    is_forbidden_name,
+)
+from substrate.system import clock
+from substrate.workspace.exclude import METADATA_FILES, Exclusions
+from substrate.workspace.listing import DescriptorDirectory, Listing, RawEntry, Tree
+from substrate.workspace.reading import is_racy, settled_before_ns
+from substrate.workspace.stat_cache import DirRecord, Entry, Xattrs, pack_payload
+
+_Numbers = tuple[int, ...]
+_FILE_TYPE = 0o170000
+_IMPLICIT = frozenset({attrs.FILE_MODE, attrs.EXEC_MODE})
+
+
+NO_EXCEPTIONS: Mapping[bytes, int] = {}
+
+
+class FileModes(NamedTuple):
+    """The files' part of an attrs record: its defaults, and the names that have another mode."""
+
+    file_mode: int = attrs.FILE_MODE
+    exec_mode: int = attrs.EXEC_MODE
+    exceptions: Mapping[bytes, int] = NO_EXCEPTIONS
+
+
+class Vouched(NamedTuple):
+    """What one look gave; of plain values, so that a forked child can send it."""
+
+    path: str
+    mode: int
+    xattrs: Xattrs
+    ino: int
+    #: Directories in it that are recorded, by inode.
+    subdirs: dict[str, int]
+    file_count: int
+    #: The lines of its tree for files and links, in git's order.
+    tree_lines: bytes
+    file_modes: FileModes
+    #: What the stat cache keeps of it.
+    record: tuple[object, ...]
+
+
+class _OrdinaryError(Exception):
+    """Something is unusual here: the ordinary way, please."""
+
+
+def look_at(
+    tree: Tree, path: str, rows: list[Row], exclusions: Exclusions, written_before_ns: int
+) -> Vouched | None:
+    """Compare the directory at `path` with its index entries; None if they do not explain it.
+
+    Files changed at `written_before_ns` or later may have changed after the index saw them.
+    Changes the current directory: for a forked child only. The directory is opened by its whole
+    path, so the caller has to compare inodes on the way down to it.
+    """
+    expected = columns(rows)
+    if expected is None:
+        return None
+    try:
+        directory = tree.enter_by_path(path)
+    except OSError:
+        return None
+    with directory:
+        try:
+            now_ns = clock.now_ns()
+            listing = directory.listing_from_within()
+            look = _Look(path, listing, expected, exclusions)
+            look.check_columns(min(written_before_ns, settled_before_ns(now_ns)), exclusions)
+            return look.vouched(directory, now_ns)
+        except (OSError, _OrdinaryError):
+            return None
+
+
+class _Look:
+    def __init__(
+        self, path: str, listing: Listing, expected: Columns, exclusions: Exclusions
+    ) -> None:
+        self.path = path
+        self.listing = listing
+        self.expected = expected
+        self.subdirs: dict[str, int] = {}
+        self.entries: dict[str, Entry] = {}
+        self.excluded: dict[str, str] = {}
+        if not listing.signature:
+            raise _OrdinaryError
+        prefix = path + "/" if path else ""
+        for raw in [raw for raw in listing.entries if raw[1] == stat.S_IFDIR]:
+            self._directory(prefix, raw, exclusions)
+        files = [raw for raw in listing.entries if raw[1] != stat.S_IFDIR]
+        if len(files) != len(expected.names):
+            raise _OrdinaryError
+        files.sort()  # as git does: no two names are the same
+        self.names: tuple[str, ...] = ()
+        self.modes: _Numbers = ()
+        self.sizes: _Numbers = ()
+        self.mtimes_ns: _Numbers = ()
+        self.ctimes_ns: _Numbers = ()
+        self.inos: _Numbers = ()
+        if files:
+            found = zip(*files, strict=True)
+            self.names, self.modes, self.sizes, self.mtimes_ns, self.ctimes_ns, self.inos = found
+
+    def _directory(self, prefix: str, raw: RawEntry, exclusions: Exclusions) -> None:
+        name, ino, mounted = raw[0], raw[5], raw[2]
+        path = RelPath(os.fsencode(prefix + name))
+        reason = exclusions.own_reason(path, is_dir=True, size=0)
+        if reason:
+            self.excluded[name] = reason
+        elif mounted:
+            raise _OrdinaryError
+        else:
+            self.subdirs[name] = ino
+        self.entries[name] = Entry(raw[1:], reason=reason or "")
+
+    def check_columns(self, before_ns: int, exclusions: Exclusions) -> None:
+        """Raise unless every file is the one that the index has under its name."""
+        expected = self.expected
+        if not self.names:
+            return
+        joined = b"\0".join(expected.names)
+        if (
+            os.fsencode("\0".join(self.names)) != joined
+            or self.sizes != expected.sizes
+            or self.mtimes_ns != expected.mtimes_ns
+            or self.ctimes_ns != expected.ctimes_ns
+            or not _same_inodes(self.inos, expected.inos)
+            or max(self.mtimes_ns) >= before_ns
+            or max(self.ctimes_ns) >= before_ns
+            or max(self.sizes) > exclusions.size_cap_bytes
+            or not METADATA_FILES.isdisjoint(self.names)
+        ):
+            raise _OrdinaryError
+        if _maybe_forbidden(joined) and any(map(is_forbidden_name, expected.names)):
+            raise _OrdinaryError
+
+    def vouched(self, directory: DescriptorDirectory, now_ns: int) -> Vouched:
+        mode, ctime_ns, ino, elsewhere = self.listing.own
+        xattrs: Xattrs = ()
+        if self.path:
+            # The workspace's own directory is not recorded, and always fresh on first use.
+            if elsewhere or is_racy(ctime_ns, ctime_ns, now_ns):
+                raise _OrdinaryError
+            xattrs = directory.xattrs()
+        git_modes, regular = self._git_modes()
+        _check_xattrs(regular)
+        lines = zip(
+            map(MODE_TEXT.__getitem__, git_modes),
+            self.expected.names,
+            repeat(b"\0"),
+            self.expected.oids,
+        )
+        return Vouched(
+            self.path, stat.S_IMODE(mode), xattrs, ino, self.subdirs, len(self.names),
+            b"".join(chain.from_iterable(lines)), self._file_modes(git_modes),
+            tuple(self._record(mode, ctime_ns, ino, xattrs)),
+        )  # fmt: skip
+
+    def _git_modes(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Each entry's mode in a tree, and the names that are regular files."""
+        if self.modes == self.expected.modes:
+            return self.modes, self.names
+        git_modes: list[int] = []
+        regular: list[str] = []
+        for name, mode, known in zip(self.names, self.modes, self.expected.modes, strict=True):
+            if mode & _FILE_TYPE != known & _FILE_TYPE:
+                raise _OrdinaryError
+            if mode & _FILE_TYPE == MODE_LINK:
+                git_modes.append(MODE_LINK)
+            else:
+                git_modes.append(attrs.git_mode_of(mode))
+                regular.append(name)
+        return tuple(git_modes), tuple(regular)
+
+    def _file_modes(self, git_modes: tuple[int, ...]) -> FileModes:
+        """As `DirectoryEdit` says it: the commonest modes are the defaults."""
+        if self.modes == self.expected.modes:
+            return FileModes()
+        exact = [
+            (name, git_mode, stat.S_IMODE(mode))
+            for name, git_mode, mode in zip(self.expected.names, git_modes, self.modes, strict=True)
+            if git_mode != MODE_LINK
+        ]
+        if all(mode in _IMPLICIT for _, _, mode in exact):
+            return FileModes()
+        counts: dict[int, Counter[int]] = {MODE_FILE: Counter(), MODE_EXEC: Counter()}
+        for _, git_mode, mode in exact:
+            counts[git_mode][mode] += 1
+        file_mode = attrs.commonest(counts[MODE_FILE], attrs.FILE_MODE)
+        exec_mode = attrs.commonest(counts[MODE_EXEC], attrs.EXEC_MODE)
+        others = {name: mode for name, _, mode in exact if mode not in (file_mode, exec_mode)}
+        return FileModes(file_mode, exec_mode, others)
+
+    def _record(self, mode: int, ctime_ns: int, ino: int, xattrs: Xattrs) -> DirRecord:
+        columns = (self.modes, self.sizes, self.mtimes_ns, self.ctimes_ns, self.inos)
+        stats = zip(*columns, strict=True)
+        packed: dict[str, tuple[object, ...]] = dict(
+            zip(
+                self.names,
+                zip(stats, self.expected.oids, repeat(()), repeat(False), repeat("")),
+                strict=True,
+            )
+        )
+        packed.update((name, tuple(entry)) for name, entry in self.entries.items())
+        return DirRecord(
+            signature=self.listing.signature,
+            subdirs=list(self.subdirs),
+            excluded=self.excluded,
+            specials=[],
+            entry_count=len(packed) - len(self.excluded),
+            newest_ns=max((ctime_ns, *self.mtimes_ns, *self.ctimes_ns)),
+            payload=pack_payload(mode, ctime_ns, ino, False, xattrs, packed),
+        )
+
+
+def _same_inodes(ours: _Numbers, theirs: _Numbers) -> bool:
+    """Equal but for the index keeping only 32 bits of them."""
+    return ours == theirs or tuple([ino & 0xFFFFFFFF for ino in ours]) == theirs
+
+
+def _maybe_forbidden(names: bytes) -> bool:
+    """Whether git may forbid one of these names: its spellings of ``.git`` hold these letters.
+
+    Between them only characters beyond ASCII are overlooked.
+    """
+    return not names.isascii() or b"git" in names.lower()
+
+
+def _check_xattrs(names: tuple[str, ...]) -> None:
+    """Raise if one of these files in the current directory has an attribute of the user's."""
+    # Following a link that just took a file's place does no harm: its times are not the file's.
+    found = set(map(tuple, map(os.listxattr, names)))
+    if any(name.startswith("user.") for names in found for name in names):
+        raise _OrdinaryError

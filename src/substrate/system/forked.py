@@ -1,0 +1,105 @@
+"""Work shared with forked children that inherit what is in memory and answer over a pipe.
+
+A child reads and answers, nothing more. Whatever goes wrong with one, its answer is missing and
+the caller does that part itself, or does without.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import cast
+
+_NUMBER_BYTES = 2
+#: So many numbers fit into a pipe of one page, the smallest there is.
+MOST_PORTIONS = 2000
+
+
+def can_fork() -> bool:
+    """A fork is safe while nobody else runs in this process; on macOS it never quite is."""
+    if not hasattr(os, "fork") or sys.platform == "darwin":
+        return False
+    return threading.active_count() == 1
+
+
+def processors() -> int:
+    """How many processes can really run at once here."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Portions:
+    """Numbers below `count`, each given once to whichever process asks next.
+
+    On a busy machine no fixed share would be fair. Made before the fork; close it in the parent.
+    """
+
+    def __init__(self, count: int) -> None:
+        if count > MOST_PORTIONS:
+            raise ValueError(f"{count} portions are too many")
+        self._reader, writer = os.pipe()
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in range(count)))
+
+    def claims(self) -> Iterator[int]:
+        while number := os.read(self._reader, _NUMBER_BYTES):
+            yield int.from_bytes(number, "big")
+
+    def close(self) -> None:
+        os.close(self._reader)
+
+
+class Forked:
+    """A child at work; `answer` must be called, once."""
+
+    def __init__(self, pid: int, reader: int) -> None:
+        self._pid = pid
+        self._reader = reader
+
+    def answer(self) -> object:
+        """What its work returned; None if it could not say."""
+        with os.fdopen(self._reader, "rb") as pipe:
+            said = pipe.read()
+        try:
+            _, status = os.waitpid(self._pid, 0)
+        except ChildProcessError:
+            status = 0  # somebody ignores SIGCHLD: the answer must speak for itself
+        if status != 0 or not said:
+            return None
+        try:
+            return cast(object, marshal.loads(said))
+        except (ValueError, TypeError, EOFError):
+            return None
+
+
+def fork(work: Callable[[], object]) -> Forked | None:
+    """Do `work` in a child; None if the system has no process to spare.
+
+    The result must be plain values (what `marshal` takes). Nothing of the parent's runs in the
+    child afterwards, no handler and no ``finally``.
+    """
+    try:
+        reader, writer = os.pipe()
+    except OSError:
+        return None
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        return None
+    if child:
+        os.close(writer)
+        return Forked(child, reader)
+    try:
+        os.close(reader)
+        # Nobody reads any more if the parent is gone: EPIPE then ends this process as well.
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(marshal.dumps(work(), 2))  # type: ignore[arg-type]
+        os._exit(0)
+    finally:
+        os._exit(1)

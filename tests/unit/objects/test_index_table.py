@@ -1,0 +1,122 @@
+"""The quick reader of git's index says the same as the careful one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from substrate.objects.git_index import IndexEntry, UnusualIndexError, parse_index
+from substrate.objects.index_table import IndexTable, columns, read_table
+
+
+def git(repo: Path, *args: str, stdin: bytes = b"") -> bytes:
+    done = subprocess.run(["git", *args], cwd=repo, input=stdin, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+def entries_of(table: IndexTable) -> list[IndexEntry]:
+    found = []
+    for directory, rows in table.by_directory.items():
+        read = columns(rows)
+        assert read is not None
+        names, oids, modes, sizes, mtimes_ns, ctimes_ns, inos = read
+        rest = zip(oids, modes, sizes, mtimes_ns, ctimes_ns, inos, strict=True)
+        paths = (directory + name for name in names)
+        found += [IndexEntry(path, *one) for path, one in zip(paths, rest, strict=True)]
+    return sorted(found)
+
+
+PARTS = st.binary(min_size=1, max_size=9).filter(
+    lambda part: not {0, 47} & set(part) and part not in (b".", b"..") and b"g" not in part.lower()
+)
+PATHS = st.sets(st.lists(PARTS, min_size=1, max_size=3).map(b"/".join), max_size=25)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q")
+    return tmp_path
+
+
+@given(paths=PATHS, version=st.sampled_from([2, 4]))
+@settings(max_examples=60, deadline=None, database=None)
+def test_both_readers_agree(paths: set[bytes], version: int) -> None:
+    files = [path for path in paths if not any(o.startswith(path + b"/") for o in paths)]
+    with tempfile.TemporaryDirectory() as top:
+        repo = Path(top)
+        git(repo, "init", "-q")
+        for path in files:
+            full = os.path.join(os.fsencode(top), path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "wb") as file:
+                file.write(path)
+        git(repo, "add", "-f", "-A")
+        git(repo, "update-index", "--index-version", str(version))
+        data = (repo / ".git/index").read_bytes()
+    table = read_table(data)
+    assert entries_of(table) == sorted(parse_index(data))
+    assert [row[3] + row[4] for row in table.rows] == sorted(files)
+
+
+def test_every_directory_above_has_rows(repo: Path) -> None:
+    oid = git(repo, "hash-object", "-w", "--stdin", stdin=b"x").strip().decode()
+    (repo / "a/b/c").mkdir(parents=True)
+    (repo / "a/b/c/d").write_bytes(b"x")
+    git(repo, "add", "a")
+    table = read_table((repo / ".git/index").read_bytes())
+    assert set(table.by_directory) == {b"", b"a/", b"a/b/", b"a/b/c/"}
+    assert [row[1].hex() for row in table.rows] == [oid]
+
+
+@pytest.mark.parametrize("length", [4093, 4094, 4095])
+def test_a_path_longer_than_the_flags_can_say(repo: Path, length: int) -> None:
+    path = "/".join(["p" * 200] * 30)[: length - 1] + "q"
+    here = os.getcwd()
+    for part in path.split("/")[:-1]:
+        os.makedirs(part if os.getcwd() != here else repo / part, exist_ok=True)
+        os.chdir(part if os.getcwd() != here else repo / part)
+    try:
+        Path(path.split("/")[-1]).write_bytes(b"deep")
+    finally:
+        os.chdir(here)
+    git(repo, "add", "p" * 200)
+    data = (repo / ".git/index").read_bytes()
+    assert [row[3] + row[4] for row in read_table(data).rows] == [path.encode()]
+
+
+def damaged(data: bytes, change: str) -> bytes:
+    if change == "a flipped bit":
+        return data[:40] + bytes([data[40] ^ 1]) + data[41:]
+    if change == "no checksum":
+        return data[:-20] + bytes(20)
+    if change == "torn":
+        return data[:-30]
+    body = data[:8] + (9).to_bytes(4, "big") + data[12:-20]  # more entries than there are
+    return body + hashlib.sha1(body, usedforsecurity=False).digest()
+
+
+@pytest.mark.parametrize("change", ["a flipped bit", "no checksum", "torn", "a wrong count"])
+def test_a_damaged_index_is_not_believed(repo: Path, change: str) -> None:
+    for name in "ab":
+        (repo / name).write_text(name)
+        git(repo, "add", name)
+    data = (repo / ".git/index").read_bytes()
+    assert len(read_table(data).rows) == 2
+    with pytest.raises(UnusualIndexError):
+        read_table(damaged(data, change))
+
+
+def test_marked_entries_are_not_plain(repo: Path) -> None:
+    (repo / "m").write_text("m")
+    git(repo, "add", "m")
+    git(repo, "update-index", "--assume-unchanged", "m")
+    table = read_table((repo / ".git/index").read_bytes())
+    assert columns(table.rows) is None
