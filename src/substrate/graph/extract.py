@@ -117,14 +117,15 @@ def _as_utf8(data: bytes, language: str) -> bytes:
 class _Scope:
     """A definition on the sweep's stack."""
 
-    __slots__ = ("end", "holes", "local", "outer_start", "parameters", "start", "symbol", "type")
+    __slots__ = ("end", "holes", "local", "outer_start", "signature", "start", "symbol", "type")
 
     def __init__(self, start: int, end: int, symbol: int, local: str, kind: str) -> None:
         self.start, self.outer_start, self.end = start, start, end
         self.symbol, self.local, self.type = symbol, local, kind
         #: Ranges of what is nested in it, for its own hash.
         self.holes: list[tuple[int, int]] = []
-        self.parameters: frozenset[str] = frozenset()
+        #: A function's, for the names it is given.
+        self.signature = ""
 
 
 class _Reading:
@@ -138,6 +139,8 @@ class _Reading:
         self.seen: dict[tuple[str, str], int] = {}
         self.definitions: set[tuple[int, int]] = set()
         self.regions: dict[str, int] = {}
+        #: Where decorators and the like begin and end, for the definition that comes next.
+        self.outer: tuple[int, int] | None = None
         self.stack: list[_Scope] = []
         self.own: list[_Scope] = []
 
@@ -203,18 +206,19 @@ class _Reading:
         key = self._symbol_key(real, local)
         self.facts.symbols.append(Symbol(real, told.name, local, parent, key, told.bases))
         scope = _Scope(node.start_byte, end, index, local, real)
-        outer = node
-        while outer.parent is not None and outer.parent.type in self.grammar.outer_types:
-            outer = outer.parent
-        scope.outer_start = outer.start_byte
-        around.holes.append((outer.start_byte, max(outer.end_byte, end)))
+        outer_start, outer_end = self.outer or (0, -1)
+        if outer_end >= end:
+            scope.outer_start = outer_start
+            around.holes.append((outer_start, outer_end))
+        else:
+            around.holes.append((node.start_byte, end))
+        self.outer = None
         self.facts.details.append(self._detail(node, told, scope))
         self.own.append(scope)
         if real not in ("constant", "variable"):
             self.stack.append(scope)
             if real not in CLASS_KINDS:
-                text = self.facts.details[index].signature
-                scope.parameters = frozenset(_PARAMETER.findall(text))
+                scope.signature = self.facts.details[index].signature
         for base in told.bases:
             self._inherits(index, base, self.facts.details[index].span)
 
@@ -284,7 +288,10 @@ class _Reading:
             called = "method"
         span = self._span(node)
         scope = self.stack[-1].symbol
-        given = not receiver and any(name in around.parameters for around in self.stack)
+        given = not receiver and any(
+            name in around.signature and name in _PARAMETER.findall(around.signature)
+            for around in self.stack
+        )
         self.facts.calls.append(Call(scope, receiver, name, called, span, given))
         if self.grammar.assigned is not None and name[:1].isupper():
             variable = self.grammar.assigned(node, self.source)
@@ -307,6 +314,8 @@ class _Reading:
         text = self.source.text
         if kind == "import":
             self._import(node)
+        elif kind == "outer":
+            self.outer = (node.start_byte, node.end_byte)
         elif kind == "type_of":
             variable = text(captures["v"][0])
             if "o" in captures:

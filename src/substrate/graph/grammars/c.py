@@ -13,6 +13,7 @@ from substrate.graph.grammars.grammar import (
 )
 
 SHARED_PATTERNS = (
+    ("outer", "(type_definition type: (_ body: (_))) @d"),
     ("function", "(function_definition) @d"),
     ("struct", "(struct_specifier name: (type_identifier) @n body: (_)) @d"),
     ("struct", "(union_specifier name: (type_identifier) @n body: (_)) @d"),
@@ -92,4 +93,4 @@ def imports(node: Node, source: Source) -> list[RawImport]:
     return [RawImport(text.strip('"<>'), [("*", "*")], "", int(text.startswith('"')))]
 
 
-C = Grammar("tree_sitter_c", SHARED_PATTERNS, describe, imports, outer_types=("type_definition",))
+C = Grammar("tree_sitter_c", SHARED_PATTERNS, describe, imports)

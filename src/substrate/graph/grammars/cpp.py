@@ -6,6 +6,7 @@ from substrate.graph.grammars.c import SHARED_PATTERNS, describe, imports
 from substrate.graph.grammars.grammar import Grammar
 
 _PATTERNS = (
+    ("outer", "(template_declaration) @d"),
     *SHARED_PATTERNS,
     ("class", "(class_specifier name: (type_identifier) @n body: (_)) @d"),
     ("namespace", "(namespace_definition name: (_) @n) @d"),
@@ -36,6 +37,5 @@ CPP = Grammar(
     describe,
     imports,
     separator="::",
-    outer_types=("template_declaration",),
     class_scope_is_visible=True,
 )

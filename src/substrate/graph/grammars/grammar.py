@@ -58,15 +58,14 @@ class Grammar(NamedTuple):
     package: str
     #: Pattern kind and query text; one pattern each, so that a match names its kind.
     #: Captures: definitions ``@d @n``; calls ``@c @f`` and maybe ``@r``; imports ``@i``;
-    #: types ``@v @t`` and maybe ``@o``; exports ``@x @l``; the package ``@p``.
+    #: types ``@v @t`` and maybe ``@o``; exports ``@x @l``; the package ``@p``; ``outer``: what
+    #: belongs to the definition inside it (decorators, ``template<…>``, ``export``), ``@d``.
     patterns: tuple[tuple[str, str], ...]
     describe: Describe
     imports: Callable[[Node, Source], list[RawImport]]
     function: str = "language"
     #: Joins a qualified name.
     separator: str = "."
-    #: The definition with what belongs to it (decorators, ``template<…>``, ``export``).
-    outer_types: tuple[str, ...] = ()
     #: Calls that import, by name: ``require``.
     import_calls: tuple[str, ...] = ()
     #: Names in a scope are also those of the class around it (implicit ``this``).
@@ -79,7 +78,7 @@ class Grammar(NamedTuple):
 
 def signature(source: Source, node: Node, body: Node | None) -> str:
     end = body.start_byte if body is not None else node.end_byte
-    raw = source.data[node.start_byte : min(end, node.start_byte + 4 * _SIGNATURE_CHARS)]
+    raw = source.data[node.start_byte : min(end, node.start_byte + 2 * _SIGNATURE_CHARS)]
     text = " ".join(raw.decode("utf-8", "replace").split()).rstrip("{:=").rstrip()
     return text if len(text) <= _SIGNATURE_CHARS else text[: _SIGNATURE_CHARS - 1] + "…"
 

@@ -16,6 +16,7 @@ from substrate.graph.grammars.grammar import (
 _CALLABLE = "[(arrow_function) (function_expression) (generator_function)]"
 
 SHARED_PATTERNS = (
+    ("outer", "(export_statement declaration: (_)) @d"),
     ("function", "(function_declaration name: (identifier) @n) @d"),
     ("function", "(generator_function_declaration name: (identifier) @n) @d"),
     ("method", "(method_definition name: (_) @n) @d"),
@@ -207,6 +208,5 @@ JAVASCRIPT = Grammar(
     _PATTERNS,
     describe,
     imports,
-    outer_types=("export_statement",),
     import_calls=("require", "import"),
 )

