@@ -79,3 +79,54 @@ def test_what_is_named_comes_back_from_the_trash_and_the_rest_stays(
     program("recover", "restore", snapshot, "b.log").went_well()
     assert (place / "a.log").read_text() == "one\n"
     assert (place / "b.log").read_text() == "typed\n"
+
+
+def test_undo_of_a_command_that_changed_the_rules_removes_nothing(
+    place: Path, program: Program
+) -> None:
+    """What had been excluded until then looked new, and the undo removed it."""
+    (place / ".substrateignore").write_text("*.log\n")
+    (place / "a.log").write_text("precious\n")
+    (place / "dist").mkdir()
+    (place / "dist" / "x").write_text("built\n")
+    program("-c", "true").went_well()
+    program("-c", "echo '!dist/' > .substrateignore; echo new > new.log").went_well()
+    changed = program.json("show", "@")["changed_files"]
+    assert sorted(changed) == [".substrateignore", "new.log"]
+    program("undo").went_well()
+    assert (place / ".substrateignore").read_text() == "*.log\n"
+    assert (place / "a.log").read_text() == "precious\n"
+    assert (place / "dist/x").read_text() == "built\n"
+    program("redo").went_well()
+    assert (place / "dist/x").read_text() == "built\n"
+    assert (place / "new.log").read_text() == "new\n"
+
+
+def test_an_exact_rollback_leaves_what_the_rules_of_then_left_out(
+    place: Path, program: Program
+) -> None:
+    (place / ".substrateignore").write_text("*.log\n")
+    (place / "a.log").write_text("precious\n")
+    (place / "dist").mkdir()
+    (place / "dist" / "x").write_text("built\n")
+    program("checkpoint").went_well()
+    program("-c", "echo '!dist/' > .substrateignore; echo new > new").went_well()
+    program("rollback", "--checkpoint", "1", "--exact").went_well()
+    assert (place / "a.log").read_text() == "precious\n"
+    assert (place / "dist/x").read_text() == "built\n"
+    assert not (place / "new").exists()
+
+
+def test_a_file_that_shrank_below_the_cap_is_not_removed_by_the_undo(
+    place: Path, program: Program
+) -> None:
+    """Its old content is not kept (and that is said); what is left of it stays."""
+    program("-c", "true").went_well()
+    (place / ".substrate-git/config.toml").write_text("[exclude]\nmax_file_mib = 1\n")
+    (place / "big").write_bytes(b"x" * 2_000_000)
+    program("-c", "true").went_well()
+    program("-c", "truncate -s 100 big; echo more > other").went_well()
+    undone = program("undo").went_well()
+    assert "cannot bring back" in undone.errors
+    assert (place / "big").read_bytes() == b"x" * 100
+    assert not (place / "other").exists()

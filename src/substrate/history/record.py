@@ -11,7 +11,7 @@ from substrate.history.line import Extension
 from substrate.history.observe import Observation, count_files, edited, observe
 from substrate.history.store import HistoryStore, is_alive
 from substrate.model.nodes import ABSENT, Change
-from substrate.model.paths import RelPath, display
+from substrate.model.paths import RelPath, ancestors, display
 from substrate.objects import refs
 from substrate.objects.batch import Batch
 from substrate.system import clock, ids
@@ -131,6 +131,7 @@ def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
         seen = observe(store, batch)
         if seen.scan.excluded_gone:
             detail["excluded_gone"] = [display(path) for path in seen.scan.excluded_gone]
+        seen = _admit(store, batch, seen)
         entry = _extend(store, batch, seen, new, drop_intent=running.intent_id)
     gone_from_history = {c.path for c in seen.changes if c.new == ABSENT}
     still_there = frozenset(gone_from_history & seen.scan.excluded.keys())
@@ -144,6 +145,34 @@ def running_beside(store: HistoryStore, own_intent: str | None) -> tuple[str, ..
         for intent in store.ledger.intents()
         if intent.kind == RUNNING and intent.intent_id != own_intent and is_alive(intent)
     )
+
+
+def _admit(store: HistoryStore, batch: Batch, seen: Observation) -> Observation:
+    """What was excluded until now is not the command's work: a commit of its own, before.
+
+    Otherwise the undo of a command that changed ``.substrateignore`` would remove it. The cache
+    is not saved here: it knows more than this commit does.
+    """
+    admitted = seen.scan.admitted
+    if not admitted:
+        return seen
+    was_there = [
+        change
+        for change in seen.changes
+        if change.old == ABSENT
+        and (change.path in admitted or not admitted.isdisjoint(ancestors(change.path)))
+    ]
+    if was_there:
+        new = NewEntry(
+            ids.new_id("c"), "external", clock.now_ns(), "external-changes",
+            changed_files=count_files(was_there), added_bytes=batch.added_bytes,
+        )  # fmt: skip
+        extension = Extension(store, batch, edited(batch, store.tip(), was_there), new)
+        with store.commit_point(batch) as ledger:
+            ledger.add(new, extension.commit)
+            extension.take_up(ledger)
+    known = {change.path for change in was_there}
+    return seen._replace(changes=[c for c in seen.changes if c.path not in known])
 
 
 def _extend(

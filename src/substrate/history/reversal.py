@@ -66,12 +66,20 @@ class Reversal:
             if self._in_scope(change.path) and change.path not in self._conflicts:
                 self._bring(change, step.before)
 
-    def put_exactly(self, target: Snapshot, only: Collection[RelPath] | None = None) -> None:
+    def put_exactly(
+        self,
+        target: Snapshot,
+        only: Collection[RelPath] | None = None,
+        unseen_then: Callable[[Change], bool] = lambda _: False,
+    ) -> None:
         """No merging: every path in scope as it was in `target`.
 
         With `only`, just these paths: what lies below one of them is not meant unless named.
+        What is not in `target` only because it was `unseen_then` stays.
         """
         for change in snapshots.diff(self._batch, self._tip, target):
+            if change.new == ABSENT and unseen_then(change):
+                continue
             if self._in_scope(change.path) and (only is None or change.path in only):
                 self._want(change.path, change.new, target)
 

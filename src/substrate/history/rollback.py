@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError
@@ -13,6 +14,11 @@ from substrate.history.resolve import Target, present_commit, resolve
 from substrate.history.restore import Outcome, Undoing, perform
 from substrate.history.store import HistoryStore
 from substrate.history.undo import Choice, new_entry, reversal_for, steps
+from substrate.model.nodes import Change, Kind
+from substrate.model.paths import RelPath
+from substrate.objects import snapshot as snapshots
+from substrate.objects.snapshot import Snapshot
+from substrate.workspace.exclude import IGNORE_NAME, Exclusions
 
 
 class Point(NamedTuple):
@@ -83,7 +89,8 @@ def roll_back(
     with store.new_batch() as batch:
         reversal = reversal_for(store, batch, choice)
         if exact:
-            reversal.put_exactly(store.snapshot_of(point.commit))
+            target = store.snapshot_of(point.commit)
+            reversal.put_exactly(target, unseen_then=_unseen_in(store, target))
         else:
             for step in steps(store, line, {e.seq for e in chosen}):
                 reversal.take_back(step)
@@ -94,6 +101,19 @@ def roll_back(
             store, batch, reversal.wish(), new, undoing,
             skip_conflicts=choice.skip_conflicts, dry_run=choice.dry_run,
         )  # fmt: skip
+
+
+def _unseen_in(store: HistoryStore, target: Snapshot) -> Callable[[Change], bool]:
+    """Whether the rules of that time left a path out: that it is not there says nothing then."""
+    file = snapshots.lookup(store.objects, target, RelPath(os.fsencode(IGNORE_NAME)))
+    rules = store.objects.read_blob(file.oid) if file.kind is Kind.FILE else b""
+    then = Exclusions(rules, size_cap_bytes=store.config.max_file_bytes)
+
+    def was_unseen(change: Change) -> bool:
+        is_dir = change.old.kind is Kind.DIRECTORY
+        return then.reason(change.path, is_dir=is_dir, size=0) is not None
+
+    return was_unseen
 
 
 def _is_whose(entry: Entry, session_id: str | None) -> bool:

@@ -48,6 +48,9 @@ class ScanResult:
         self.excluded: dict[RelPath, str] = {}
         #: Excluded paths of the cached state that are gone or, for files, changed.
         self.excluded_gone: list[RelPath] = []
+        #: Excluded paths of the cached state that are recorded now: the rules changed, or a file
+        #: shrank. They (and all below) were there before, unseen.
+        self.admitted: set[RelPath] = set()
         #: FIFOs, sockets, devices: known, without content.
         self.specials: list[RelPath] = []
         #: Paths that could not be read, with the reason. They keep their cached state.
@@ -151,8 +154,11 @@ class _OneDirectory:
         reason = self.scan.exclusions.own_reason(path, is_dir=is_dir, size=size)
         if is_dir and size and not reason:
             reason = self._mounted(name)
-        if before is not None and before.reason and _other_than(before, raw):
-            self.scan.result.excluded_gone.append(path)
+        if before is not None and before.reason:
+            if _other_than(before, raw):
+                self.scan.result.excluded_gone.append(path)
+            if not reason and before.is_dir == is_dir:
+                self.scan.result.admitted.add(path)
         if before is not None and not before.reason and (reason or not is_dir):
             # What stood here is recorded no longer, or is no directory any more.
             if before.is_dir:
