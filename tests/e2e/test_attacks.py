@@ -130,3 +130,29 @@ def test_a_file_that_shrank_below_the_cap_is_not_removed_by_the_undo(
     assert "cannot bring back" in undone.errors
     assert (place / "big").read_bytes() == b"x" * 100
     assert not (place / "other").exists()
+
+
+def test_a_directory_that_stays_is_not_called_deleted(place: Path, program: Program) -> None:
+    """It keeps an excluded one, which came along when the command moved it."""
+    (place / "d" / "node_modules").mkdir(parents=True)
+    (place / "d" / "node_modules" / "x").write_text("x")
+    program("-c", "true").went_well()
+    program("-c", "mv d d2").went_well()
+    answer = program.json("undo")
+    assert answer["deleted"] == []
+    assert (place / "d2/node_modules/x").exists()
+
+
+@pytest.mark.needs("posix")
+def test_the_undo_of_an_interrupted_command_says_whose_work_is_in_it(
+    place: Path, program: Program
+) -> None:
+    (place / "f").write_text("base\n")
+    program("-c", "true").went_well()
+    program("-c", "echo agent > g; kill -9 $PPID; sleep 0.2")
+    (place / "f").write_text("typed\n")
+    undone = program("undo").went_well()
+    assert "was interrupted" in undone.errors
+    assert (place / "f").read_text() == "base\n"
+    taken_back(program, undone)
+    assert (place / "f").read_text() == "typed\n"

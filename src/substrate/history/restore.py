@@ -22,7 +22,7 @@ from substrate.history.store import HistoryStore
 from substrate.model.nodes import ABSENT
 from substrate.model.paths import RelPath, display, is_within
 from substrate.objects.batch import Batch
-from substrate.system import files
+from substrate.system import clock, files
 from substrate.workspace.apply import Applier, Report
 from substrate.workspace.plan import Op, Plan
 from substrate.workspace.trash import Trash, TrashEntry
@@ -104,7 +104,9 @@ def perform(
     conflicts.update(
         {c.path: "was changed while this ran; left as it is" for c in report.conflicts}
     )
-    done = wish._replace(conflicts=conflicts)
+    kept = {one.path for one in report.kept_directories}
+    changes = [change for change in wish.changes if change.path not in kept]
+    done = wish._replace(changes=changes, conflicts=conflicts)
     notes = [*notes_of(report), *return_trash(store, undoing), *unprotected(store, undoing)]
     return _outcome(entry, done, ref, notes, plan)._replace(undone=_seqs(undoing))
 
@@ -259,10 +261,16 @@ def return_trash(store: HistoryStore, undoing: Sequence[Undoing]) -> list[str]:
 
 
 def unprotected(store: HistoryStore, undoing: Sequence[Undoing]) -> list[str]:
-    """What an undone command removed and nobody had kept is said, never silent."""
+    """What an undone command removed and nobody had kept is said, never silent; so is whose
+    work may have been taken back with its own."""
     notes = []
     for one in undoing:
         entry = store.ledger.by_seq(one.seq)
+        if entry and entry.detail.get("outcome") == "interrupted":
+            notes.append(
+                f"{entry.command_id} was interrupted: whatever was changed between its start and"
+                f" {clock.iso(entry.ts_ns)}, by anybody, counts as its work"
+            )
         gone = entry.detail.get("excluded_gone") if entry else None
         if entry and isinstance(gone, list):
             names = ", ".join(map(str, gone))
