@@ -58,7 +58,7 @@ def delta_json(delta: Delta) -> dict[str, object]:
             for move in delta.symbols_moved
         ],
         "symbols_invalidated": [
-            {**_brief(head, head.symbols[i]), **_reason_json(delta, reason)}
+            {**_brief(head, known(head, i)), **_reason_json(delta, reason)}
             for i, reason in _by_distance(delta)
         ],
     }
@@ -73,20 +73,28 @@ def _brief(snapshot: Snapshot, symbol: SymbolRecord) -> dict[str, object]:
     }
 
 
+def known(snapshot: Snapshot, symbol_id: str) -> SymbolRecord:
+    """A symbol that an edge of the snapshot names."""
+    found = snapshot.symbol(symbol_id)
+    assert found is not None
+    return found
+
+
 def _by_distance(delta: Delta) -> list[tuple[str, Reason]]:
-    symbols = delta.head.symbols
+    head = delta.head
     return sorted(
-        delta.invalidated.items(), key=lambda item: (item[1].distance, symbols[item[0]].fqname)
+        delta.invalidated.items(),
+        key=lambda item: (item[1].distance, known(head, item[0]).fqname),
     )
 
 
 def _name(delta: Delta, symbol_id: str) -> str:
-    symbol = delta.head.symbols.get(symbol_id) or delta.base.symbols.get(symbol_id)
+    symbol = delta.head.symbol(symbol_id) or delta.base.symbol(symbol_id)
     return symbol.fqname if symbol is not None else symbol_id
 
 
 def _where(delta: Delta, symbol_id: str, reason: Reason) -> Place | None:
-    symbol = delta.head.symbols[symbol_id]
+    symbol = known(delta.head, symbol_id)
     return delta.head.places(symbol.path_id).get(reason.region_id)
 
 
@@ -114,7 +122,7 @@ def impact_json(text: str, impact: Impact) -> dict[str, object]:
 def _files_json(delta: Delta) -> list[dict[str, object]]:
     files: dict[str, list[dict[str, object]]] = {}
     for symbol_id, reason in _by_distance(delta):
-        symbol = delta.head.symbols[symbol_id]
+        symbol = known(delta.head, symbol_id)
         place = _where(delta, symbol_id, reason)
         files.setdefault(delta.head.path_of(symbol), []).append(
             {
@@ -167,13 +175,13 @@ def _invalidated(output: Output, delta: Delta) -> None:
     if not delta.invalidated:
         output.line("nothing else depends on it, as far as the text tells")
         return
-    files = {delta.head.symbols[i].path_id for i in delta.invalidated}
+    files = {known(delta.head, i).path_id for i in delta.invalidated}
     output.line(
         Styled("can break: ", "bold"), f"{len(delta.invalidated)} symbols in {len(files)} files"
     )
     rows = []
     for symbol_id, reason in _by_distance(delta)[:_SHOWN]:
-        symbol = delta.head.symbols[symbol_id]
+        symbol = known(delta.head, symbol_id)
         place = _where(delta, symbol_id, reason)
         line = f":{place.start_line}" if place else ""
         rows.append(

@@ -20,7 +20,7 @@ from substrate.graph.extract import extract
 from substrate.graph.fact_source import Batch, Unpacker, Wanted, batches, outline_of
 from substrate.graph.facts import Facts, Outline, encode_facts
 from substrate.graph.layout import FILES
-from substrate.graph.resolve.edges import EdgeMaker
+from substrate.graph.resolve.edges import EdgeMaker, Edges
 from substrate.graph.resolve.names import Names
 from substrate.graph.resolve.world import MemoryWorld
 from substrate.graph.section import Section, static_section
@@ -115,31 +115,32 @@ class ColdIndex:
         unpack = Unpacker().links
         paths, packed = self._sections.paths, self._packed
 
-        def edges_of(start: int) -> tuple[bytes, bytes, list[int]]:
-            imports, calls, lengths = [], [], []
-            for row in range(start, min(start + _EDGE_BATCH, len(paths))):
-                made = maker.edges(paths[row], unpack(packed[row]))
-                imports.append(made[0])
-                calls.append(made[1])
-                lengths += [len(made[0]), len(made[1])]
-            return b"".join(imports), b"".join(calls), lengths
+        def edges_of(start: int) -> tuple[Edges, list[tuple[int, int, int]]]:
+            rows = range(start, min(start + _EDGE_BATCH, len(paths)))
+            made = [maker.edges(paths[row], unpack(packed[row])) for row in rows]
+            joined = Edges(*(b"".join(part) for part in zip(*made, strict=True)))
+            return joined, [(len(e.imports), len(e.calls), len(e.called) // 4) for e in made]
 
         starts = range(0, len(paths), _EDGE_BATCH)
         lengths = self._sections.lengths
+        called: list[bytes] = []
         row = 0
         with (
             open(self._target / FILES[3], "wb") as imports_file,
             open(self._target / FILES[4], "wb") as calls_file,
         ):
-            for imports, calls, sizes in map_forked(edges_of, starts, workers=workers):
-                imports_file.write(imports)
-                calls_file.write(calls)
-                self.counts["imports"] += imports.count(b"\n")
-                self.counts["calls"] += calls.count(b"\n")
-                for at in range(0, len(sizes), 2):
-                    lengths[5 * row + 3], lengths[5 * row + 4] = sizes[at], sizes[at + 1]
+            for edges, sizes in map_forked(edges_of, starts, workers=workers):
+                imports_file.write(edges.imports)
+                calls_file.write(edges.calls)
+                called.append(edges.called)
+                self.counts["imports"] += edges.imports.count(b"\n")
+                self.counts["calls"] += edges.calls.count(b"\n")
+                for n_imports, n_calls, n_called in sizes:
+                    lengths[5 * row + 3], lengths[5 * row + 4] = n_imports, n_calls
+                    self._sections.called_counts[row] = n_called
                     row += 1
                 progress("linking files", row, len(paths))
+        self._sections.called = b"".join(called)
 
 
 _COUNTED = ("files", "symbols", "regions")

@@ -152,6 +152,6 @@ def _invalidated(
     found = dependents(head, seeds) if seeds else {}
     if gone:
         for user, reason in dependents(base, {symbol.symbol_id for symbol in gone}).items():
-            if user in head.symbols and user not in seeds:
+            if user not in seeds and head.symbol(user) is not None:
                 found.setdefault(user, reason)
     return found

@@ -49,7 +49,7 @@ def _widened(snapshot: Snapshot, seeds: Iterable[str]) -> set[str]:
     """With a constructor its class, too."""
     wide = set(seeds)
     for seed in list(wide):
-        symbol = snapshot.symbols.get(seed)
+        symbol = snapshot.symbol(seed)
         if symbol is not None and symbol.kind in ("method", "constructor", "function"):
             owner = _owner(snapshot, symbol)
             if owner is not None and (symbol.name in _CONSTRUCTORS or symbol.kind == "constructor"):
@@ -69,16 +69,14 @@ def _users(snapshot: Snapshot, target: str, distance: int) -> list[tuple[str, Re
     users = [
         (call.from_symbol_id, Reason(target, _HOW.get(call.call_type, "calls"), distance,
          call.call_region_id, call.confidence))
-        for call in snapshot.callers.get(target, ())
+        for call in snapshot.callers_of(target)
     ]  # fmt: skip
-    symbol = snapshot.symbols.get(target)
+    symbol = snapshot.symbol(target)
     if symbol is None or symbol.kind not in _TAKEN_BY_NAME:
         return users
-    for edge in snapshot.importers.get(symbol.path_id, ()):
-        module = snapshot.modules.get(edge.from_path_id)
-        if symbol.name in edge.names and module is not None:
-            reason = Reason(target, "imports", distance, edge.import_region_id, 1.0)
-            users.append((module.symbol_id, reason))
+    for module, edge in snapshot.importers_of(symbol):
+        reason = Reason(target, "imports", distance, edge.import_region_id, 1.0)
+        users.append((module.symbol_id, reason))
     return users
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from substrate.graph.fact_source import FactSource, Wanted, outline_of, wanted
 from substrate.graph.facts import Import, Outline, name_hash
-from substrate.graph.resolve.edges import EdgeMaker
+from substrate.graph.resolve.edges import EdgeMaker, Edges
 from substrate.graph.resolve.names import Names
 from substrate.graph.resolve.world import MANY, Definition, Places, definitions_in
 from substrate.graph.section import WORDS, Section, static_section
@@ -131,10 +131,9 @@ class Update:
                 continue
             before = read_section(self._directory, self._base, row)
             facts = self._facts.get(before.oid, before.key)
-            imports, calls = maker.edges(path, facts)
-            if (imports, calls) != before.chunks[3:]:
-                chunks = (*before.chunks[:3], imports, calls)
-                self._edit(path, before, before._replace(chunks=chunks))
+            after = with_edges(before, maker.edges(path, facts))
+            if after != before:
+                self._edit(path, before, after)
 
     def _edit(self, path: bytes, before: Section | None, after: Section | None) -> None:
         self.edits[path] = after
@@ -143,8 +142,7 @@ class Update:
     def _section(self, maker: EdgeMaker, one: Wanted) -> Section:
         facts = self._facts.get(one.oid, one.key)
         section = static_section(one.path, one.oid, one.key, facts)
-        imports, calls = maker.edges(one.path, facts)
-        return section._replace(chunks=(*section.chunks[:3], imports, calls))
+        return with_edges(section, maker.edges(one.path, facts))
 
     # -- whose edges may differ -------------------------------------------------------------------
 
@@ -259,6 +257,11 @@ class Update:
                         heirs.add(symbol.name)
             todo = heirs - found
         return found
+
+
+def with_edges(section: Section, edges: Edges) -> Section:
+    chunks = (*section.chunks[:3], edges.imports, edges.calls)
+    return section._replace(chunks=chunks, called=edges.called)
 
 
 def changed_names(before: Outline | None, after: Outline | None) -> set[str]:

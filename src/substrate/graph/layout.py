@@ -20,7 +20,7 @@ from substrate.errors import NotFoundError
 from substrate.system.files import read_bytes_or_none
 
 #: A snapshot made by another version of the extractor is made anew.
-VERSION = 1
+VERSION = 2
 
 #: The seed's files, in the order in which sections and sizes are kept.
 FILES = (

@@ -77,13 +77,14 @@ def of_change(delta: Delta) -> Picture:
     changed |= {display(new) for _, new in delta.files_renamed}
     edges = Counter[tuple[str, str]]()
     for symbol_id, reason in delta.invalidated.items():
-        user = head.symbols[symbol_id]
-        used = head.symbols.get(reason.uses) or delta.base.symbols.get(reason.uses)
+        user = head.symbol(symbol_id)
+        assert user is not None
+        used = head.symbol(reason.uses) or delta.base.symbol(reason.uses)
         path = head.path_of(user)
         words = f"{user.fqname} {reason.how} {used.fqname if used else '?'}"
         notes.setdefault(path, []).append(words)
         if used is not None:
-            home = head if reason.uses in head.symbols else delta.base
+            home = head if head.symbol(reason.uses) is not None else delta.base
             edges[path, home.path_of(used)] += 1
     names = sorted(changed | notes.keys())
     kept = _most_telling(names, changed, edges)

@@ -39,6 +39,8 @@ class Section(NamedTuple):
     #: 32-bit hashes of the names of its symbols, and of the names its edges depend on.
     defined: bytes
     mentioned: bytes
+    #: The same of the ids of the symbols that its edges point at.
+    called: bytes
     has_trouble: bool
 
 
@@ -66,7 +68,7 @@ def static_section(path: bytes, oid: bytes, key: str, facts: Facts) -> Section:
         symbols = _symbol_lines(path, pid, facts)
         regions = _region_lines(pid, facts)
     chunks = (file_line + b"\n", symbols, regions, b"", b"")
-    return Section(oid, key, chunks, _defined(facts), _mentioned(facts), bool(facts.trouble))
+    return Section(oid, key, chunks, _defined(facts), _mentioned(facts), b"", bool(facts.trouble))
 
 
 def _symbol_lines(path: bytes, pid: str, facts: Facts) -> bytes:

@@ -23,8 +23,8 @@ from substrate.graph.layout import FILES, SECTIONS
 from substrate.graph.section import Section
 from substrate.system.files import write_all
 
-_MAGIC = b"ctxsec1\n"
-_HEAD = struct.Struct("<8sIIIIIIII")
+_MAGIC = b"ctxsec2\n"
+_HEAD = struct.Struct("<8sIIIIIII")
 _COPY_BYTES = 1 << 30
 #: Up to so many names are searched for one by one, more by one pass over the table.
 _FEW = 40
@@ -42,8 +42,10 @@ class Sections:
         self.troubles = bytearray()
         self.defined_counts = array("I")
         self.mentioned_counts = array("I")
+        self.called_counts = array("I")
         self.defined = b""
         self.mentioned = b""
+        self.called = b""
         self._offsets: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
@@ -78,6 +80,13 @@ class Sections:
         places = (at for at, hash_ in enumerate(table) if hash_ in hashes)
         return {bisect_right(starts, at) - 1 for at in places}
 
+    def rows_calling(self, hash_: int) -> Iterator[int]:
+        """Rows with an edge to the symbol whose id has this hash."""
+        return _rows(self.called, self.called_starts(), hash_)
+
+    def called_starts(self) -> list[int]:
+        return self._starts(-3, self.called_counts)
+
     def defined_starts(self) -> list[int]:
         return self._starts(-1, self.defined_counts)
 
@@ -100,8 +109,9 @@ class Sections:
         self.troubles.append(section.has_trouble)
         self.defined_counts.append(len(section.defined) // 4)
         self.mentioned_counts.append(len(section.mentioned) // 4)
+        self.called_counts.append(len(section.called) // 4)
 
-    def extend(self, other: Sections, start: int, end: int) -> tuple[bytes, bytes]:
+    def extend(self, other: Sections, start: int, end: int) -> tuple[bytes, bytes, bytes]:
         """Add rows of another table; returns their name hashes."""
         self.paths += other.paths[start:end]
         self.keys += other.keys[start:end]
@@ -110,28 +120,27 @@ class Sections:
         self.troubles += other.troubles[start:end]
         self.defined_counts += other.defined_counts[start:end]
         self.mentioned_counts += other.mentioned_counts[start:end]
-        d, m = other.defined_starts(), other.mentioned_starts()
+        self.called_counts += other.called_counts[start:end]
+        return other.hashes(start, end)
+
+    def hashes(self, start: int, end: int) -> tuple[bytes, bytes, bytes]:
+        """The defined, mentioned and called hashes of some rows."""
+        d, m, c = self.defined_starts(), self.mentioned_starts(), self.called_starts()
         return (
-            other.defined[4 * d[start] : 4 * d[end]],
-            other.mentioned[4 * m[start] : 4 * m[end]],
+            self.defined[4 * d[start] : 4 * d[end]],
+            self.mentioned[4 * m[start] : 4 * m[end]],
+            self.called[4 * c[start] : 4 * c[end]],
         )
 
     # -- disk -----------------------------------------------------------------------------------
 
     def save(self, directory: Path) -> None:
-        paths, keys = b"\0".join(self.paths), "\0".join(self.keys).encode()
-        oids = b"".join(self.oids)
-        parts = (
-            paths, keys, oids, _packed(self.lengths), bytes(self.troubles),
-            _packed(self.defined_counts), _packed(self.mentioned_counts),
-        )  # fmt: skip
-        sizes = [len(paths), len(keys), len(oids)]
-        head = _HEAD.pack(
-            _MAGIC, len(self.paths), *sizes, len(self.defined), len(self.mentioned), 0, 0
-        )
+        texts = b"\0".join(self.paths), "\0".join(self.keys).encode(), b"".join(self.oids)
+        tables = (self.defined, self.mentioned, self.called)
+        columns = (self.lengths, self.defined_counts, self.mentioned_counts, self.called_counts)
         with open(directory / SECTIONS, "wb") as file:
-            file.write(head)
-            for part in (*parts, self.defined, self.mentioned):
+            file.write(_HEAD.pack(_MAGIC, len(self.paths), *map(len, (*texts, *tables))))
+            for part in (*texts, bytes(self.troubles), *map(_packed, columns), *tables):
                 file.write(part)
 
     @classmethod
@@ -140,7 +149,7 @@ class Sections:
 
     @classmethod
     def parse(cls, raw: bytes) -> Sections:
-        magic, count, n_paths, n_keys, n_oids, n_defined, n_mentioned, _, _ = _HEAD.unpack_from(raw)
+        magic, count, *sizes = _HEAD.unpack_from(raw)
         if magic != _MAGIC:
             raise ValueError("not a table of sections")
         new = cls()
@@ -151,16 +160,17 @@ class Sections:
             at += size
             return raw[at - size : at]
 
-        paths, keys, oids = take(n_paths), take(n_keys), take(n_oids)
+        paths, keys, oids = (take(size) for size in sizes[:3])
         if count:
             new.paths, new.keys = paths.split(b"\0"), keys.decode().split("\0")
-            width = n_oids // count
-            new.oids = [oids[i : i + width] for i in range(0, n_oids, width)]
-        new.lengths = _unpacked(take(20 * count))
+            width = len(oids) // count
+            new.oids = [oids[i : i + width] for i in range(0, len(oids), width)]
         new.troubles = bytearray(take(count))
+        new.lengths = _unpacked(take(20 * count))
         new.defined_counts = _unpacked(take(4 * count))
         new.mentioned_counts = _unpacked(take(4 * count))
-        new.defined, new.mentioned = take(n_defined), take(n_mentioned)
+        new.called_counts = _unpacked(take(4 * count))
+        new.defined, new.mentioned, new.called = (take(size) for size in sizes[3:])
         return new
 
 
@@ -193,31 +203,54 @@ def splice(
 ) -> Sections:
     """Write into `target` the snapshot that differs from `base` by `edits`; None removes a path."""
     new = Sections()
-    outs = [os.open(target / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600) for name in FILES]
-    ins = [os.open(base_directory / name, os.O_RDONLY) for name in FILES]
-    defined: list[bytes] = []
-    mentioned: list[bytes] = []
-    try:
-        for start, end, path, section in _runs(base, edits):
-            if end > start:
-                names = new.extend(base, start, end)
-                defined.append(names[0])
-                mentioned.append(names[1])
-                for file in range(5):
-                    offsets = base.offsets(file)
-                    _copy(ins[file], outs[file], offsets[start], offsets[end] - offsets[start])
-            if section is not None:
-                new.append(path, section)
-                defined.append(section.defined)
-                mentioned.append(section.mentioned)
-                for out, chunk in zip(outs, section.chunks, strict=True):
-                    write_all(out, chunk)
-    finally:
-        for fd in (*outs, *ins):
-            os.close(fd)
-    new.defined, new.mentioned = b"".join(defined), b"".join(mentioned)
+    hashes: list[tuple[bytes, bytes, bytes]] = []
+    runs = list(_runs(base, edits))
+    for start, end, path, section in runs:
+        if end > start:
+            hashes.append(new.extend(base, start, end))
+        if section is not None:
+            new.append(path, section)
+            hashes.append((section.defined, section.mentioned, section.called))
+    new.defined, new.mentioned, new.called = (b"".join(h[i] for h in hashes) for i in range(3))
     new.save(target)
+    for file, name in enumerate(FILES):
+        if not _link(base_directory, base, edits, target, file):
+            _splice_file(base_directory / name, base.offsets(file), runs, target / name, file)
     return new
+
+
+def _link(
+    base_directory: Path, base: Sections, edits: Mapping[bytes, Section | None], target: Path,
+    file: int,
+) -> bool:  # fmt: skip
+    """A file in which nothing differs is shared: snapshots are never written to again."""
+    for path, section in edits.items():
+        row = base.find(path)
+        before = _read_range(base_directory / FILES[file], base, row, file) if row >= 0 else b""
+        if before != (section.chunks[file] if section is not None else b""):
+            return False
+    try:
+        os.link(base_directory / FILES[file], target / FILES[file])
+    except OSError:
+        return False
+    return True
+
+
+def _splice_file(
+    source: Path, offsets: list[int], runs: list[tuple[int, int, bytes, Section | None]],
+    target: Path, file: int,
+) -> None:  # fmt: skip
+    out = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    old = os.open(source, os.O_RDONLY)
+    try:
+        for start, end, _, section in runs:
+            if end > start:
+                _copy(old, out, offsets[start], offsets[end] - offsets[start])
+            if section is not None:
+                write_all(out, section.chunks[file])
+    finally:
+        os.close(out)
+        os.close(old)
 
 
 def _runs(
@@ -254,18 +287,18 @@ def _copy(source: int, target: int, offset: int, count: int) -> None:
 
 def read_section(directory: Path, table: Sections, row: int) -> Section:
     """One path's section, read back."""
-    chunks = []
-    for file, name in enumerate(FILES):
-        start, end = table.byte_range(row, file)
-        with open(directory / name, "rb") as opened:
-            opened.seek(start)
-            chunks.append(opened.read(end - start))
-    d, m = table.defined_starts(), table.mentioned_starts()
+    chunks = [_read_range(directory / name, table, row, file) for file, name in enumerate(FILES)]
     return Section(
         table.oids[row],
         table.keys[row],
         (chunks[0], chunks[1], chunks[2], chunks[3], chunks[4]),
-        table.defined[4 * d[row] : 4 * d[row + 1]],
-        table.mentioned[4 * m[row] : 4 * m[row + 1]],
+        *table.hashes(row, row + 1),
         bool(table.troubles[row]),
     )
+
+
+def _read_range(path: Path, table: Sections, row: int, file: int) -> bytes:
+    start, end = table.byte_range(row, file)
+    with open(path, "rb") as opened:
+        opened.seek(start)
+        return opened.read(end - start)

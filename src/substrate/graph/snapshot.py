@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from msgspec import Struct, json
 
+from substrate.graph.facts import name_hash
 from substrate.graph.layout import FILES
 from substrate.graph.records import FileRecord, RegionRecord, SymbolRecord, path_id
 from substrate.graph.sections import Sections
+from substrate.model.paths import display
 
 #: Edges that are followed from a change to what it can break.
 TRUSTED = 0.8
@@ -55,6 +57,8 @@ class Snapshot:
         self.commit = commit
         self.directory = directory
         self._places: dict[str, dict[str, Place]] = {}
+        self._symbols: dict[int, dict[str, SymbolRecord]] = {}
+        self._row_calls: dict[int, list[Call]] = {}
 
     @cached_property
     def sections(self) -> Sections:
@@ -83,29 +87,58 @@ class Snapshot:
         return _IMPORT.decode_lines(self._bytes("edges.imports.jsonl"))
 
     @cached_property
-    def callers(self) -> dict[str, list[Call]]:
-        """Trusted edges by what they call."""
-        found: dict[str, list[Call]] = {}
-        for call in self.calls:
-            if call.to_symbol_id and call.confidence >= TRUSTED:
-                found.setdefault(call.to_symbol_id, []).append(call)
-        return found
-
-    @cached_property
-    def importers(self) -> dict[str, list[Imported]]:
-        found: dict[str, list[Imported]] = {}
-        for edge in self.imports:
-            if edge.to_path_id:
-                found.setdefault(edge.to_path_id, []).append(edge)
-        return found
-
-    @cached_property
     def modules(self) -> dict[str, SymbolRecord]:
         """The symbol that stands for a file, by path id."""
         return {s.path_id: s for s in self.symbols.values() if s.kind == "module"}
 
+    # -- a few of them, without reading the rest ------------------------------------------------
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        """The beginning of a path id, which every id of that path begins with -> its row."""
+        return {path_id(path)[:10]: row for row, path in enumerate(self.sections.paths)}
+
+    def _row_symbols(self, row: int) -> dict[str, SymbolRecord]:
+        if row not in self._symbols:
+            found = self.symbols_at(self.sections.paths[row])
+            self._symbols[row] = {symbol.symbol_id: symbol for symbol in found}
+        return self._symbols[row]
+
+    def symbol(self, symbol_id: str) -> SymbolRecord | None:
+        row = self._rows.get(symbol_id[:10])
+        return self._row_symbols(row).get(symbol_id) if row is not None else None
+
+    def callers_of(self, symbol_id: str) -> list[Call]:
+        """The trusted edges to a symbol, in the order of paths."""
+        found = []
+        for row in self.sections.rows_calling(name_hash(symbol_id)):
+            if row not in self._row_calls:
+                lines = self.section_lines(self.sections.paths[row], 4)
+                self._row_calls[row] = _CALL.decode_lines(lines)
+            found += [
+                call
+                for call in self._row_calls[row]
+                if call.to_symbol_id == symbol_id and call.confidence >= TRUSTED
+            ]
+        return found
+
+    def importers_of(self, symbol: SymbolRecord) -> list[tuple[SymbolRecord, Imported]]:
+        """The modules that take the symbol by its name, and the edge that says so."""
+        found = []
+        for row in sorted(self.sections.rows_mentioning({name_hash(symbol.name)})):
+            path = self.sections.paths[row]
+            for edge in _IMPORT.decode_lines(self.section_lines(path, 3)):
+                if edge.to_path_id == symbol.path_id and symbol.name in edge.names:
+                    module = next(iter(self._row_symbols(row).values()))
+                    found.append((module, edge))
+        return found
+
     def path_of(self, symbol: SymbolRecord) -> str:
-        return self.files[symbol.path_id].path
+        return display(self.raw_path(symbol.path_id))
+
+    def raw_path(self, path_id_: str) -> bytes:
+        """The path's bytes: its text may be an encoding of them."""
+        return self.sections.paths[self._rows[path_id_[:10]]]
 
     def section_lines(self, path: bytes, file: int) -> bytes:
         """One path's lines of one of the five files."""
@@ -124,19 +157,11 @@ class Snapshot:
         rows = _REGION.decode_lines(self.section_lines(path, 2))
         return {row.region_id: row for row in rows}
 
-    @cached_property
-    def _raw_paths(self) -> dict[str, bytes]:
-        return {path_id(path): path for path in self.sections.paths}
-
-    def raw_path(self, path_id_: str) -> bytes:
-        """The path's bytes: its text may be an encoding of them."""
-        return self._raw_paths[path_id_]
-
     def places(self, path_id_: str) -> dict[str, Place]:
         """Region id -> where it is, for one path."""
         if path_id_ not in self._places:
-            text = self.files[path_id_].path
-            regions = self.regions_at(self.raw_path(path_id_))
+            raw = self.raw_path(path_id_)
+            text, regions = display(raw), self.regions_at(raw)
             self._places[path_id_] = {
                 k: Place(text, r.start_line, r.end_line) for k, r in regions.items()
             }

@@ -34,7 +34,7 @@ def names(found: Delta) -> dict[str, list[str]]:
         "changed": [s.fqname for s in found.symbols_changed],
         "deleted": [s.fqname for s in found.symbols_deleted],
         "moved": [f"{m.old.fqname} > {m.new.fqname}" for m in found.symbols_moved],
-        "invalidated": sorted(found.head.symbols[i].fqname for i in found.invalidated),
+        "invalidated": sorted(s.fqname for s in map(found.head.symbol, found.invalidated) if s),
     }
 
 

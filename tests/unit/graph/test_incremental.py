@@ -31,6 +31,17 @@ BASE: dict[str, Content] = {
     "web/a.ts": 'import { b } from "./b";\nimport D from "./d";\nb();\nD();\n',
     "web/b.ts": "export function b() { return 1; }\n",
     "web/d.ts": "export default function d() { return 2; }\n",
+    "deep.py": "def far(): ...\n",
+    "hub.py": "from deep import *\n",
+    "far_user.py": "from hub import far\n\n\ndef u():\n    far()\n",
+    "alias.py": "from deep import far as near\n",
+    "near_user.py": "from alias import near\n\n\ndef v():\n    near()\n",
+    "heir.py": "from mid import Mid\n\n\nclass Heir(Mid):\n    def m(self):\n"
+    "        self.old_trick()\n",
+    "mid.py": "from upper import Upper\n\n\nclass Mid(Upper): ...\n",
+    "upper.py": "from tops import One, Two\n\n\nclass Upper(One): ...\n",
+    "tops.py": "class One:\n    def old_trick(self): ...\n\n\n"
+    "class Two:\n    def old_trick(self): ...\n",
     "go.mod": "module example.com/m\n",
     "srv/x.go": "package srv\n\nfunc X() { y() }\n",
     "srv/y.go": "package srv\n\nfunc y() {}\n",
@@ -49,6 +60,8 @@ EDITS: list[tuple[str, dict[str, Content]]] = [
     ("a star import gone", {"pkg/__init__.py": "from .core import run\n"}),
     ("a base class", {"pkg/shapes.py": "class Base: ...\n\n\n"
      "class Box(Base):\n    def fill(self):\n        return self.area()\n"}),
+    ("behind a star", {"deep.py": "def other(): ...\n"}),
+    ("far up the line", {"upper.py": "from tops import One, Two\n\n\nclass Upper(Two): ...\n"}),
     ("a module appears", {"thing.py": "def unusual(): ...\n"}),
     ("a module goes", {"web/b.ts": None}),
     ("a module moves", {"web/b.ts": None, "web/b/index.ts": "export function b() { return 1; }\n"}),
@@ -84,6 +97,17 @@ def test_edges_of_unchanged_files_follow_what_they_pointed_at(project: Project) 
     project.commit({"pkg/core.py": "def run():\n    return 1\n"})
     assert ("app.main", "pkg.core.step") not in project.calls()
     assert ("app.main", "pkg.core.run") in project.calls()
+
+
+def test_edges_follow_stars_aliases_and_bases_far_away(project: Project) -> None:
+    project.commit(BASE)
+    calls = project.calls()
+    assert {("far_user.u", "deep.far"), ("near_user.v", "deep.far")} <= calls
+    assert ("heir.Heir.m", "tops.One.old_trick") in calls
+    project.commit({"deep.py": "x = 1\n", **dict(EDITS)["far up the line"]})
+    calls = project.calls()
+    assert not {("far_user.u", "deep.far"), ("near_user.v", "deep.far")} & calls
+    assert ("heir.Heir.m", "tops.Two.old_trick") in calls
 
 
 MODULES = ["a", "b", "c", "pkg/__init__", "pkg/d"]

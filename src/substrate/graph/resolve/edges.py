@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from array import array
+from typing import NamedTuple
+
 from msgspec import UNSET
 
-from substrate.graph.facts import Facts, Import, Links
+from substrate.graph.facts import Facts, Import, Links, name_hash
 from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
 from substrate.graph.resolve.calls import CallResolver
 from substrate.graph.resolve.names import FileNames, Names
 from substrate.graph.section import region_id
+
+
+class Edges(NamedTuple):
+    """The lines of ``edges.imports.jsonl`` and ``edges.calls.jsonl``, and whom they call."""
+
+    imports: bytes
+    calls: bytes
+    #: Hashes of the symbols' ids: see `Section.called`.
+    called: bytes
+
+
+NO_EDGES = Edges(b"", b"", b"")
 
 
 class EdgeMaker:
@@ -18,16 +33,19 @@ class EdgeMaker:
         self._names = names
         self._path_ids: dict[bytes, str] = {}
 
-    def edges(self, path: bytes, facts: Facts | Links) -> tuple[bytes, bytes]:
-        """The chunks of ``edges.imports.jsonl`` and ``edges.calls.jsonl``."""
+    def edges(self, path: bytes, facts: Facts | Links) -> Edges:
+        """The edges that begin in one file."""
         if not facts.imports and not facts.calls:
-            return b"", b""
+            return NO_EDGES
         file = self._names.file(path)
         if file is None:
-            return b"", b""
-        return (
+            return NO_EDGES
+        calls = self._calls(file, facts)
+        called = {name_hash(call.to_symbol_id) for call in calls if call.to_symbol_id}
+        return Edges(
             encode_lines(self._imports(file, facts)),
-            encode_lines(self._calls(file, facts)),
+            encode_lines(calls),
+            array("I", sorted(called)).tobytes(),
         )
 
     def _imports(self, file: FileNames, facts: Facts | Links) -> list[ImportEdge]:
