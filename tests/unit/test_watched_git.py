@@ -56,7 +56,8 @@ def test_the_product_is_seen(git_calls: Path, tmp_path: Path) -> None:
     scene.write("u", "u\n")
     scene.rewrite()
     seen = [watched_git._subcommand(words)[0] for words in watched_git.calls(git_calls)[before:]]
-    assert {"diff-files", "write-tree", "update-index", "update-ref"} <= set(seen)
+    # No update-index: a few entries are changed in the index file itself.
+    assert {"diff-files", "write-tree", "update-ref"} <= set(seen)
     assert os.environ["PATH"].startswith(str(git_calls))
 
 
