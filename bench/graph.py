@@ -4,8 +4,9 @@
 
 The files are pieces of the standard library's own source, cut between top-level statements to
 about 2.5 KB, each with a header of its own (so that no two blobs are equal) that imports and calls
-functions of other files. Every figure is the installed `ctx` as a process, start-up included;
-figures are medians. Memory is the largest sum over all processes of their proportional set sizes.
+functions of other files: groups of twenty, whose hubs form a tree. Every figure is the installed
+`ctx` as a process, start-up included; figures are medians. Memory is the largest sum over all
+processes of their proportional set sizes.
 "next, renamed" also renames a function that twenty other files import and call.
 """
 
@@ -55,7 +56,10 @@ def module(number: int) -> str:
 
 
 def source(number: int, total: int, body: str, unit: str, edition: int = 0) -> str:
-    near, hub = (number + 1) % total, number // 20 * 20
+    hub = number // 20 * 20
+    # Groups of twenty that use each other; their hubs form a tree, as layers of a project do.
+    near = hub + (number + 1) % 20 if number != hub else hub // 40 * 20
+    near = min(near, total - 1)
     imports = [
         f"from {module(other)[:-3].replace('/', '.')} import {name}"
         for other, name in ((near, f"unit_{near}"), (hub, f"unit_{hub}"))
@@ -150,7 +154,7 @@ def ctx_measured(root: Path, *words: str) -> tuple[float, int]:
     memory.ended.set()
     memory.join()
     if status != 0:
-        sys.exit("ctx failed")
+        sys.exit(f"ctx ended with status {status}")
     return took, memory.peak_kb
 
 

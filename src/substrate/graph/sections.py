@@ -28,6 +28,7 @@ _HEAD = struct.Struct("<8sIIIIIII")
 _COPY_BYTES = 1 << 30
 #: Up to so many names are searched for one by one, more by one pass over the table.
 _FEW = 40
+_MANY_LOOKUPS = 100
 
 
 class Sections:
@@ -47,6 +48,8 @@ class Sections:
         self.mentioned = b""
         self.called = b""
         self._offsets: dict[int, list[int]] = {}
+        self._lookups = 0
+        self._callers: dict[int, list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -82,7 +85,17 @@ class Sections:
 
     def rows_calling(self, hash_: int) -> Iterator[int]:
         """Rows with an edge to the symbol whose id has this hash."""
-        return _rows(self.called, self.called_starts(), hash_)
+        if self._lookups < _MANY_LOOKUPS:
+            self._lookups += 1
+            return _rows(self.called, self.called_starts(), hash_)
+        if self._callers is None:  # asked that often, one pass over the table pays
+            self._callers = {}
+            starts = self.called_starts()
+            table = _unpacked(self.called)
+            for row in range(len(self.paths)):
+                for called in table[starts[row] : starts[row + 1]]:
+                    self._callers.setdefault(called, []).append(row)
+        return iter(self._callers.get(hash_, ()))
 
     def called_starts(self) -> list[int]:
         return self._starts(-3, self.called_counts)
