@@ -164,7 +164,7 @@ def foreign_cli() -> Iterator[Cli]:
 
 #: Everything is imported while still root, then the process becomes the other user.
 _LAUNCHER = """
-import argparse, base64, concurrent.futures.thread, ctypes, datetime, difflib, encodings
+import argparse, base64, concurrent.futures.thread, contextlib, ctypes, datetime, difflib, encodings
 import importlib, json, os, pkgutil, platform, pwd, shlex, signal, subprocess, sys, tempfile
 import tomllib, traceback, substrate
 for module in (
@@ -172,7 +172,8 @@ for module in (
     *pkgutil.walk_packages(encodings.__path__, "encodings."),
 ):
     if not module.name.endswith(("__main__", ".mbcs", ".oem")):
-        importlib.import_module(module.name)
+        with contextlib.suppress(ImportError):  # of a dependency that no history needs
+            importlib.import_module(module.name)
 from substrate.cli.main import substrate as program
 uid = int(sys.argv.pop(1))
 os.setgroups([]); os.setgid(uid); os.setuid(uid)
