@@ -288,16 +288,19 @@ class _Reading:
             called = "method"
         span = self._span(node)
         scope = self.stack[-1].symbol
-        given = not receiver and any(
-            name in around.signature and name in _PARAMETER.findall(around.signature)
-            for around in self.stack
-        )
+        given = not receiver and self._is_parameter(name)
         self.facts.calls.append(Call(scope, receiver, name, called, span, given))
         if self.grammar.assigned is not None and name[:1].isupper():
             variable = self.grammar.assigned(node, self.source)
             if variable:
                 kind = f"{receiver}.{name}" if receiver else name
                 self.facts.types.append((scope, variable, kind))
+
+    def _is_parameter(self, name: str) -> bool:
+        for around in self.stack:
+            if name in around.signature and name in _PARAMETER.findall(around.signature):
+                return True
+        return False
 
     def _import(self, node: Node) -> bool:
         raw = self.grammar.imports(node, self.source)
