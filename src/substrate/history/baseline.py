@@ -81,11 +81,13 @@ def _quick_scan(store: HistoryStore, batch: Batch, from_files: int) -> _Seen | N
     result = scan(
         store.root, cache, store.exclusions, batch, known=look.known, looked_at=look.records()
     )
-    if result.overtaken:
-        return None
-    paths = result.taken_over
+    paths = result.taken_over & cache.dirs.keys()
     files = sum(look.directories[path].file_count for path in paths)
-    return _Seen(cache, result, _nodes(result) | look.nodes(paths), look.ready(paths), files)
+    ready = look.ready(paths)
+    gone = {path: node for path, node in result.seen.items() if node == ABSENT}
+    gone = {path: node for path, node in gone.items() if path.rpartition(b"/")[0] in ready}
+    nodes = look.nodes(paths) | _nodes(result) | gone
+    return _Seen(cache, result, nodes, ready, files)
 
 
 def _nodes(result: ScanResult) -> dict[RelPath, Node]:

@@ -254,24 +254,43 @@ class ReadyDirectory(NamedTuple):
 
 
 class ReadyEdit(DirectoryEdit):
-    """A new directory whose files are ready; only directories are put into it."""
+    """A new directory whose files are ready, most often without a change to them."""
 
     def __init__(self, nothing: Directory, ready: ReadyDirectory) -> None:
         super().__init__(nothing, existed=False)
-        self._ready = ready
+        #: None once the files are in the tree like any others.
+        self._ready: ReadyDirectory | None = ready
 
     @property
     def is_empty(self) -> bool:
-        return not self._ready.tree_lines and super().is_empty
+        return not (self._ready and self._ready.tree_lines) and super().is_empty
+
+    def write(self, batch: Batch, *, is_root: bool = False) -> Snapshot:
+        if self._tree or self._said or self._forbidden:
+            self._unpack()
+        return super().write(batch, is_root=is_root)
+
+    def _unpack(self) -> None:
+        ready, self._ready = self._ready, None
+        if ready is None:
+            return
+        defaults = {MODE_FILE: ready.file_mode, MODE_EXEC: ready.exec_mode}
+        plain = ready[1:] == (attrs.FILE_MODE, attrs.EXEC_MODE, {})
+        for name, (git_mode, oid) in parse_tree(ready.tree_lines).items():
+            if name in self._tree or name in self._said:
+                continue  # set or removed since
+            self._tree[name] = (git_mode, oid)
+            if git_mode in defaults and not plain:
+                self._said[name] = ready.entries.get(name) or EntryAttrs(defaults[git_mode])
 
     def _write_tree(self, batch: Batch, is_root: bool) -> bytes:
-        if self._tree:
-            return batch.add_tree({**parse_tree(self._ready.tree_lines), **self._tree})
+        if self._ready is None:
+            return super()._write_tree(batch, is_root)
         lines = self._ready.tree_lines
         return batch.add("tree", lines) if lines or is_root else b""
 
     def _file_attrs(self) -> tuple[int, int, Mapping[bytes, EntryAttrs]]:
-        return self._ready[1:]
+        return super()._file_attrs() if self._ready is None else self._ready[1:]
 
 
 def _is_implicit(entry: EntryAttrs) -> bool:

@@ -35,8 +35,8 @@ def build(
 ) -> Snapshot:
     """The snapshot that holds exactly these paths (and the directories above them).
 
-    Directories in `ready` have their files already: of what is in them, `nodes` names only
-    directories.
+    Directories in `ready` have these files already; `nodes` says what else is in them, or, with
+    ABSENT, what is not.
     """
     return edit(batch, EMPTY, dict(nodes), ready)
 

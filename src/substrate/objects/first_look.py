@@ -22,7 +22,7 @@ from substrate.objects.borrow import KnownBlob, blobs_are_raw, read_index
 from substrate.objects.directory import ReadyDirectory
 from substrate.objects.git import UserGit
 from substrate.objects.git_index import UnusualIndexError
-from substrate.objects.index_table import IndexTable, Row, columns, read_table, sizes
+from substrate.objects.index_table import IndexTable, Row, columns, read_table, sizes_and_ids
 from substrate.objects.store import ObjectStore
 from substrate.objects.vouched import Vouched, look_at
 from substrate.system.forked import Forked, Portions, can_fork, fork, processors
@@ -89,7 +89,7 @@ def first_look(
         return None
     if len(table.rows) < worth_files:
         return None
-    tracked = {row[3] + row[4] for row in table.rows if row[4] == b".gitattributes"}
+    tracked = {row[1] + row[2] for row in table.rows if row[2] == b".gitattributes"}
     directories = {directory.rstrip(b"/") for directory in table.by_directory}
     if not blobs_are_raw(git_dir, common_dir, root, directories, tracked):
         return None
@@ -136,7 +136,8 @@ class _Shared:
 
     def _wrong_sizes(self) -> list[int]:
         """Rows whose file was not as long as its blob: something was converted on the way."""
-        return self.git.other_sizes([row[1] for row in self.table.rows], sizes(self.table.rows))
+        sizes, oids = sizes_and_ids(self.table.rows)
+        return self.git.other_sizes(oids, sizes)
 
 
 def _chunks(table: IndexTable) -> list[list[bytes]]:
@@ -160,7 +161,8 @@ def _look(shared: _Shared, user_objects: Path, store: ObjectStore) -> FirstLook 
     children = [fork(shared.in_child) for _ in range(count)]
     answers: list[_Answer] = []
     try:
-        missing = adopt_objects(user_objects, store, {row[1] for row in rows})
+        _, oids = sizes_and_ids(rows)
+        missing = adopt_objects(user_objects, store, set(oids))
     finally:
         shared.portions.close()
         answers += filter(None, map(_answered, children))
@@ -168,9 +170,9 @@ def _look(shared: _Shared, user_objects: Path, store: ObjectStore) -> FirstLook 
         return None
     wrong = [rows[number] for _, numbers, _ in answers for number in numbers]
     if missing:
-        wrong += [row for row in rows if row[1] in missing]
+        wrong += [row for row, oid in zip(rows, oids, strict=True) if oid in missing]
     looks = {str(look[0]): Vouched._make(look) for _, _, found in answers for look in found}
-    doubtful = {os.fsdecode(row[3][:-1]) for row in wrong}
+    doubtful = {os.fsdecode(row[1][:-1]) for row in wrong}
     reached = _reached(shared.tree, looks)
     sound = {path: look for path, look in reached.items() if path not in doubtful}
     return FirstLook(sound, _known_elsewhere(shared, sound, set(wrong)))
@@ -219,5 +221,5 @@ def _known_elsewhere(
             _, (oid,), (mode,), (size,), (mtime_ns,), (ctime_ns,), (ino,) = entry
             if mtime_ns < shared.before_ns and ino:
                 blob = KnownBlob(oid, mode, size, mtime_ns, ctime_ns, ino)
-                known[RelPath(directory + row[4])] = blob
+                known[RelPath(directory + row[2])] = blob
     return known

@@ -7,7 +7,7 @@ environment variables: none of them may run anything, or change what our own git
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError, DiskFullError, SubstrateError
@@ -323,9 +323,9 @@ class UserGit:
         rows = zip(asked, lines, strict=True)
         return {oid: int(line) for oid, line in rows if line.isdigit()}  # else: "... missing"
 
-    def other_sizes(self, oids: list[bytes], expected: list[int]) -> list[int]:
+    def other_sizes(self, oids: Sequence[bytes], expected: Sequence[int]) -> list[int]:
         """The numbers of the objects that are not there, or of another size than expected."""
-        wanted = "".join([f"{size}\n" for size in expected]).encode()
+        wanted = "\n".join([*map(str, expected), ""]).encode()
         found = self._size_lines(oids)
         if found == wanted:  # nearly always, and one comparison for all
             return []
@@ -333,7 +333,7 @@ class UserGit:
         same = {number for number, (one, other) in enumerate(pairs) if one == other}
         return [number for number in range(len(oids)) if number not in same]
 
-    def _size_lines(self, oids: list[bytes]) -> bytes:
+    def _size_lines(self, oids: Sequence[bytes]) -> bytes:
         stdin = b"".join(oids).hex("\n", 20).encode() + b"\n"
         command = ("cat-file", "--buffer", "--batch-check=%(objectsize)")
         return self._run(*command, input=stdin) or b""

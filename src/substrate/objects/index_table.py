@@ -17,17 +17,18 @@ from typing import NamedTuple
 
 from substrate.objects.git_index import UnusualIndexError, check_extensions
 
-#: ctime, mtime, (device,) inode, mode, (owner, group,) size: what is in brackets is not compared.
-_HEAD = struct.Struct(">4I4x2I8xI")
-_SIZE = struct.Struct(">36xI")
+#: ctime, mtime, (device,) inode, mode, (owner, group,) size, id, flags: what is in brackets is
+#: not compared.
+_HEAD = struct.Struct(">4I4x2I8xI20sH")
+_SIZE_AND_ID = struct.Struct(">36xI20s2x")
 _PREFIXED_VERSION = 4
 _SECOND_NS = 1_000_000_000
 _LONGEST = 0xFFF
 
-#: The stat, the id, the flags, the directory (with its slash), the name.
-Row = tuple[bytes, bytes, bytes, bytes, bytes]
+#: The stat, the id and the flags; the directory (with its slash); the name.
+Row = tuple[bytes, bytes, bytes]
 
-_FIXED = rb"(?s)(.{40})(.{20})(..)"
+_FIXED = rb"(?s)(.{62})"
 #: How an entry begins that git has not seen in the work tree: a conflict, intent to add. After
 #: another's padding one would not know where it begins. No other entry has so many NULs.
 _NO_STAT = bytes(16)
@@ -57,6 +58,9 @@ class Columns(NamedTuple):
     inos: tuple[int, ...]
 
 
+NO_COLUMNS = Columns((), (), (), (), (), (), ())
+
+
 def read_table(data: bytes) -> IndexTable:
     """The entries of an index file's bytes; `UnusualIndexError` if this is not the way to read it.
 
@@ -75,7 +79,7 @@ def read_table(data: bytes) -> IndexTable:
         if len(found) != count:
             raise ValueError("entries are missing")
         end = _end_of_entries(data, version, found)
-        if _NO_STAT in data[12:end]:
+        if data.find(_NO_STAT, 12, end) >= 0:
             raise ValueError("entries without a stat")
         check_extensions(data, end)
     except (struct.error, ValueError) as error:
@@ -96,10 +100,10 @@ def _end_of_entries(data: bytes, version: int, found: list[Row]) -> int:
 
 def _whole_paths(found: list[Row]) -> Iterator[Row]:
     path = b""
-    for head, oid, flags, drop, rest in found:
+    for head, drop, rest in found:
         path = path[: max(0, len(path) - _number(drop))] + rest
         above, slash, name = path.rpartition(b"/")
-        yield (head, oid, flags, above + slash, name)
+        yield (head, above + slash, name)
 
 
 def _number(data: bytes) -> int:
@@ -112,7 +116,7 @@ def _number(data: bytes) -> int:
 def _by_directory(rows: list[Row]) -> dict[bytes, list[Row]]:
     """Rows by directory; every directory that one of them is in has a list, the root too."""
     groups: dict[bytes, list[Row]] = {b"": []}
-    for directory, run in groupby(rows, itemgetter(3)):
+    for directory, run in groupby(rows, itemgetter(1)):
         group = groups.get(directory)
         if group is None:
             group = groups[directory] = []
@@ -128,13 +132,12 @@ def _by_directory(rows: list[Row]) -> dict[bytes, list[Row]]:
 def columns(rows: list[Row]) -> Columns | None:
     """The rows of one directory as columns; None if one of them is no plain entry."""
     if not rows:
-        return Columns((), (), (), (), (), (), ())
-    heads, oids, flags, _, names = zip(*rows, strict=True)
-    marks = struct.unpack(f">{len(rows)}H", b"".join(flags))
-    if max(marks) > _LONGEST:  # a stage, "assume unchanged", or extended flags
+        return NO_COLUMNS
+    heads, _, names = zip(*rows, strict=True)
+    numbers = _HEAD.iter_unpack(b"".join(heads))
+    c_s, c_ns, m_s, m_ns, inos, modes, sizes, oids, flags = zip(*numbers, strict=True)
+    if max(flags) > _LONGEST:  # a stage, "assume unchanged", or extended flags
         return None
-    stats = _HEAD.iter_unpack(b"".join(heads))
-    c_s, c_ns, m_s, m_ns, inos, modes, sizes = zip(*stats, strict=True)
     return Columns(
         names,
         oids,
@@ -146,6 +149,8 @@ def columns(rows: list[Row]) -> Columns | None:
     )
 
 
-def sizes(rows: list[Row]) -> list[int]:
-    """The size that each file had when git looked, of its low 32 bits."""
-    return [size for (size,) in _SIZE.iter_unpack(b"".join([row[0] for row in rows]))]
+def sizes_and_ids(rows: list[Row]) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
+    """Of each row the size that the file had when git looked (its low 32 bits), and the blob."""
+    pairs = _SIZE_AND_ID.iter_unpack(b"".join([row[0] for row in rows]))
+    sizes, oids = zip(*pairs, strict=True) if rows else ((), ())
+    return sizes, oids

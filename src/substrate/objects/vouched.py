@@ -1,10 +1,10 @@
-"""A directory that the user's index explains whole, looked at once and in columns.
+"""A directory that the user's index explains, looked at once and in columns.
 
     names, sizes, times, inodes on disk  ==  those in the index      then the ids are right as well
-    nothing untracked, no user xattr, nothing young, links and modes as they may be
+    nothing young, no user xattr, no name that git forbids           modes may be any
 
 One comparison a column instead of one a file: first use meets every file of the project here.
-Whatever differs in any way makes the whole directory ordinary, and the scan looks at it again.
+Files that differ in any way, or are not in the index, are left to the scan.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
 from typing import NamedTuple
 
 from substrate.model.paths import RelPath
 from substrate.objects import attrs
-from substrate.objects.index_table import Columns, Row, columns
+from substrate.objects.index_table import NO_COLUMNS, Columns, Row, columns
 from substrate.objects.trees import (
     MODE_EXEC,
     MODE_FILE,
@@ -72,15 +72,14 @@ class _OrdinaryError(Exception):
 def look_at(
     tree: Tree, path: str, rows: list[Row], exclusions: Exclusions, written_before_ns: int
 ) -> Vouched | None:
-    """Compare the directory at `path` with its index entries; None if they do not explain it.
+    """Compare the directory at `path` with its index entries; None if they explain nothing.
+
+    Where they do not explain all of it, the record has no signature.
 
     Files changed at `written_before_ns` or later may have changed after the index saw them.
     Changes the current directory: for a forked child only. The directory is opened by its whole
     path, so the caller has to compare inodes on the way down to it.
     """
-    expected = columns(rows)
-    if expected is None:
-        return None
     try:
         directory = tree.enter_by_path(path)
     except OSError:
@@ -88,33 +87,35 @@ def look_at(
     with directory:
         try:
             now_ns = clock.now_ns()
-            listing = directory.listing_from_within()
-            look = _Look(path, listing, expected, exclusions)
-            look.check_columns(min(written_before_ns, settled_before_ns(now_ns)), exclusions)
+            before_ns = min(written_before_ns, settled_before_ns(now_ns))
+            look = _Look(path, directory.listing_from_within(), exclusions)
+            if not look.is_explained(columns(rows), before_ns):
+                look.keep_explained(rows, before_ns)
             return look.vouched(directory, now_ns)
         except (OSError, _OrdinaryError):
             return None
 
 
 class _Look:
-    def __init__(
-        self, path: str, listing: Listing, expected: Columns, exclusions: Exclusions
-    ) -> None:
+    def __init__(self, path: str, listing: Listing, exclusions: Exclusions) -> None:
+        if not listing.signature:
+            raise _OrdinaryError
         self.path = path
         self.listing = listing
-        self.expected = expected
+        self.signature = listing.signature
+        self.size_cap_bytes = exclusions.size_cap_bytes
         self.subdirs: dict[str, int] = {}
         self.entries: dict[str, Entry] = {}
         self.excluded: dict[str, str] = {}
-        if not listing.signature:
-            raise _OrdinaryError
         prefix = path + "/" if path else ""
         for raw in [raw for raw in listing.entries if raw[1] == stat.S_IFDIR]:
             self._directory(prefix, raw, exclusions)
         files = [raw for raw in listing.entries if raw[1] != stat.S_IFDIR]
-        if len(files) != len(expected.names):
-            raise _OrdinaryError
         files.sort()  # as git does: no two names are the same
+        self._put(files)
+        self.expected = NO_COLUMNS
+
+    def _put(self, files: list[RawEntry]) -> None:
         self.names: tuple[str, ...] = ()
         self.modes: _Numbers = ()
         self.sizes: _Numbers = ()
@@ -137,26 +138,61 @@ class _Look:
             self.subdirs[name] = ino
         self.entries[name] = Entry(raw[1:], reason=reason or "")
 
-    def check_columns(self, before_ns: int, exclusions: Exclusions) -> None:
-        """Raise unless every file is the one that the index has under its name."""
-        expected = self.expected
+    def is_explained(self, expected: Columns | None, before_ns: int) -> bool:
+        """Whether the files are exactly those that the index has in this directory."""
+        if expected is None or len(expected.names) != len(self.names):
+            return False
+        self.expected = expected
         if not self.names:
-            return
+            return True
         joined = b"\0".join(expected.names)
-        if (
-            os.fsencode("\0".join(self.names)) != joined
-            or self.sizes != expected.sizes
-            or self.mtimes_ns != expected.mtimes_ns
-            or self.ctimes_ns != expected.ctimes_ns
-            or not _same_inodes(self.inos, expected.inos)
-            or max(self.mtimes_ns) >= before_ns
-            or max(self.ctimes_ns) >= before_ns
-            or max(self.sizes) > exclusions.size_cap_bytes
-            or not METADATA_FILES.isdisjoint(self.names)
-        ):
+        return (
+            os.fsencode("\0".join(self.names)) == joined
+            and self.sizes == expected.sizes
+            and self.mtimes_ns == expected.mtimes_ns
+            and self.ctimes_ns == expected.ctimes_ns
+            and _same_inodes(self.inos, expected.inos)
+            and max(self.mtimes_ns) < before_ns
+            and max(self.ctimes_ns) < before_ns
+            and max(self.sizes) <= self.size_cap_bytes
+            and METADATA_FILES.isdisjoint(self.names)
+            and not (_maybe_forbidden(joined) and any(map(is_forbidden_name, expected.names)))
+            and self._same_kinds()
+            and not _any_xattrs(self._regular())
+        )
+
+    def _same_kinds(self) -> bool:
+        if self.modes == self.expected.modes:
+            return True
+        kinds = [mode & _FILE_TYPE for mode in self.modes]
+        return kinds == [mode & _FILE_TYPE for mode in self.expected.modes]
+
+    def _regular(self) -> Iterable[str]:
+        if self.modes == self.expected.modes:
+            return self.names
+        pairs = zip(self.names, self.modes, strict=True)
+        return [name for name, mode in pairs if stat.S_ISREG(mode)]
+
+    def keep_explained(self, rows: list[Row], before_ns: int) -> None:
+        """Go on with those files alone that the index explains; the scan looks for the others."""
+        files = {raw[0]: raw for raw in self.listing.entries if raw[1] != stat.S_IFDIR}
+        pairs = [(row, files[name]) for row in rows if (name := os.fsdecode(row[2])) in files]
+        kept: list[tuple[Row, RawEntry]] = []
+        pending = [pairs]
+        while pending:  # halve what differs until the few that do are alone
+            part = pending.pop()
+            self._put([raw for _, raw in part])
+            if self.is_explained(columns([row for row, _ in part]), before_ns):
+                kept += part
+            elif len(part) > 1:
+                middle = len(part) // 2
+                pending += [part[middle:], part[:middle]]
+        expected = columns([row for row, _ in kept])
+        if expected is None or not kept:
             raise _OrdinaryError
-        if _maybe_forbidden(joined) and any(map(is_forbidden_name, expected.names)):
-            raise _OrdinaryError
+        self._put([raw for _, raw in kept])
+        self.expected = expected
+        self.signature = b""
 
     def vouched(self, directory: DescriptorDirectory, now_ns: int) -> Vouched:
         mode, ctime_ns, ino, elsewhere = self.listing.own
@@ -166,8 +202,7 @@ class _Look:
             if elsewhere or is_racy(ctime_ns, ctime_ns, now_ns):
                 raise _OrdinaryError
             xattrs = directory.xattrs()
-        git_modes, regular = self._git_modes()
-        _check_xattrs(regular)
+        git_modes = self._git_modes()
         lines = zip(
             map(MODE_TEXT.__getitem__, git_modes),
             self.expected.names,
@@ -180,21 +215,13 @@ class _Look:
             tuple(self._record(mode, ctime_ns, ino, xattrs)),
         )  # fmt: skip
 
-    def _git_modes(self) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Each entry's mode in a tree, and the names that are regular files."""
+    def _git_modes(self) -> _Numbers:
+        """Each entry's mode in a tree, by what stands there now."""
         if self.modes == self.expected.modes:
-            return self.modes, self.names
-        git_modes: list[int] = []
-        regular: list[str] = []
-        for name, mode, known in zip(self.names, self.modes, self.expected.modes, strict=True):
-            if mode & _FILE_TYPE != known & _FILE_TYPE:
-                raise _OrdinaryError
-            if mode & _FILE_TYPE == MODE_LINK:
-                git_modes.append(MODE_LINK)
-            else:
-                git_modes.append(attrs.git_mode_of(mode))
-                regular.append(name)
-        return tuple(git_modes), tuple(regular)
+            return self.modes
+        return tuple(
+            [MODE_LINK if stat.S_ISLNK(mode) else attrs.git_mode_of(mode) for mode in self.modes]
+        )
 
     def _file_modes(self, git_modes: tuple[int, ...]) -> FileModes:
         """As `DirectoryEdit` says it: the commonest modes are the defaults."""
@@ -227,7 +254,7 @@ class _Look:
         )
         packed.update((name, tuple(entry)) for name, entry in self.entries.items())
         return DirRecord(
-            signature=self.listing.signature,
+            signature=self.signature,
             subdirs=list(self.subdirs),
             excluded=self.excluded,
             specials=[],
@@ -250,9 +277,8 @@ def _maybe_forbidden(names: bytes) -> bool:
     return not names.isascii() or b"git" in names.lower()
 
 
-def _check_xattrs(names: tuple[str, ...]) -> None:
-    """Raise if one of these files in the current directory has an attribute of the user's."""
+def _any_xattrs(names: Iterable[str]) -> bool:
+    """Whether one of these files in the current directory has an attribute of the user's."""
     # Following a link that just took a file's place does no harm: its times are not the file's.
     found = set(map(tuple, map(os.listxattr, names)))
-    if any(name.startswith("user.") for names in found for name in names):
-        raise _OrdinaryError
+    return any(name.startswith("user.") for names in found for name in names)

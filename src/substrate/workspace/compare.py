@@ -57,10 +57,9 @@ class ScanResult:
         self.unreadable: dict[RelPath, str] = {}
         #: Blobs that were taken from `known` instead of being read.
         self.borrowed: set[bytes] = set()
-        #: Directories whose records were given to the scan and taken over as they are.
+        #: Directories whose records were given to the scan and taken over: in `seen` is only
+        #: what differs from these. The cache has no record any more of one that went meanwhile.
         self.taken_over: set[str] = set()
-        #: One of those had changed since: the result says nothing about it, scan without them.
-        self.overtaken = False
 
 
 class Comparison:

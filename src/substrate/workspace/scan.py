@@ -65,9 +65,10 @@ def scan(
 
     With an empty cache everything is in `seen`. The cache is changed in memory: if what the
     scan found is not recorded after all, throw the cache away too. `workers` is chosen by size
-    unless given. Directories in `looked_at` were just looked at: their records are taken over,
-    nothing of them is in `seen`; see `taken_over` and `overtaken`. A damaged cache
-    is emptied (`cache.reason`, `cache.describes`), so ask what it describes after the scan.
+    unless given. Directories in `looked_at` were just looked at: what their records say is taken
+    over and not in `seen`, and only those without a signature are looked at again for the rest;
+    see `taken_over`. A damaged cache is emptied (`cache.reason`, `cache.describes`), so ask what
+    it describes after the scan, not before.
     """
     try:
         tree = Tree(workspace_root)
@@ -124,8 +125,9 @@ class _Scan:
         if fresh is not None:
             self.cache.put(path, fresh)
             self.result.taken_over.add(path)
-            self.unchanged(path, fresh)
-            return
+            if fresh.signature:
+                self.unchanged(path, fresh)
+                return
         record = self.cache.dirs.get(path)
         listing: Listing | None = None
         if record is not None and record.signature and same_rules:
@@ -178,7 +180,9 @@ class _Scan:
         self.pending += [prefix + name for name in record.subdirs]
 
     def list_again(self, path: str) -> None:
-        self.result.overtaken = self.result.overtaken or path in self.result.taken_over
+        below = path + "/" if path else ""
+        for stale in [one for one in self.looked_at if one.startswith(below)]:
+            del self.looked_at[stale]  # what was to be found there may be gone, too
         self.forget_signature(path)
         self.done.discard(path)
         self.pending.append(path)

@@ -20,16 +20,19 @@ from hypothesis import strategies as st
 from substrate.history import baseline, record
 from substrate.model.nodes import Node
 from substrate.model.paths import RelPath
+from substrate.objects import adopt
 from substrate.objects import first_look as module
 from substrate.objects import snapshot as snapshots
 from substrate.objects.first_look import FirstLook, first_look
 from substrate.objects.git import UserGit
 from substrate.objects.index_table import Row
 from substrate.objects.snapshot import Snapshot
+from substrate.objects.store import ObjectStore
 from substrate.objects.vouched import Vouched, look_at
 from substrate.system.forked import can_fork
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.listing import Tree
+from substrate.workspace.locate import Workspace
 from substrate.workspace.stat_cache import DirRecord, Payload, StatCache
 from tests.unit.history.workbench import Bench
 from tests.unit.workspace.naive import later, walk
@@ -141,14 +144,19 @@ def explained(root: Path) -> set[str]:
     settle_index(root)
     found = look(root)
     assert found is not None
-    return set(found.directories)
+    return whole(found)
+
+
+def whole(found: FirstLook) -> set[str]:
+    """The directories that the scan does not look at any more."""
+    return {path for path, one in found.directories.items() if one.record[0]}
 
 
 def test_a_clean_clone_is_explained_whole(repo: Path) -> None:
     settle_index(repo)
     found = look(repo)
     assert found is not None
-    assert set(found.directories) == ALL
+    assert whole(found) == ALL
     assert found.known == {}
     assert_same(repo)
 
@@ -241,7 +249,7 @@ def test_what_is_unusual_leaves_its_directory_to_the_scan(
 
 @pytest.mark.parametrize("mode", [0o600, 0o664, 0o755, 0o4755, 0o444])
 def test_exact_modes_are_kept(repo: Path, mode: int) -> None:
-    for name in ("d/e", "d/f", "x/j"):
+    for name in ("d/e", "x/j"):
         (repo / name).chmod(mode)
     (repo / "d/sub").chmod(0o700)
     (repo / "x0").chmod(0o775)
@@ -329,7 +337,7 @@ def test_a_young_file_is_read(repo: Path) -> None:
     os.utime(repo / ".git/index", ns=(now.st_mtime_ns, now.st_mtime_ns))
     found = look(repo)
     assert found is not None
-    assert "d" not in found.directories
+    assert "d" not in whole(found)
     assert_same(repo)
 
 
@@ -338,7 +346,7 @@ def test_what_just_changed_goes_the_ordinary_way(repo: Path) -> None:
     with Bench(repo).writing() as store:
         found = first_look(store.workspace, store.exclusions, store.objects, worth_files=0)
     assert found is not None
-    assert set(found.directories) <= {"only"}  # without files of its own
+    assert whole(found) <= {"only"}  # without files of its own
 
 
 def _conflict(root: Path) -> None:
@@ -372,6 +380,20 @@ def test_no_git_to_ask(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes are not known then, so nothing is vouched for."""
     monkeypatch.setattr(UserGit, "_size_lines", lambda *_: b"")
     assert explained(repo) == {"only"}  # without files of its own
+    assert_same(repo)
+
+
+def test_an_object_that_cannot_be_made_ours(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its header can be read, so its size is right; but git cannot pack it."""
+    monkeypatch.setattr(adopt, "_LINKED_LOOSE_MAX", 0)
+    put(repo, "d/e", b"staged, and then the object is damaged\n")
+    git(repo, "add", "d/e")
+    oid = git(repo, "rev-parse", ":d/e").strip().decode()
+    loose = repo / ".git/objects" / oid[:2] / oid[2:]
+    whole = loose.read_bytes()
+    loose.chmod(0o644)
+    loose.write_bytes(whole[:-3])
+    assert explained(repo) == ALL - {"d"}
     assert_same(repo)
 
 
@@ -436,15 +458,70 @@ def test_no_process_to_spare(repo: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_nothing_is_left_behind(repo: Path) -> None:
-    before, here = os.listdir("/proc/self/fd"), os.getcwd()
+    before, here, others = os.listdir("/proc/self/fd"), os.getcwd(), _children()
     assert look(repo) is not None
     assert os.listdir("/proc/self/fd") == before
     assert os.getcwd() == here
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert _children() <= others  # another test's child may still be there, or end meanwhile
 
 
-# ------------------------------------------------------------------ afterwards
+def _children() -> set[str]:
+    tasks = Path("/proc/self/task").iterdir()
+    return {pid for task in tasks for pid in (task / "children").read_text().split()}
+
+
+# ------------------------------------------------------------------ meanwhile and afterwards
+
+
+def _file_to_directory(root: Path) -> None:
+    (root / "d/f").unlink()
+    (root / "d/f").mkdir()
+
+
+def _all_in_one_go(root: Path) -> None:
+    """Some of these were taken over when the scan meets the empty one that is no more."""
+    for path in (root / "only").iterdir():
+        shutil.rmtree(path)
+
+
+MEANWHILE: dict[str, Callable[[Path], object]] = {
+    "a directory that the scan was to enter goes": lambda root: (root / "x/empty").rmdir(),
+    "and all beside it": _all_in_one_go,
+    "the same where it looks again anyway": lambda root: (root / "d/empty").rmdir(),
+    "a file goes": lambda root: (root / "d/f").unlink(),
+    "a file changes": lambda root: put(root, "d/f", b"other", 0o600),
+    "a file becomes a directory": _file_to_directory,
+    "a directory goes": lambda root: shutil.rmtree(root / "d/sub"),
+    "a mode changes": lambda root: (root / "d").chmod(0o700),
+}
+
+
+@pytest.mark.parametrize("change", MEANWHILE)
+def test_a_change_between_the_look_and_the_scan(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """In a directory that has something for the scan, it is seen at once."""
+    (repo / "d/empty").mkdir()
+    (repo / "x/empty").mkdir()
+    (repo / "only/empty").mkdir()
+    for number in range(12):
+        put(repo, f"only/{number}/file", b"tracked")
+    (repo / "d/e").chmod(0o640)
+    add_again(repo)
+    put(repo, "d/untracked", b"for the scan")
+    settle_index(repo)
+
+    def look_and_change(
+        workspace: Workspace, exclusions: Exclusions, store: ObjectStore, *, worth_files: int
+    ) -> FirstLook | None:
+        found = first_look(workspace, exclusions, store, worth_files=worth_files)
+        assert found is not None
+        assert "d" in found.directories
+        MEANWHILE[change](repo)
+        return found
+
+    monkeypatch.setattr(baseline, "first_look", look_and_change)
+    assert baseline_of(repo, 0).nodes == walk(repo)
 
 
 def test_a_change_after_the_look_is_the_commands(repo: Path) -> None:
