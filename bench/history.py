@@ -153,20 +153,45 @@ def _last(place: Place) -> str:
 
 
 def measure_first_use(root: Path, rounds: int) -> list[Row]:
-    """A cold full shadow copy against our baseline, without git and in a clone."""
-    ours_git, ours_bare, theirs = [], [], []
-    for number in range(rounds):
-        shadow = root.parent / f"cold-{number}.git"
-        theirs.append(timed(lambda s=shadow: (shadow_init(root, s), shadow_commit(root, s))))
-        shutil.rmtree(shadow)
-        ours_bare.append(timed(lambda: _baseline(root)))
-        shutil.rmtree(root / ".substrate-git")
+    """A full shadow copy from nothing against our baseline, without git and in a clone.
+
+    Cold means that nothing of the tree is in the page cache: as root only.
+    """
+
+    def shadow_copy() -> None:
+        shadow = root.parent / "first.git"
+        shadow_init(root, shadow)
+        shadow_commit(root, shadow)
+
+    def repeated(work: Callable[[], None], leaves: Path, *, cold: bool = False) -> list[float]:
+        took = []
+        for _ in range(1 if cold else max(3, rounds)):
+            if cold:
+                drop_caches()
+            took.append(timed(work))
+            shutil.rmtree(leaves)
+        return took
+
+    def baseline() -> None:
+        _baseline(root)
+
+    theirs, store = root.parent / "first.git", root / ".substrate-git"
+    warm_git = repeated(shadow_copy, theirs)
+    ours_bare = repeated(baseline, store)
+    cold_git = repeated(shadow_copy, theirs, cold=True) if os.geteuid() == 0 else []
     _make_clone(root)
-    for _ in range(max(3, rounds)):
-        ours_git.append(timed(lambda: _baseline(root)))
-        shutil.rmtree(root / ".substrate-git")
-    return [("first use, git repository", ours_git, theirs),
-            ("first use, no git", ours_bare, theirs)]  # fmt: skip
+    ours_git = repeated(baseline, store)
+    rows = [("first use, no git", ours_bare, warm_git),
+            ("first use, git repository", ours_git, warm_git)]  # fmt: skip
+    if cold_git:
+        rows += [("  beside a cold shadow copy", ours_git, cold_git),
+                 ("  both cold", repeated(baseline, store, cold=True), cold_git)]  # fmt: skip
+    return rows
+
+
+def drop_caches() -> None:
+    os.sync()
+    Path("/proc/sys/vm/drop_caches").write_text("3\n")
 
 
 def _make_clone(root: Path) -> None:
