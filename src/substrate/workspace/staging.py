@@ -171,10 +171,23 @@ class Stage:
         scratch.rename_new(item.scratch_name(_TEMPORARY), scratch, item.scratch_name())
 
     def _write(self, item: Item) -> None:
+        at = item.seen.stat
+        if _is_root() and not (at and stat.S_ISREG(at.st_mode)):
+            self._drop_borrowed_rights(item)
+        wanted = item.become
         write_node(self._site, item, item.scratch_name(_TEMPORARY), self._owner_of(item))
-        if item.become != item.op.become:
+        if item.become != wanted:
             self.cannot.append(
                 Noted(item.path, "its extended attributes: not possible on this file system")
+            )
+
+    def _drop_borrowed_rights(self, item: Item) -> None:
+        """Owners are not recorded: a file of alice's must not come back as setuid root."""
+        node = item.become
+        if node.kind is Kind.FILE and node.mode & (stat.S_ISUID | stat.S_ISGID):
+            item.become = node._replace(mode=node.mode & ~(stat.S_ISUID | stat.S_ISGID))
+            self.cannot.append(
+                Noted(item.path, "its setuid and setgid bits: whose file it was is not recorded")
             )
 
     def _sync(self, made: list[Item]) -> None:

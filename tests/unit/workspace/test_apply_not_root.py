@@ -252,6 +252,19 @@ def test_a_directory_of_somebody_else_is_a_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("root")
+@pytest.mark.parametrize("before", ["nothing", "a directory"])
+def test_as_root_no_file_gets_rights_of_an_owner_it_may_not_have_had(
+    tmp_path: Path, before: str
+) -> None:
+    ground = Ground(tmp_path)
+    if before == "a directory":
+        ground.put(b"x", ground.directory())
+    report = ground.apply(ground.op(b"x", ground.file(b"new", 0o6755)))
+    assert ground.at(b"x") == ground.file(b"new", 0o755)
+    assert [noted.path for noted in report.cannot_restore] == [b"x"]
+
+
+@pytest.mark.needs("root")
 def test_as_root_new_things_belong_to_whom_they_should(tmp_path: Path) -> None:
     ground = Ground(tmp_path)
     ground.put(b"theirs", ground.directory())
