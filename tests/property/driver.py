@@ -21,7 +21,7 @@ from substrate.recorder.api import History
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
 from substrate.system import environment
-from substrate.world.protocol import Isolation, RunOutcome, RunRequest
+from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
 _CHANGING = (
     *("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink"),
@@ -57,6 +57,9 @@ class FunctionWorld:
     def run(self, request: RunRequest) -> RunOutcome:
         self._work()
         return RunOutcome(0, None, False, 1, self.isolation)
+
+    def discard(self, layer: Layer) -> None:
+        """It has none."""
 
 
 class Driver:

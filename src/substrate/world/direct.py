@@ -6,7 +6,7 @@ import os
 
 from substrate.errors import UsageError
 from substrate.system import environment, process
-from substrate.world.protocol import Isolation, RunOutcome, RunRequest
+from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
 _CANNOT_PROMISE = (
     "the command works on the real files: what excluded files held before it is not kept, "
@@ -33,7 +33,7 @@ class DirectWorld:
             env=_environment(request),
             timeout_s=request.timeout_s,
             kill_children=request.kill_children,
-            stdio=process.Stdio(stdin=request.stdin),
+            stdio=process.Stdio(request.stdin, request.stdout, request.stderr),
         )
         return RunOutcome(
             exit=finished.exit_code,
@@ -43,6 +43,9 @@ class DirectWorld:
             isolation=self._isolation,
             notice=_notice(request, finished),
         )
+
+    def discard(self, layer: Layer) -> None:
+        """Nothing is ever left behind: there was no layer."""
 
 
 def _argv(request: RunRequest) -> list[str | bytes]:

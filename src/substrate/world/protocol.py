@@ -8,18 +8,100 @@ from typing import NamedTuple, Protocol
 
 from substrate.model.nodes import Change
 
+#: Weakest first: docs/security.md says what each of them holds.
+TIERS = ("none", "workspace", "guarded", "full")
+#: Best first.
+STRATEGIES = ("overlay", "fuse-overlayfs", "copy-diff", "direct")
+
+#: How much of a stream is kept, each; its hash and its size are always those of the whole.
+CAPTURE_CAP_BYTES = 16 * 1024 * 1024
+
 
 class Isolation(NamedTuple):
     """What really applied to a command, for its span. Nothing here is a wish."""
 
-    #: ``overlay``, ``fuse-overlayfs``, ``copy-diff`` or ``direct``.
+    #: One of `STRATEGIES`.
     strategy: str
-    #: ``none``, ``workspace``, …: see DESIGN, "Worlds".
+    #: One of `TIERS`.
     tier: str
     #: ``open``, ``off`` or ``allow:…``.
     network: str
     #: Why this and not more, and what it therefore cannot promise.
     reason: str
+
+
+class Layer(NamedTuple):
+    """Where a world's changes lie after the command, until they are applied or discarded."""
+
+    #: ``wld_…``
+    world_id: str
+    #: ``<store>/worlds/<id>``, mode 0700; below ``$SUBSTRATE_HOME`` where the workspace's file
+    #: system cannot hold an upper. Holds ``upper``, ``work`` and ``meta.json``.
+    directory: Path
+    upper: Path
+    #: The workspace's root.
+    lower: Path
+    #: ``overlay``: whiteouts and opaque directories; ``copy``: a whole copy of the tree, to be
+    #: compared with what `lower` held when the command started.
+    kind: str
+    #: ``trusted.overlay.`` or ``user.overlay.``. Read no other: a command can set the other one.
+    xattr_prefix: bytes
+
+
+class Captured(NamedTuple):
+    """One stream of a command: the hash of all of it, and the beginning of it on disk."""
+
+    sha256: str
+    size_bytes: int
+    #: Where it is kept, up to the cap; `None` if nothing is.
+    path: Path | None
+    #: Whether `path` holds less than all of it.
+    truncated: bool
+
+
+class Capture(NamedTuple):
+    """Where the streams of a command are to be kept."""
+
+    directory: Path
+    cap_bytes: int = CAPTURE_CAP_BYTES
+
+
+class ResourceLimits(NamedTuple):
+    """What a command and all it starts may use together; `None` is no limit of ours."""
+
+    pids: int | None = None
+    memory_bytes: int | None = None
+    #: In processors: 0.5 is half of one.
+    cpus: float | None = None
+
+
+class Network(Protocol):
+    """What happens to a command's network; the hooks are called in this order."""
+
+    @property
+    def mode(self) -> str:
+        """``open``, ``off`` or ``allow:…``: what really applies, for `Isolation.network`."""
+        ...
+
+    def before_fork(self) -> None:
+        """In the process that waits for the command, before anything is forked."""
+        ...
+
+    def in_child(self) -> None:
+        """In the command's process: namespaces made, capabilities not yet dropped, before exec.
+
+        Descriptors made in `before_fork` are there (close-on-exec); send over them what the
+        waiting side needs.
+        """
+        ...
+
+    def parent(self, child_pid: int, fds: tuple[int, ...]) -> None:
+        """In the waiting process, once the command's process exists (`child_pid` as seen here)."""
+        ...
+
+    def finish(self) -> tuple[str, ...]:
+        """After the command: the scopes it used."""
+        ...
 
 
 class RunRequest(NamedTuple):
@@ -35,6 +117,17 @@ class RunRequest(NamedTuple):
     timeout_s: float | None = None
     #: End what the command left running once it is done.
     kill_children: bool = False
+    #: Descriptors to write to; `None` are our own.
+    stdout: int | None = None
+    stderr: int | None = None
+    #: Give the command a terminal of its own, relayed to our stdin and stdout.
+    pty: bool = False
+    #: `None`: the streams are passed through and not kept.
+    capture: Capture | None = None
+    limits: ResourceLimits = ResourceLimits()
+    network: Network | None = None
+    #: The world's id; made up if empty.
+    world_id: str = ""
 
 
 class RunOutcome(NamedTuple):
@@ -53,6 +146,37 @@ class RunOutcome(NamedTuple):
     changed: tuple[Change, ...] | None = None
     #: Why it could not be started, or what else its user should be told. Usually empty.
     notice: str = ""
+    #: What it changed lies here and has not reached the workspace. `None`: it worked on the
+    #: real files, and the caller must scan.
+    layer: Layer | None = None
+    #: `None` where the stream was not captured: a terminal, or nobody asked.
+    stdout: Captured | None = None
+    stderr: Captured | None = None
+    #: Processes that the command left running in its world. Its upper may still change, so it
+    #: must be copied from, not renamed out of.
+    left_running: int = 0
+
+
+class Wanted(NamedTuple):
+    """What a caller wants a command to run in; `choose.choose_world` finds it."""
+
+    #: The workspace's root and its store (which need not exist).
+    root: Path
+    store: Path
+    #: One of `TIERS`.
+    tier: str = "workspace"
+    #: Less than `tier` is an error, not a fallback.
+    required: bool = False
+    #: ``open``, ``off`` or ``allow:…``.
+    network: str = "open"
+    #: One of `STRATEGIES`, or `None` for the best that works here.
+    strategy: str | None = None
+    #: Why a weaker one was asked for (``--no-world``), for `Isolation.reason`.
+    why: str = ""
+    #: Container and bus sockets stay reachable.
+    allow_host_services: bool = False
+    #: Directories that `guarded` and `full` let the command write to, beside the workspace.
+    writable: tuple[Path, ...] = ()
 
 
 class World(Protocol):
@@ -65,4 +189,8 @@ class World(Protocol):
 
     def run(self, request: RunRequest) -> RunOutcome:
         """Run it in the foreground: our descriptors and signals are its own."""
+        ...
+
+    def discard(self, layer: Layer) -> None:
+        """Do away with what a world left behind; never an error if it is gone already."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from substrate.world.protocol import Isolation, RunOutcome, RunRequest
+from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
 ISOLATION = Isolation("direct", "none", "open", "a test")
 
@@ -25,3 +25,6 @@ class Acting:
         self.requests.append(request)
         self._act()
         return RunOutcome(self._exit, None, False, 7, ISOLATION)
+
+    def discard(self, layer: Layer) -> None:
+        """It has none."""
