@@ -28,6 +28,13 @@ def add_choice_options(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the plan, change nothing")
 
 
+def add_git_option(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--with-git", action="store_true",
+        help="also move the branches and HEAD of your git repository back, unless moved since",
+    )  # fmt: skip
+
+
 def choice_of(args: Namespace, place: Place) -> Choice:
     return Choice(
         paths=paths_of(place, args.path),

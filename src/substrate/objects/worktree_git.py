@@ -99,11 +99,11 @@ class WorktreeGit:
     def try_run(
         self,
         *args: str | bytes,
-        index: Path,
+        index: Path | None = None,
         input: bytes | None = None,  # noqa: A002
-    ) -> None:
-        """For what is only a convenience: a failure costs nothing."""
-        self._run(args, input, index, None, self._pins())
+    ) -> Completed:
+        """For what may fail: the caller looks at the answer, or does not care."""
+        return self._run(args, input, index, None, self._pins())
 
     def _run(
         self,

@@ -5,29 +5,45 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from substrate.history import record, recovery, rollback, sessions, undo
+from substrate.history.ledger import Entry
 from substrate.history.resolve import resolve
 from substrate.history.restore import ChangedMeanwhileError, Outcome
 from substrate.history.store import HistoryStore
 from substrate.history.undo import Choice
 from substrate.model.paths import RelPath
 from substrate.recorder.place import Place
-from substrate.recorder.user_git import how_to_put_back
+from substrate.recorder.user_git import how_to_put_back, joined, put_back
+from substrate.workspace.plan import Plan
 
 _TRIES = 3
 
 
-def undo_command(place: Place, target: str | None, choice: Choice) -> Outcome:
-    """Take back what `target` names; without one, the session's newest command not yet undone."""
+def undo_command(
+    place: Place, target: str | None, choice: Choice, *, with_git: bool = False
+) -> Outcome:
+    """Take back what `target` names; without one, the session's newest command not yet undone.
+
+    `with_git` moves the user's refs and HEAD back, too, where they still stand as it left them.
+    """
+
+    moved_by: list[Entry] = []
 
     def act(store: HistoryStore) -> Outcome:
         if target is None:
             session = sessions.for_question(store, place.session)
             entry = undo.newest_undoable(store, session.session_id)
+            moved_by[:] = [entry]
             return undo.undo_entry(store, entry, choice, place.agent_id)
         found = resolve(store, target, place.session)
+        if found.session is not None:
+            moved_by[:] = store.ledger.live(session_id=found.session.session_id)
+        elif found.entry is not None:
+            moved_by[:] = [found.entry]
+            if with_git and found.entry.commit is None and found.entry.detail.get("git"):
+                return _no_files(f"undo of {found.entry.command_id}")
         return undo.undo_target(store, found, choice, place.agent_id)
 
-    return _changing(place, "undo", act)
+    return _changing(place, "undo", act, moved_by if with_git and not choice.dry_run else None)
 
 
 def redo_command(place: Place, choice: Choice) -> Outcome:
@@ -49,8 +65,11 @@ def roll_back(
     checkpoint: str | None = None,
     session: str | None = None,
     exact: bool = False,
+    with_git: bool = False,
 ) -> Outcome:
     """Go back to a command, a checkpoint or a session's end; exactly one of them is named."""
+
+    moved_by: list[Entry] = []
 
     def act(store: HistoryStore) -> Outcome:
         if checkpoint is not None:
@@ -60,9 +79,11 @@ def roll_back(
         else:
             assert session is not None
             point = rollback.to_session(store, session)
+        after = store.ledger.live(session_id=point.session_id, after_pos=point.pos)
+        moved_by[:] = after
         return rollback.roll_back(store, point, choice, exact=exact, agent=place.agent_id)
 
-    return _changing(place, "rollback", act)
+    return _changing(place, "rollback", act, moved_by if with_git and not choice.dry_run else None)
 
 
 def restore_recovery(
@@ -106,18 +127,40 @@ def _with_git_notes(store: HistoryStore, outcome: Outcome) -> Outcome:
             commands = "; ".join(lines)
             notes.append(
                 f"{entry.command_id} also moved refs of your git repository, which stay as they"
-                f" are; to put them back: {commands}"
+                f" are; to put them back: {commands} (--with-git would have done it)"
             )
     return outcome._replace(notes=notes)
 
 
-def _changing(place: Place, purpose: str, act: Callable[[HistoryStore], Outcome]) -> Outcome:
+def _no_files(what: str) -> Outcome:
+    return Outcome(None, [], [], [], {}, None, [], Plan(()), what=what)
+
+
+def _git_put_back(place: Place, moved_by: list[Entry], outcome: Outcome) -> Outcome:
+    """The user's refs as they were before these commands, newest first."""
+    if outcome.conflicts:
+        said = "conflicts are left, so no ref of your git repository was moved"
+    else:
+        effect = joined(entry.detail.get("git") for entry in moved_by)
+        said = put_back(place.workspace, effect, outcome.what) if effect else "no ref had moved"
+    return outcome._replace(notes=[*outcome.notes, said])
+
+
+def _changing(
+    place: Place,
+    purpose: str,
+    act: Callable[[HistoryStore], Outcome],
+    moved_by: list[Entry] | None = None,
+) -> Outcome:
     """Scan first, so that what stands in the workspace is known; again if it moved meanwhile."""
     with place.existing_history() as store, store.writing(purpose):
         for attempt in range(_TRIES):
             record.record_outside(store)
             try:
-                return _with_git_notes(store, act(store))
+                outcome = act(store)
+                if moved_by is not None:
+                    return _git_put_back(place, moved_by, outcome)
+                return _with_git_notes(store, outcome)
             except ChangedMeanwhileError:
                 if attempt == _TRIES - 1:
                     raise

@@ -1,15 +1,17 @@
 """What a command did to the user's own git repository: where HEAD and the refs stood, and stand.
 
-History never holds a ``.git``, so an undo does not move branches back; it says how to.
+History never holds a ``.git``, so an undo does not move branches back unless asked; it says how to.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError
 from substrate.objects import refs
+from substrate.objects.worktree_git import WorktreeGit
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.locate import Workspace
 
@@ -58,6 +60,67 @@ def git_effect(before: GitState, after: GitState) -> dict[str, object]:
     if moved:
         effect["refs"] = moved
     return effect
+
+
+def joined(effects: Iterable[object]) -> dict[str, object]:
+    """Several commands' effects as one, newest first. A ref that somebody else moved in between
+    is left out: between those commands it was not theirs."""
+    moved: dict[str, list[str | None]] = {}
+    apart: set[str] = set()
+    head: list[str] = []
+    for effect in effects:
+        if not isinstance(effect, dict):
+            continue
+        for name, (was, now) in (effect.get("refs") or {}).items():
+            later = moved.setdefault(name, [was, now])
+            if later[0] == now:
+                later[0] = was
+            elif later != [was, now]:
+                apart.add(name)
+        if effect.get("head"):
+            was, now = effect["head"]
+            head = [was, head[1] if head else now]
+    kept = {name: pair for name, pair in sorted(moved.items()) if name not in apart}
+    kept = {name: pair for name, pair in kept.items() if pair[0] != pair[1]}
+    whole: dict[str, object] = {"refs": kept} if kept else {}
+    if head and head[0] != head[1]:
+        whole["head"] = head
+    return whole
+
+
+def put_back(workspace: Workspace, effect: dict[str, object], why: str) -> str:
+    """Move refs and HEAD back if all of them still stand where the command left them.
+
+    All or none, each compared and swapped by git itself. Returns a sentence for the user.
+    """
+    if workspace.git_dir is None:
+        return "there is no git repository here any more; no ref was moved"
+    git = WorktreeGit(workspace.git_dir, workspace.root)
+    head = effect.get("head")
+    was, now = head if isinstance(head, list) else ("", "")
+    if was and _read_head(workspace.git_dir) != now:
+        return "HEAD has moved since; no ref was moved: " + "; ".join(how_to_put_back(effect))
+    lines = ["start"]
+    moved = effect.get("refs")
+    for name, (old, new) in moved.items() if isinstance(moved, dict) else ():
+        lines.append(
+            f"delete {name}\0{new}" if old is None else f"update {name}\0{old}\0{new or _ZERO}"
+        )
+    if was and not was.startswith("ref: "):
+        lines += ["option no-deref", f"update HEAD\0{was}\0"]
+    lines += ["prepare", "commit"]
+    words = ("update-ref", "-m", f"substrate: {why}", "-z", "--stdin")
+    done = git.try_run(*words, input="".join(line + "\0" for line in lines).encode())
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().removeprefix("fatal: ")
+        return f"no ref of your git repository was moved: {said}"
+    if was.startswith("ref: "):
+        git.run("symbolic-ref", "-m", f"substrate: {why}", "HEAD", was.removeprefix("ref: "))
+    names = [*(moved if isinstance(moved, dict) else ()), *(["HEAD"] if was else [])]
+    return (
+        f"put back in your git repository: {', '.join(names)}"
+        " (your index stays as it is; the reflog has where they were)"
+    )
 
 
 def how_to_put_back(effect: object) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.choice import add_choice_options, choice_of
+from substrate.cli.choice import add_choice_options, add_git_option, choice_of
 from substrate.cli.render import place_of, show_reversal
 from substrate.errors import UsageError
 from substrate.recorder.roll_back import roll_back
@@ -35,6 +35,7 @@ def configure(parser: ArgumentParser) -> None:
         "--exact", action="store_true", help="the whole tree as it was, outside edits included"
     )
     add_choice_options(parser)
+    add_git_option(parser)
 
 
 def run(args: Namespace, context: Context) -> int:
@@ -46,6 +47,6 @@ def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
     outcome = roll_back(
         place, choice_of(args, place), to=args.to, checkpoint=args.checkpoint,
-        session=context.session, exact=args.exact,
+        session=context.session, exact=args.exact, with_git=args.with_git,
     )  # fmt: skip
     return show_reversal(context.output, outcome, dry_run=args.dry_run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.choice import add_choice_options, choice_of
+from substrate.cli.choice import add_choice_options, add_git_option, choice_of
 from substrate.cli.render import place_of, show_reversal
 from substrate.recorder.roll_back import undo_command
 
@@ -24,9 +24,10 @@ def configure(parser: ArgumentParser) -> None:
         help="a command (or a session: all of it); default: the session's last, not yet undone",
     )  # fmt: skip
     add_choice_options(parser)
+    add_git_option(parser)
 
 
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
-    outcome = undo_command(place, args.id, choice_of(args, place))
+    outcome = undo_command(place, args.id, choice_of(args, place), with_git=args.with_git)
     return show_reversal(context.output, outcome, dry_run=args.dry_run)
