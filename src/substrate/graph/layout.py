@@ -16,7 +16,6 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import NotFoundError
 from substrate.system.files import read_bytes_or_none
 
 #: A snapshot made by another version of the extractor is made anew.
@@ -81,22 +80,6 @@ class Layout(NamedTuple):
     def make(self) -> None:
         for directory in (self.graph / "manifests", self.snapshots, self.folded, self.cache):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def find_ctx(start: Path) -> Path | None:
-    """The nearest ``.ctx`` at or above `start`."""
-    here = Path(os.path.realpath(start))
-    for directory in (here, *here.parents):
-        if (directory / ".ctx").is_dir():
-            return directory / ".ctx"
-    return None
-
-
-def require_ctx(start: Path) -> Path:
-    found = find_ctx(start)
-    if found is None:
-        raise NotFoundError("there is no .ctx directory here or above", hint="run `ctx init` first")
-    return found
 
 
 def read_marker(directory: Path) -> Marker | None:

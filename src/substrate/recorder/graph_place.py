@@ -10,8 +10,10 @@ from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError
 from substrate.graph import index
-from substrate.graph.layout import Layout, read_marker, require_ctx
+from substrate.graph.layout import Layout, read_marker
 from substrate.objects.repository import Repository, plain_head
+from substrate.packs.store import make_store
+from substrate.workspace.ctx_dir import CTX_NAME, require_ctx
 from substrate.workspace.locate import Workspace, find_workspace, make_private
 
 Progress = Callable[[str, int, int], None]
@@ -66,9 +68,10 @@ def make_ctx(start: Path) -> tuple[Path, bool]:
             f"no .ctx is made in {workspace.root}: {workspace.history_refused}",
             hint="work in a project directory of your own",
         )
-    directory = workspace.root / ".ctx"
+    directory = workspace.root / CTX_NAME
     is_new = not directory.is_dir()
     make_private(workspace, directory)
+    make_store(directory)
     Layout(directory / "graph").make()
     return directory, is_new
 

@@ -49,7 +49,7 @@ class Holder(NamedTuple):
 
 
 class FileLock:
-    """An exclusive lock between processes; not re-entrant.
+    """A lock between processes, exclusive unless taken as shared; not re-entrant.
 
     With kernel locks (flock, Windows) a dead holder's lock is free at once, and the file stays.
     Where there are none (some network file systems) ``<path>.held`` exists while the lock is
@@ -60,6 +60,7 @@ class FileLock:
         self.path = path
         self._fd: int | None = None
         self._held_file: Path | None = None
+        self._shared = False
         #: Known once the lock is held: whoever held it before died without letting go.
         self.predecessor_died = False
 
@@ -67,14 +68,18 @@ class FileLock:
     def held(self) -> bool:
         return self._fd is not None or self._held_file is not None
 
-    def acquire(self, timeout_s: float, purpose: str) -> None:
-        """Take the lock, waiting up to `timeout_s`; `LockedError` names holder and purpose."""
+    def acquire(self, timeout_s: float, purpose: str, *, shared: bool = False) -> None:
+        """Take the lock, waiting up to `timeout_s`; `LockedError` names holder and purpose.
+
+        Any number may share it, and none of them is named in its file. Where the system has
+        exclusive locks only, sharers wait for each other.
+        """
         if self.held:
             raise RuntimeError("this lock is held already")
         self.predecessor_died = False
         deadline = time.monotonic() + timeout_s
         pause_s = _FIRST_PAUSE_S
-        while not self._try(purpose):
+        while not self._try(purpose, shared):
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise self._locked_error()
@@ -85,8 +90,9 @@ class FileLock:
         """Let go; harmless when not held."""
         fd, self._fd = self._fd, None
         if fd is not None:
-            with contextlib.suppress(OSError):
-                os.ftruncate(fd, 0)
+            if not self._shared:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(fd, 0)
             _kernel_unlock(fd)
             os.close(fd)
         held_file, self._held_file = self._held_file, None
@@ -111,10 +117,10 @@ class FileLock:
     ) -> None:
         self.release()
 
-    def _try(self, purpose: str) -> bool:
+    def _try(self, purpose: str, shared: bool) -> bool:
         fd = self._open()
         try:
-            taken = _kernel_lock(fd)
+            taken = _kernel_lock(fd, shared)
         except BaseException:
             os.close(fd)
             raise
@@ -126,12 +132,13 @@ class FileLock:
             os.close(fd)
             return False
         try:
-            self.predecessor_died = os.fstat(fd).st_size > 0  # `release` empties the file
-            _write_record(fd, purpose)
+            if not shared:
+                self.predecessor_died = os.fstat(fd).st_size > 0  # `release` empties the file
+                _write_record(fd, purpose)
         except BaseException:
             os.close(fd)
             raise
-        self._fd = fd
+        self._fd, self._shared = fd, shared
         return True
 
     def _open(self) -> int:
@@ -170,11 +177,11 @@ class FileLock:
         )
 
 
-def _kernel_lock(fd: int) -> bool | None:
+def _kernel_lock(fd: int, shared: bool) -> bool | None:
     """True: ours. False: another's. None: no kernel locks here."""
     try:
         if fcntl is not None:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         elif msvcrt is not None:
             os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]

@@ -189,3 +189,19 @@ for _ in range(15):
     ]
     failures = [child.communicate()[1] for child in children]
     assert [child.returncode for child in children] == [0] * 4, failures
+
+
+def test_sharers_share_and_keep_others_out(tmp_path: Path) -> None:
+    one, two, alone = (FileLock(tmp_path / "lock") for _ in range(3))
+    one.acquire(0, "packing", shared=True)
+    two.acquire(0, "packing", shared=True)
+    with pytest.raises(LockedError):
+        alone.acquire(0, "collecting")
+    one.release()
+    with pytest.raises(LockedError):
+        alone.acquire(0, "collecting")
+    two.release()
+    alone.acquire(0, "collecting")
+    with pytest.raises(LockedError, match="collecting"):
+        one.acquire(0, "packing", shared=True)
+    alone.release()

@@ -1,0 +1,3 @@
+"""Context Packs: the `.ctx` object store, manifests, diff, verify, fork, bundles."""
+
+from __future__ import annotations

@@ -1,0 +1,141 @@
+"""A Context Pack's manifest: seed 004's fields, to and from canonical bytes.
+
+The id of a pack is the SHA-256 of its manifest as stored. A hash cannot contain itself, so `hash`
+and `outputs[].context_pack` are stored as "" and filled in when a manifest is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from substrate.packs.canonical import canonical_bytes
+from substrate.packs.hashes import ref_of
+
+VERSION = "0.1"
+#: A time nobody recorded, as Go's zero time is written: the original must be able to read it.
+NO_TIME = "0001-01-01T00:00:00Z"
+
+
+class Model(NamedTuple):
+    identifier: str
+    parameters: Mapping[str, object] = {}
+
+
+class Prompt(NamedTuple):
+    role: str
+    content_ref: str
+
+
+class Input(NamedTuple):
+    name: str
+    content_ref: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step. Not a tuple: a tuple has an `index` of its own."""
+
+    index: int
+    type: str
+    tool: str
+    parameters: Mapping[str, object]
+    #: "" where no output was recorded; an empty output has the address of no bytes.
+    output_ref: str
+    deterministic: bool
+    timestamp: str = NO_TIME
+
+
+class Output(NamedTuple):
+    name: str
+    content_ref: str
+
+
+class Environment(NamedTuple):
+    os: str
+    runtime: str
+    tool_versions: Mapping[str, str] = {}
+
+
+class Content(NamedTuple):
+    """One content address in a manifest, and where it stands: ``steps[3].output``."""
+
+    place: str
+    ref: str
+
+
+class Manifest(NamedTuple):
+    """What a pack says. Its id is not part of it: see `Pack`."""
+
+    created: str
+    model: Model
+    system_prompt: str
+    prompts: tuple[Prompt, ...]
+    inputs: tuple[Input, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Output, ...]
+    environment: Environment
+    parent: str = ""
+    version: str = VERSION
+
+    def contents(self) -> Iterator[Content]:
+        """Every address the manifest names, in the order of its sections; not the parent."""
+        yield Content("system_prompt", self.system_prompt)
+        for n, prompt in enumerate(self.prompts):
+            yield Content(f"prompts[{n}]", prompt.content_ref)
+        for n, item in enumerate(self.inputs):
+            yield Content(f"inputs[{n}] ({item.name})", item.content_ref)
+        for n, step in enumerate(self.steps):
+            if step.output_ref:
+                yield Content(f"steps[{n}].output", step.output_ref)
+        for n, output in enumerate(self.outputs):
+            yield Content(f"outputs[{n}] ({output.name})", output.content_ref)
+
+
+class Pack(NamedTuple):
+    """A manifest together with the address of the bytes it was read from."""
+
+    ref: str
+    manifest: Manifest
+
+
+def fields(manifest: Manifest, ref: str = "") -> dict[str, object]:
+    """The manifest as JSON says it. `ref` fills the places that are "" while hashing."""
+    out: dict[str, object] = {
+        "version": manifest.version,
+        "hash": ref,
+        "created": manifest.created,
+        "model": manifest.model._asdict(),
+        "system_prompt": manifest.system_prompt,
+        "prompts": [prompt._asdict() for prompt in manifest.prompts],
+        "inputs": [item._asdict() for item in manifest.inputs],
+        "steps": [step_fields(step) for step in manifest.steps],
+        "outputs": [output._asdict() | {"context_pack": ref} for output in manifest.outputs],
+        "environment": manifest.environment._asdict(),
+    }
+    if manifest.parent:
+        out["parent"] = manifest.parent
+    return out
+
+
+def step_fields(step: Step) -> dict[str, object]:
+    return {
+        "index": step.index,
+        "type": step.type,
+        "tool": step.tool,
+        "parameters": step.parameters,
+        "output_ref": step.output_ref,
+        "deterministic": step.deterministic,
+        "timestamp": step.timestamp,
+    }
+
+
+def stored_bytes(manifest: Manifest) -> bytes:
+    """The canonical bytes, as stored and hashed."""
+    return canonical_bytes(fields(manifest))
+
+
+def ref_of_manifest(manifest: Manifest) -> str:
+    return ref_of(stored_bytes(manifest))

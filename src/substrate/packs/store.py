@@ -1,0 +1,171 @@
+"""One `.ctx`: its objects, the list of its packs, its names.
+
+.ctx/
+  objects/ab/cdef…   content, named by its SHA-256; manifests are objects too
+  packs/<hex>        one small file for each pack: "sha256:<hex>"
+  refs/latest        the newest pack; refs/tags/NAME: names given by people
+  drafts/            forks that are being edited
+  tmp/               objects that are being written
+  lock               shared by writers, exclusive to the garbage collector
+  config.json        {"version": "0.1"}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from substrate.errors import NotFoundError, RefusedError, WorkspaceError
+from substrate.packs.hashes import PREFIX, hex_of, is_hex, short
+from substrate.packs.manifest import Manifest, Pack, stored_bytes
+from substrate.packs.objects import Objects
+from substrate.packs.read_manifest import NotAManifestError, read_manifest
+from substrate.system.files import read_bytes_or_none, write_atomic
+from substrate.system.locks import FileLock
+from substrate.workspace.ctx_dir import require_ctx
+
+FORMAT = "0.1"
+_DIRECTORIES = ("objects", "packs", "refs", "refs/tags", "drafts", "tmp")
+_LOCK_TIMEOUT_S = 60.0
+
+
+class Store:
+    """Packs and objects below one `.ctx` directory; any number of processes may have it open."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.objects = Objects(directory / "objects", directory / "tmp")
+
+    @property
+    def packs_dir(self) -> Path:
+        return self.directory / "packs"
+
+    @property
+    def refs_dir(self) -> Path:
+        return self.directory / "refs"
+
+    @property
+    def drafts_dir(self) -> Path:
+        return self.directory / "drafts"
+
+    @property
+    def scratch(self) -> Path:
+        return self.directory / "tmp"
+
+    @contextmanager
+    def writing(self, purpose: str) -> Iterator[None]:
+        """Around everything that writes objects: meanwhile nothing is collected as garbage."""
+        with self._locked(purpose, shared=True):
+            yield
+
+    @contextmanager
+    def alone(self, purpose: str) -> Iterator[None]:
+        """No other writer beside us; for the garbage collector."""
+        with self._locked(purpose, shared=False):
+            yield
+
+    def add(self, manifest: Manifest) -> Pack:
+        """Store a manifest whose contents are stored, and list it as a pack. Call in `writing`."""
+        stored = self.objects.write(stored_bytes(manifest))
+        self.objects.sync()
+        self.register(stored.ref)
+        return Pack(stored.ref, manifest)
+
+    def register(self, ref: str) -> None:
+        """List a pack. Its objects must be durable by now."""
+        path = self.packs_dir / hex_of(ref)
+        if read_bytes_or_none(path) is None:
+            write_atomic(path, ref.encode(), mode=0o600)
+
+    def packs(self) -> list[str]:
+        """The refs of all packs that are listed, sorted."""
+        try:
+            names = os.listdir(self.packs_dir)
+        except FileNotFoundError:
+            return []
+        return [PREFIX + name for name in sorted(names) if is_hex(name)]
+
+    def load(self, ref: str) -> Pack:
+        """The pack with exactly this address, its manifest verified."""
+        if ref not in self.objects:
+            raise NotFoundError(
+                f"no pack {short(ref)} in {self.directory}", hint="`ctx log` lists the packs"
+            )
+        try:
+            return Pack(ref, read_manifest(self.objects.read(ref)))
+        except NotAManifestError as error:
+            raise NotFoundError(
+                f"{short(ref)} is an object of this store but no pack: {error}",
+                hint="`ctx log` lists the packs",
+            ) from None
+
+    @contextmanager
+    def _locked(self, purpose: str, *, shared: bool) -> Iterator[None]:
+        lock = FileLock(self.directory / "lock")
+        lock.acquire(_LOCK_TIMEOUT_S, purpose, shared=shared)
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def make_store(directory: Path) -> Store:
+    """Complete a `.ctx` that is there: directories and config that are missing are made."""
+    for name in _DIRECTORIES:
+        (directory / name).mkdir(mode=0o700, exist_ok=True)
+    config = directory / "config.json"
+    if not os.path.lexists(config):
+        write_atomic(config, json.dumps({"version": FORMAT}, indent=2).encode() + b"\n")
+    return open_store(directory)
+
+
+def find_store(start: Path) -> Store:
+    """The store at or above `start`; `NotFoundError` if nobody made one."""
+    return open_store(require_ctx(start))
+
+
+def open_store(directory: Path) -> Store:
+    """The store in `directory`, if it may be trusted with our writes.
+
+    A store that the original made, or that only held a graph so far, is completed by `make_store`.
+    """
+    owner = os.stat(directory).st_uid
+    if hasattr(os, "geteuid") and owner != os.geteuid():
+        raise RefusedError(
+            f"{directory} belongs to another user (uid {owner})",
+            hint="work in a project of your own, or export the pack there and import it here",
+        )
+    for name in _DIRECTORIES:
+        if os.path.islink(directory / name):
+            raise WorkspaceError(
+                f"{directory / name} is a link and in the way of the directory",
+                hint="remove the link",
+            )
+    _check_format(directory)
+    if not all((directory / name).is_dir() for name in _DIRECTORIES):
+        return make_store(directory)
+    return Store(directory)
+
+
+def _check_format(directory: Path) -> None:
+    raw = read_bytes_or_none(directory / "config.json")
+    if raw is None:
+        return
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise WorkspaceError(
+            f"{directory / 'config.json'} is not a JSON object",
+            hint='put {"version": "0.1"} into it',
+        )
+    version = found.get("version", FORMAT)
+    if version != FORMAT:
+        raise WorkspaceError(
+            f"{directory} has format {version!r}; this program knows {FORMAT}",
+            hint="use the newer program that made it",
+        )
