@@ -138,6 +138,11 @@ class Output:
         self._stdout.flush()
         self._stdout.buffer.write(_json_bytes(document, indent=2 if self.is_terminal else None))
 
+    def emit_json_line(self, document: Mapping[str, object]) -> None:
+        """One of many documents, each on a line of its own: for an answer without an end."""
+        self._stdout.flush()
+        self._stdout.buffer.write(_json_bytes(document))
+
     def note(self, *pieces: Piece) -> None:
         """Something the user should know besides the answer: on stderr."""
         self._clear_progress()

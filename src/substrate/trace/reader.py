@@ -27,7 +27,7 @@ class TraceReader:
         # Times are all written alike, so that their text sorts as they do.
         since = "" if since_ns is None else clock.iso(since_ns)
         for line in self._lines():
-            span = _parse(line)
+            span = parse_line(line)
             if span is None:
                 self.skipped += 1
             elif (session is None or span.get("session_id") == session) and (
@@ -63,7 +63,8 @@ class TraceReader:
         return files
 
 
-def _parse(line: bytes) -> dict[str, object] | None:
+def parse_line(line: bytes) -> dict[str, object] | None:
+    """One line of the file as a span; None if it is none."""
     import json
 
     try:

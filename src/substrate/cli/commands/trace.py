@@ -2,45 +2,102 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
-from substrate.cli.render import place_of
 from substrate.errors import EXIT_OK, UsageError
+from substrate.system import clock
+from substrate.trace.follow import TraceFollower
 from substrate.trace.reader import TraceReader
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Iterator
 
     from substrate.cli.context import Context
 
 NAME = "trace"
-HELP = "read the trace of commands"
-EXAMPLE = "substrate trace --since 2026-01-31T00:00:00Z"
+HELP = "read the trace of commands, also while it grows"
+EXAMPLE = "substrate trace --follow --since 2026-01-31T00:00:00Z"
+
+Span = dict[str, object]
+
+_POLL_S = 0.2
 
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--since", metavar="T", help="only events at or after this time (RFC 3339)")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the last N events")
+    parser.add_argument(
+        "--follow", action="store_true", help="go on with what is written from now on, until Ctrl-C"
+    )
 
 
 def run(args: Namespace, context: Context) -> int:
-    place = place_of(context)
-    reader = TraceReader(place.environment.trace_path)
-    spans = list(reader.spans(session=context.session, since_ns=_since(args.since)))
+    if args.limit is not None and args.limit < 0:
+        raise UsageError("--limit takes a number of events", hint="leave it out for all of them")
+    wanted = _Wanted(context.session or None, _since(args.since))
+    if args.follow:
+        return _follow(context, wanted, args.limit)
+    reader = TraceReader(context.environment.trace_path)
+    spans = _last(wanted.of(reader.spans()), args.limit)
     if context.json:
         context.output.emit_json({"spans": spans})
-        return EXIT_OK
-    rows = [
-        (
-            str(span.get("ts", "")),
-            str(span.get("event_type", "")),
-            str(span.get("command_id", "")),
-            "" if span.get("exit") is None else str(span["exit"]),
-            str(span.get("command", "")).split("\n", 1)[0],
-        )
-        for span in spans
-    ]
-    context.output.table(rows)
+    else:
+        context.output.table([_row(span) for span in spans])
+    if reader.skipped:
+        context.output.note(f"{reader.skipped} unreadable lines were left out")
     return EXIT_OK
+
+
+def _follow(context: Context, wanted: _Wanted, limit: int | None) -> int:
+    """What is there, then what comes. With `--json`, a line for each span: there is no end to
+    close a document at."""
+    with TraceFollower(context.environment.trace_path) as follower:
+        for span in _last(wanted.of(follower.new_spans()), limit):
+            _show(context, span)
+        while True:
+            context.output.flush()
+            clock.sleep(_POLL_S)
+            for span in wanted.of(follower.new_spans()):
+                _show(context, span)
+
+
+class _Wanted:
+    """Which spans were asked for."""
+
+    def __init__(self, session: str | None, since_ns: int | None) -> None:
+        self._session = session
+        # Times are all written alike, so that their text sorts as they do.
+        self._since = "" if since_ns is None else clock.iso(since_ns)
+
+    def of(self, spans: Iterable[Span]) -> Iterator[Span]:
+        for span in spans:
+            if self._session is not None and span.get("session_id") != self._session:
+                continue
+            if not self._since or str(span.get("ts", "")) >= self._since:
+                yield span
+
+
+def _last(spans: Iterable[Span], limit: int | None) -> list[Span]:
+    return list(spans) if limit is None else list(deque(spans, limit))
+
+
+def _show(context: Context, span: Span) -> None:
+    if context.json:
+        context.output.emit_json_line(span)
+    else:
+        context.output.line("  ".join(_row(span)))
+
+
+def _row(span: Span) -> tuple[str, ...]:
+    return (
+        str(span.get("ts", "")),
+        str(span.get("event_type", "")),
+        str(span.get("command_id", "")),
+        "" if span.get("exit") is None else str(span["exit"]),
+        str(span.get("command", "")).split("\n", 1)[0],
+    )
 
 
 def _since(text: str | None) -> int | None:
