@@ -19,7 +19,7 @@ from substrate.history.carry_over import CarriedOver, carry_over
 from substrate.history.config import load_config
 from substrate.history.messages import BRANCH
 from substrate.history.settle import after_boot
-from substrate.history.store import HistoryStore, make_store
+from substrate.history.store import UNFINISHED, HistoryStore, interrupted_repair, make_store
 from substrate.objects import refs
 from substrate.system import clock, files
 from substrate.workspace.locate import Workspace
@@ -48,6 +48,8 @@ def check_or_explain(workspace: Workspace, home_config: Path) -> list[fsck.Probl
     Whatever else keeps us from looking (no git, a full disk, a typing error in the settings) is
     raised: a repair for such a reason would put a sound history aside.
     """
+    if interrupted_repair(workspace) is not None:
+        return [fsck.Problem("a repair was interrupted; `--repair` finishes it")]
     try:
         store = _open(workspace, home_config)
     except _DAMAGE as error:
@@ -63,12 +65,17 @@ def check_or_explain(workspace: Workspace, home_config: Path) -> list[fsck.Probl
 
 def repair(workspace: Workspace, home_config: Path) -> Repaired:
     """Inside the lock. Tries the mild way first."""
-    problems = check_or_explain(workspace, home_config)
-    if not problems:
-        return Repaired("nothing", [])
-    if _rewrite_refs(workspace, home_config) and not check_or_explain(workspace, home_config):
-        return Repaired("refs", problems)
-    quarantine = _quarantine(workspace)
+    quarantine = interrupted_repair(workspace)
+    if quarantine is not None:
+        problems = [fsck.Problem("an earlier repair was interrupted")]
+    else:
+        problems = check_or_explain(workspace, home_config)
+        if not problems:
+            return Repaired("nothing", [])
+        if _rewrite_refs(workspace, home_config) and not check_or_explain(workspace, home_config):
+            return Repaired("refs", problems)
+        quarantine = _begin_quarantine(workspace)
+    _move_into(quarantine, workspace)
     make_store(workspace)
     store = _open(workspace, home_config)
     try:
@@ -76,6 +83,7 @@ def repair(workspace: Workspace, home_config: Path) -> Repaired:
         record.record_outside(store)
     finally:
         store.close()
+    (workspace.store / UNFINISHED).unlink()
     return Repaired("rebuilt", problems, quarantine, carried)
 
 
@@ -121,12 +129,23 @@ def _remove_leftovers(store: HistoryStore) -> None:
             os.unlink(store.git_dir / "objects" / "pack" / name)
 
 
-def _quarantine(workspace: Workspace) -> Path:
-    """Move the damaged parts aside, by rename: nothing is copied, nothing is deleted."""
-    place = workspace.store / "quarantine" / clock.iso(clock.now_ns()).replace(":", "")
+def _begin_quarantine(workspace: Workspace) -> Path:
+    """From here until the new store is whole, nobody opens it: see `interrupted_repair`."""
+    name = clock.iso(clock.now_ns()).replace(":", "")
+    place = workspace.store / "quarantine" / name
     place.mkdir(parents=True, mode=0o700)
+    files.write_atomic(workspace.store / UNFINISHED, name.encode())
+    return place
+
+
+def _move_into(place: Path, workspace: Workspace) -> None:
+    """Move the damaged parts aside, by rename: nothing is copied, nothing is deleted.
+
+    What an interrupted repair began to build holds nothing of its own, and goes.
+    """
     for name in (".git", "index", "journal"):
         source = workspace.store / name
-        if source.exists():
+        if (place / name).exists():
+            files.remove_tree(source)
+        elif source.exists():
             source.rename(place / name)
-    return place

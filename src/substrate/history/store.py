@@ -31,12 +31,14 @@ from substrate.objects.batch import Batch
 from substrate.objects.git import Git
 from substrate.objects.snapshot import Snapshot
 from substrate.objects.store import ObjectStore
-from substrate.system import clock, ids, platform
+from substrate.system import clock, files, ids, platform
 from substrate.system.locks import FileLock
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.locate import Workspace, protect_store, why_not_opened
 
 LOCK_TIMEOUT_S = 60.0
+#: Names the quarantine of a repair that is not done yet; the store is not opened meanwhile.
+UNFINISHED = Path("quarantine", "unfinished")
 
 
 class HistoryStore:
@@ -167,11 +169,26 @@ def is_alive(intent: Intent) -> bool:
     )
 
 
+def interrupted_repair(workspace: Workspace) -> Path | None:
+    """Where a repair that never ended has put the damaged store, if there was one."""
+    name = files.read_bytes_or_none(workspace.store / UNFINISHED)
+    return None if name is None else workspace.store / "quarantine" / os.fsdecode(name)
+
+
+def _check_repaired(workspace: Workspace) -> None:
+    if (workspace.store / UNFINISHED).exists():
+        raise DamagedStoreError(
+            "a repair of the history was interrupted",
+            hint="`substrate fsck --repair` finishes it; nothing of it is lost",
+        )
+
+
 def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     """Open a workspace's history, making an empty one on first use."""
     if workspace.history_refused:
         raise _refused(workspace)
     check_trusted(workspace)  # again: a command may have run since the workspace was looked at
+    _check_repaired(workspace)
     is_new = not (workspace.store / ".git" / "HEAD").exists()
     if is_new:
         lock = FileLock(_protected(workspace) / "lock")
@@ -186,6 +203,7 @@ def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
 def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     """Open a history that is there already; asking a question never makes one."""
     check_trusted(workspace)
+    _check_repaired(workspace)
     if not (workspace.store / "index" / "history.db").exists():
         if (workspace.store / ".git" / "HEAD").exists():
             raise _index_lost()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
+import sys
 from contextlib import closing
 
 import pytest
@@ -241,3 +243,52 @@ class TestNoDamage:
         with closing(sqlite3.connect(damage.store_dir(bench) / "index/history.db")) as db:
             db.execute("PRAGMA user_version=99")
         self.untouched(bench, RefusedError)
+
+
+@pytest.mark.needs("posix")
+def test_a_repair_that_is_killed_is_finished_by_the_next(bench: Bench) -> None:
+    ids = grow(bench)
+    bench.compact()
+    _lose(bench, ids[2])
+    template = bench.root.parent / "template"
+    shutil.copytree(bench.root, template, symlinks=True)
+    interrupted = 0
+    for number in range(1, 400, 9):
+        shutil.rmtree(bench.root)
+        shutil.copytree(template, bench.root, symlinks=True)
+        if not _killed_at(bench, number):
+            break
+        if (damage.store_dir(bench) / "quarantine/unfinished").exists():
+            interrupted += 1
+            with pytest.raises(SubstrateError, match="interrupted"):
+                bench.run({"x": b"1"})
+            assert [str(problem) for problem in problems(bench)] != []
+        done = mend(bench)
+        assert done.extent == "rebuilt", number
+        kept = {entry.command_id for entry in bench.log()}
+        assert set(ids) <= kept, f"killed at {number}"
+        assert bench.entry(ids[0]).commit is not None
+    else:
+        raise AssertionError("the repair never came to its end")
+    assert interrupted > 2
+
+
+def _killed_at(bench: Bench, number: int) -> bool:
+    """Repair in a child that dies at its n-th step that could change a file."""
+    child = os.fork()
+    if child == 0:
+        left = [number]
+
+        def die(event: str, args: tuple[object, ...]) -> None:
+            writes = event == "open" and isinstance(args[2], int) and args[2] & 3
+            if writes or event in ("os.rename", "os.mkdir", "os.remove", "os.link"):
+                left[0] -= 1
+                if left[0] <= 0:
+                    os._exit(9)
+
+        sys.addaudithook(die)
+        try:
+            care.repair_store(bench.place())
+        finally:
+            os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
