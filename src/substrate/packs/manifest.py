@@ -7,7 +7,7 @@ and `outputs[].context_pack` are stored as "" and filled in when a manifest is r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from substrate.packs.canonical import canonical_bytes
@@ -46,6 +46,8 @@ class Step:
     output_ref: str
     deterministic: bool
     timestamp: str = NO_TIME
+    #: Beside its output, where it was recorded: ``exit``, and what it changed. Left out if empty.
+    result: Mapping[str, object] = field(default_factory=dict)
 
 
 class Output(NamedTuple):
@@ -121,7 +123,7 @@ def fields(manifest: Manifest, ref: str = "") -> dict[str, object]:
 
 
 def step_fields(step: Step) -> dict[str, object]:
-    return {
+    told: dict[str, object] = {
         "index": step.index,
         "type": step.type,
         "tool": step.tool,
@@ -130,6 +132,9 @@ def step_fields(step: Step) -> dict[str, object]:
         "deterministic": step.deterministic,
         "timestamp": step.timestamp,
     }
+    if step.result:
+        told["result"] = step.result
+    return told
 
 
 def stored_bytes(manifest: Manifest) -> bytes:

@@ -108,6 +108,7 @@ def _step(item: Mapping[str, object], at: str) -> Step:
         _ref(item, "output_ref", f"{at}.output_ref", optional=True),
         item.get("deterministic") is True,
         _time(item, "timestamp", f"{at}.timestamp"),
+        _map(item, "result", f"{at}.result"),
     )
 
 

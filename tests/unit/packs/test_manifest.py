@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -45,6 +46,15 @@ def test_the_fields_are_the_seeds_and_no_others(manifest: Manifest) -> None:
         }
     ]
     assert "parent" in fields(manifest._replace(parent="sha256:" + "1" * 64))
+
+
+def test_a_steps_result_is_kept_and_left_out_where_there_is_none(
+    store: Store, manifest: Manifest
+) -> None:
+    assert "result" not in json.loads(stored_bytes(manifest))["steps"][0]
+    step = replace(manifest.steps[0], result={"exit": 3})
+    pack = store.add(manifest._replace(steps=(step,)))
+    assert store.load(pack.ref).manifest.steps[0].result == {"exit": 3}
 
 
 def test_a_big_integer_survives(store: Store, manifest: Manifest) -> None:
