@@ -1,0 +1,315 @@
+"""What a command changed, read from its layer alone.
+
+The tree below is never walked: what stood where something is gone comes from history's snapshot,
+and of the tree itself only the names that lie in the layer are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from substrate.model.nodes import ABSENT, BlobWriter, Kind, Node
+from substrate.model.paths import ROOT, RelPath, join
+from substrate.objects import directory as snapshot_directory
+from substrate.objects import snapshot as snapshots
+from substrate.objects.directory import Reader, Snapshot
+from substrate.workspace.dirwalk import Directory, Walker
+from substrate.workspace.exclude import Exclusions
+from substrate.workspace.layer import LayerDiff, LayerEntry, LeftOut, arriving_mode
+from substrate.workspace.probe import blob_id, kind_of, look, open_to_read
+from substrate.world.origin import is_copy_of
+from substrate.world.protocol import Layer
+from substrate.world.upper import Found, Upper
+
+_STORE = b".substrate-git"
+_CHUNK_BYTES = 1 << 20
+_NEVER_ARRIVES = {
+    Kind.SOCKET: "a socket belongs to the process that made it",
+    Kind.CHAR_DEVICE: "device nodes stay in the world",
+    Kind.BLOCK_DEVICE: "device nodes stay in the world",
+}
+
+
+class Base(NamedTuple):
+    """The state that the world started from, as far as history knows it."""
+
+    reader: Reader
+    snapshot: Snapshot
+
+
+def read_layer(layer: Layer, base: Base, exclusions: Exclusions, blobs: BlobWriter) -> LayerDiff:
+    """Everything the command did; contents of what history keeps go to `blobs`.
+
+    Nothing in the layer or in the tree is changed by reading.
+    """
+    with Upper(layer) as upper:
+        return _Reading(upper, layer, base, exclusions, blobs).run()
+
+
+def is_untouched(layer: Layer) -> bool:
+    """Whether the command changed nothing at all: most do not, and need no reading."""
+    with os.scandir(os.fsencode(layer.upper)) as names:
+        return all(entry.name == _STORE for entry in names)
+
+
+class _Frame(NamedTuple):
+    """A directory of the layer that is still to be read."""
+
+    path: RelPath
+    #: The same directory in history; None where that has none.
+    at: Snapshot | None
+    beyond: bool
+    #: Nothing of the tree shows through.
+    is_whole: bool
+
+
+class _Reading:
+    def __init__(
+        self, upper: Upper, layer: Layer, base: Base, exclusions: Exclusions, blobs: BlobWriter
+    ) -> None:
+        self.upper = upper
+        self.layer = layer
+        self.base = base
+        self.exclusions = exclusions
+        self.blobs = blobs
+        self.lower = Walker(layer.lower)
+        self.entries: list[LayerEntry] = []
+        self.left_out: list[LeftOut] = []
+        self.emptied: list[RelPath] = []
+        self.pending: list[_Frame] = []
+
+    def run(self) -> LayerDiff:
+        self.pending.append(_Frame(ROOT, self.base.snapshot, False, False))
+        while self.pending:
+            self.directory(self.pending.pop())
+        self.entries.sort(key=lambda one: one.path)
+        return LayerDiff(tuple(self.entries), tuple(self.left_out), tuple(sorted(self.emptied)))
+
+    def directory(self, frame: _Frame) -> None:
+        known = None
+        if frame.at is not None:
+            known = snapshot_directory.Directory(self.base.reader, frame.at)
+        below = None if frame.is_whole else self.tree_directory(frame.path)
+        names = set()
+        try:
+            with self.upper.open(frame.path) as directory:
+                for found in self.upper.names(directory, frame.path):
+                    names.add(found.name)
+                    _Name(self, frame, directory, known, below, found).read()
+        finally:
+            if below is not None:
+                below.close()
+        if frame.is_whole and known is not None:
+            for name in known.names() - names:
+                self.gone(join(frame.path, name))
+
+    def tree_directory(self, path: RelPath) -> Directory | None:
+        try:
+            return self.lower.directory(path)
+        except OSError:
+            return None  # gone meanwhile, or shut to us: nothing is known of it
+
+    def gone(self, path: RelPath, *, is_there: bool = False) -> None:
+        """History's path and all below are gone; `is_there`: by a whiteout of its own."""
+        for below, node in snapshots.walk(self.base.reader, self.base.snapshot, path):
+            self.entries.append(
+                LayerEntry(below, node, ABSENT, is_there=is_there and below == path)
+            )
+
+
+class _Name:
+    """One name of one directory."""
+
+    def __init__(
+        self,
+        reading: _Reading,
+        frame: _Frame,
+        directory: Directory,
+        known: snapshot_directory.Directory | None,
+        below: Directory | None,
+        found: Found,
+    ) -> None:
+        self.reading = reading
+        self.frame = frame
+        self.directory = directory
+        self.found = found
+        self.path = found.path
+        self.at = known.subdirectory(found.name) if known is not None else None
+        self.old = known.node(found.name) if known is not None else ABSENT
+        self.tree_path = b""
+        self.stood = _lstat(below, found.name) if below is not None else None
+        if below is not None and below.fd is not None:
+            self.tree_path = b"/proc/self/fd/%d/%s" % (below.fd, found.name)
+
+    def read(self) -> None:
+        kind = self.found.kind
+        if self.path == _STORE:
+            if kind is not Kind.ABSENT:
+                self.leave_out("the place of Substrate's own store: nothing is put there")
+        elif kind is Kind.ABSENT:
+            self.removed()
+        elif kind is Kind.DIRECTORY:
+            self.directory_there()
+        elif kind in _NEVER_ARRIVES:
+            self.leave_out(_NEVER_ARRIVES[kind])
+            if self.old != ABSENT or self.stood is not None:
+                self.removed()
+        else:
+            self.leaf_there()
+
+    def leave_out(self, reason: str) -> None:
+        self.reading.left_out.append(LeftOut(self.path, reason))
+
+    # ---------------------------------------------------------------- gone
+
+    def removed(self) -> None:
+        if self.old != ABSENT:
+            self.reading.gone(self.path, is_there=True)
+        stood = self.stood
+        if stood is None:
+            return
+        is_dir = stat.S_ISDIR(stood.st_mode)
+        if self.old == ABSENT and self.is_beyond(is_dir, stood.st_size):
+            self.add(self.tree_node(), ABSENT, beyond=True)
+        elif is_dir or self.old == ABSENT:
+            self.reading.emptied.append(self.path)
+
+    # ---------------------------------------------------------------- a directory
+
+    def directory_there(self) -> None:
+        found, stood = self.found, self.stood
+        over_directory = stood is not None and stat.S_ISDIR(stood.st_mode)
+        is_whole = found.is_opaque or not over_directory
+        new = Node(Kind.DIRECTORY, found.mode, b"", found.xattrs)
+        if self.is_beyond(True, 0):
+            self.add(self.tree_node(), new, beyond=True, is_whole=is_whole)
+            self.go_on(None, beyond=True, is_whole=is_whole)
+            return
+        if over_directory and is_whole:
+            self.reading.emptied.append(self.path)
+        if over_directory and self.old.kind is Kind.DIRECTORY and self.looks_as_it_stood():
+            new = self.old  # copied up for what is in it; its mode in history is not our business
+        self.add(self.old, new, is_whole=is_whole)
+        self.go_on(self.at, beyond=False, is_whole=is_whole)
+
+    def looks_as_it_stood(self) -> bool:
+        assert self.stood is not None
+        if self.found.mode != stat.S_IMODE(self.stood.st_mode):
+            return False
+        return self.found.xattrs == self.old.xattrs
+
+    def go_on(self, at: Snapshot | None, *, beyond: bool, is_whole: bool) -> None:
+        self.reading.pending.append(_Frame(self.path, at, beyond, is_whole))
+
+    # ---------------------------------------------------------------- files, links, FIFOs
+
+    def leaf_there(self) -> None:
+        found, stood = self.found, self.stood
+        beyond = self.is_beyond(False, found.at.st_size if found.kind is Kind.FILE else 0)
+        if not beyond and self.old.kind is Kind.DIRECTORY:
+            for below, node in snapshots.walk(
+                self.reading.base.reader, self.reading.base.snapshot, self.path
+            ):
+                if below != self.path:
+                    self.reading.entries.append(LayerEntry(below, node, ABSENT, is_there=False))
+        if not beyond and stood is not None and stat.S_ISDIR(stood.st_mode):
+            self.reading.emptied.append(self.path)
+        mode = 0 if found.kind is Kind.SYMLINK else found.mode
+        if found.kind is Kind.FILE:
+            mode = arriving_mode(mode, stood.st_mode if stood is not None else 0)
+        if mode != found.mode and found.kind is Kind.FILE:
+            self.leave_out(f"arrives as {mode:04o}: new set-id bits stay in the world")
+        new = Node(found.kind, mode, self.content(beyond), found.xattrs)
+        self.add(
+            self.tree_node() if beyond and self.old == ABSENT else self.old,
+            new,
+            beyond=beyond,
+            in_place=self.was_written_to(),
+            is_marked=found.is_marked or (mode != found.mode and found.kind is Kind.FILE),
+        )
+
+    def was_written_to(self) -> bool:
+        found, stood = self.found, self.stood
+        if not found.origin or stood is None or found.kind is not Kind.FILE:
+            return False
+        return stat.S_ISREG(stood.st_mode) and is_copy_of(found.origin, self.tree_path)
+
+    def content(self, beyond: bool) -> bytes:
+        """The blob id; of what history keeps, the content is kept too."""
+        found = self.found
+        if found.kind is Kind.SYMLINK:
+            target = self.directory.readlink(found.name)
+            return blob_id(target) if beyond else self.reading.blobs.add_blob(target)
+        if found.kind is not Kind.FILE:
+            return b""
+        if beyond:
+            # Moved in with the directory it is in: nothing will ever ask for its content.
+            return b"" if self.frame.is_whole else look(self.directory, found.name).node.oid
+        fd = open_to_read(self.directory, found.name)
+        try:
+            return self.reading.blobs.add_blob(_read(fd, found.at.st_size))
+        finally:
+            os.close(fd)
+
+    # ---------------------------------------------------------------- both
+
+    def is_beyond(self, is_dir: bool, size: int) -> bool:
+        if self.frame.beyond:
+            return True
+        rules = self.reading.exclusions
+        return rules.own_reason(self.path, is_dir=is_dir, size=size) is not None
+
+    def tree_node(self) -> Node:
+        """What stands in the tree: its kind and mode, not its content."""
+        if self.stood is None:
+            return ABSENT
+        kind = kind_of(self.stood)
+        mode = 0 if kind is Kind.SYMLINK else stat.S_IMODE(self.stood.st_mode)
+        return Node(kind, mode)
+
+    def add(
+        self,
+        old: Node,
+        new: Node,
+        *,
+        beyond: bool = False,
+        is_whole: bool = False,
+        in_place: bool = False,
+        is_marked: bool | None = None,
+    ) -> None:
+        at = self.found.at
+        self.reading.entries.append(
+            LayerEntry(
+                self.path,
+                old,
+                new,
+                beyond,
+                True,
+                is_whole,
+                in_place,
+                self.found.is_marked if is_marked is None else is_marked,
+                (at.st_atime_ns, at.st_mtime_ns),
+                (at.st_uid, at.st_gid),
+            )
+        )
+
+
+def _lstat(directory: Directory, name: bytes) -> os.stat_result | None:
+    try:
+        return directory.lstat(name)
+    except OSError:
+        return None
+
+
+def _read(fd: int, size: int) -> bytes:
+    """All of the file; one system call for most."""
+    data = os.read(fd, size + 1)
+    if len(data) == size:
+        return data
+    parts = [data]
+    while data:
+        data = os.read(fd, _CHUNK_BYTES)
+        parts.append(data)
+    return b"".join(parts)

@@ -1,0 +1,112 @@
+"""The upper directory of an overlay, name by name, in the words of the world's view.
+
+    what lies there              what the world shows
+    character device 0:0         nothing: the name was removed
+    directory, marked opaque     this directory alone; nothing of the tree shows through
+    directory                    this one merged with the tree's
+    anything else                itself; `origin` tells what it was copied up from
+
+Only the marks of the mount's own namespace count: a command can forge the other one's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import NamedTuple
+
+from substrate.model.nodes import Kind
+from substrate.model.paths import RelPath, join
+from substrate.system.xattrs import Xattrs
+from substrate.workspace.dirwalk import ALL, Directory, Walker
+from substrate.workspace.layer import OVERLAY_MARKS
+from substrate.workspace.openings import Openings
+from substrate.workspace.probe import kind_of
+from substrate.world.protocol import Layer
+
+_NO_MARKS = frozenset({errno.ENOTSUP, errno.EPERM, errno.EINVAL})
+
+
+class Found(NamedTuple):
+    """One name in the upper directory."""
+
+    path: RelPath
+    name: bytes
+    #: ABSENT for a whiteout.
+    kind: Kind
+    at: os.stat_result
+    #: As the world shows it, though we may have opened a shut directory for ourselves.
+    mode: int
+    is_opaque: bool
+    #: The handle of the file it was copied up from; empty if it is new.
+    origin: bytes
+    #: The user's own ``user.*`` attributes.
+    xattrs: Xattrs
+    #: It carries any mark of overlayfs at all.
+    is_marked: bool
+
+
+class Upper:
+    """Reads the upper of `layer`. Use as a context manager."""
+
+    def __init__(self, layer: Layer) -> None:
+        self._prefix = os.fsdecode(layer.xattr_prefix)
+        # Shut directories are opened for us; what their mode was is noted beside the upper.
+        self._notes = Directory.open_root(layer.directory)
+        self._openings = Openings(self._notes)
+        self._walker = Walker(layer.upper, self._openings.open)
+
+    def __enter__(self) -> Upper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._notes.close()
+
+    def open(self, path: RelPath) -> Directory:
+        return self._walker.directory(path, ALL)
+
+    def names(self, directory: Directory, path: RelPath) -> list[Found]:
+        """Everything in the open directory that is `path`, sorted by name."""
+        return [self._found(directory, join(path, name), name) for name in directory.names()]
+
+    def _found(self, directory: Directory, path: RelPath, name: bytes) -> Found:
+        assert directory.fd is not None, "there is no overlayfs without descriptors"
+        at = directory.lstat(name)
+        if stat.S_ISCHR(at.st_mode) and at.st_rdev == 0:
+            return Found(path, name, Kind.ABSENT, at, 0, False, b"", (), False)
+        kind = kind_of(at)
+        mode = stat.S_IMODE(at.st_mode)
+        if kind is Kind.DIRECTORY:
+            mode = self._openings.final_mode(path, mode)
+        itself = b"/proc/self/fd/%d/%s" % (directory.fd, name)
+        names = _attribute_names(itself)
+        if not names:
+            return Found(path, name, kind, at, mode, False, b"", (), False)
+        xattrs, is_marked = [], False
+        for attribute in names:
+            if attribute.startswith(OVERLAY_MARKS):
+                is_marked = True
+            elif attribute.startswith("user."):
+                value = os.getxattr(itself, attribute, follow_symlinks=False)
+                xattrs.append((os.fsencode(attribute), value))
+        is_opaque = kind is Kind.DIRECTORY and self._mark(itself, names, "opaque") == b"y"
+        origin = b"" if kind is Kind.DIRECTORY else self._mark(itself, names, "origin")
+        return Found(
+            path, name, kind, at, mode, is_opaque, origin, tuple(sorted(xattrs)), is_marked
+        )
+
+    def _mark(self, itself: bytes, names: list[str], mark: str) -> bytes:
+        attribute = self._prefix + mark
+        if attribute not in names:
+            return b""
+        return os.getxattr(itself, attribute, follow_symlinks=False)
+
+
+def _attribute_names(itself: bytes) -> list[str]:
+    try:
+        return os.listxattr(itself, follow_symlinks=False)
+    except OSError as error:
+        if error.errno in _NO_MARKS:
+            return []
+        raise

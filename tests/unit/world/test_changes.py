@@ -1,0 +1,235 @@
+"""A layer says exactly what the command did: each case against an oracle that walks the mount."""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from substrate.model.nodes import Kind
+from substrate.trace.fs_diff import fs_diff
+from substrate.workspace.exclude import Exclusions
+from substrate.world.changes import is_untouched
+from tests.unit.world.overlays import Overlay
+
+pytestmark = pytest.mark.needs("overlay", "root", "mounts")
+
+_MAKE = """
+echo a > a; echo b > b; ln -s a link; mkdir -p d/e empty
+echo c > d/c; echo f > d/e/f; chmod 640 d/c; ln d/c hard; printf '\\377' > $'raw\\377'
+"""
+
+
+@pytest.fixture(params=["trusted", "user"])
+def overlay(request: pytest.FixtureRequest, tmp_path: Path) -> Overlay:
+    made = Overlay(tmp_path, request.param)
+    subprocess.run(["bash", "-ec", _MAKE], cwd=made.lower, check=True)
+    return made
+
+
+CASES = {
+    "nothing": ("true", {}),
+    "reading": ("cat a d/c > /dev/null; find . > /dev/null", {}),
+    "a new file": ("echo n > new", {b"new": "added"}),
+    "a new file deep down": ("echo n > d/e/new", {b"d/e/new": "added"}),
+    "an edit in place": ("echo more >> a", {b"a": "changed"}),
+    "an edit by rename": ("sed -i s/a/x/ a", {b"a": "changed"}),
+    "a removal": ("rm a", {b"a": "deleted"}),
+    "made and removed": ("echo n > new; rm new; mkdir x; rmdir x", {}),
+    "removed and made the same": ("rm a; echo a > a", {}),
+    "a touch": ("touch a d/c", {}),
+    "opened for writing only": ("exec 3>>a; exec 3>&-", {}),
+    "a mode": ("chmod 600 a", {b"a": "changed"}),
+    "a mode there and back": ("chmod 600 a; chmod 644 a", {}),
+    "a directory's mode": ("chmod 700 d", {b"d": "changed"}),
+    "a file is renamed": ("mv a z", {b"a": "deleted", b"z": "added"}),
+    "a directory is renamed": (
+        "mv d z",
+        {b"d": "deleted", b"d/c": "deleted", b"d/e": "deleted", b"d/e/f": "deleted",
+         b"z": "added", b"z/c": "added", b"z/e": "added", b"z/e/f": "added"},
+    ),
+    "a directory goes": (
+        "rm -r d",
+        {b"d": "deleted", b"d/c": "deleted", b"d/e": "deleted", b"d/e/f": "deleted"},
+    ),
+    "a directory is emptied": ("rm -r d/e/f", {b"d/e/f": "deleted"}),
+    "a directory goes and comes back empty": (
+        "rm -r d; mkdir d",
+        {b"d/c": "deleted", b"d/e": "deleted", b"d/e/f": "deleted"},
+    ),
+    "a directory comes back with one of its files": (
+        "rm -r d; mkdir d; echo other > d/c",
+        {b"d/c": "changed", b"d/e": "deleted", b"d/e/f": "deleted"},
+    ),
+    "a directory becomes a file": (
+        "rm -r d; echo file > d",
+        {b"d": "changed", b"d/c": "deleted", b"d/e": "deleted", b"d/e/f": "deleted"},
+    ),
+    "a directory becomes a link": (
+        "rm -r d; ln -s empty d",
+        {b"d": "changed", b"d/c": "deleted", b"d/e": "deleted", b"d/e/f": "deleted"},
+    ),
+    "a file becomes a directory": (
+        "rm a; mkdir a; echo n > a/n", {b"a": "changed", b"a/n": "added"}),
+    "a link becomes a file": ("rm link; echo l > link", {b"link": "changed"}),
+    "a link leads elsewhere": ("ln -sfn b link", {b"link": "changed"}),
+    "a file is replaced by another": ("mv a b", {b"a": "deleted", b"b": "changed"}),
+    "an edit through one of two names": ("echo more >> d/c", {b"d/c": "changed"}),
+    "a new second name": ("ln a z", {b"z": "added"}),
+    "an empty directory": ("mkdir x", {b"x": "added"}),
+    "an empty directory goes": ("rmdir empty", {b"empty": "deleted"}),
+    "a FIFO": ("mkfifo p", {b"p": "added"}),
+    "a name that is not text": (
+        "echo n > $'n\\nl\\377'; rm $'raw\\377'",
+        {b"n\nl\xff": "added", b"raw\xff": "deleted"},
+    ),
+    "a directory moves into a new one": (
+        "mkdir x; mv d/e x/",
+        {b"d/e": "deleted", b"d/e/f": "deleted", b"x": "added", b"x/e": "added",
+         b"x/e/f": "added"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(overlay: Overlay, name: str) -> None:
+    command, expected = CASES[name]
+    answer = overlay.run(command)
+    assert answer.changes == answer.expected
+    found = answer.paths()
+    # A write through one of two names leaves the other one's content as it was.
+    assert found == expected
+
+
+def test_a_world_without_changes_is_known_without_reading(overlay: Overlay) -> None:
+    overlay.run("cat a")
+    assert is_untouched(overlay.layer)
+    overlay.run("touch a")
+    assert not is_untouched(overlay.layer)
+
+
+def test_the_words_of_the_span(overlay: Overlay) -> None:
+    answer = overlay.run("rm -r d; echo file > d; touch b; chmod 600 a; mkdir x; echo n > x/n")
+    diff = fs_diff(answer.changes)
+    assert diff.writes == (b"d", b"x/n")
+    assert diff.mods == (b"a",)
+    assert diff.deletes == (b"d/c", b"d/e/f")
+
+
+def test_a_touch_is_no_change_but_its_time_is_known(overlay: Overlay) -> None:
+    answer = overlay.run("touch -d @1000000000 a")
+    (entry,) = answer.diff.entries
+    assert entry.path == b"a" and entry.old == entry.new
+    assert entry.times[1] == 10**18 and entry.in_place
+
+
+def test_in_place_is_told_from_replaced(overlay: Overlay) -> None:
+    answer = overlay.run("echo more >> a; sed -i s/b/x/ b; echo more >> d/e/f")
+    told = {one.path: one.in_place for one in answer.diff.entries if one.new.kind is Kind.FILE}
+    assert told == {b"a": True, b"b": False, b"d/e/f": True}
+
+
+def test_a_file_moved_over_another_was_not_written_in_place(overlay: Overlay) -> None:
+    answer = overlay.run("mv a b")
+    (entry,) = [one for one in answer.diff.entries if one.path == b"b"]
+    assert not entry.in_place
+
+
+def test_forged_marks_of_the_other_namespace_delete_nothing(tmp_path: Path) -> None:
+    overlay = Overlay(tmp_path, "trusted")
+    (overlay.lower / "d").mkdir()
+    (overlay.lower / "d" / "c").write_text("c")
+    forge = "import os; os.setxattr('d', 'user.overlay.opaque', b'y')"
+    answer = overlay.run(f'true > d/n; python3 -c "{forge}"')
+    assert answer.paths() == {b"d/n": "added"}
+    assert any(one.is_marked for one in answer.diff.entries if one.path == b"d")
+
+
+def test_sockets_and_devices_never_arrive_and_are_said(overlay: Overlay) -> None:
+    answer = overlay.run(
+        "mknod null c 1 3; mknod disk b 7 0; mkdir x; mknod x/null c 1 3;"
+        "python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('s')\""
+    )
+    assert answer.paths() == {b"x": "added"}
+    said = {one.path for one in answer.diff.left_out}
+    assert said == {b"null", b"disk", b"x/null", b"s"}
+
+
+def test_new_set_id_bits_do_not_arrive(overlay: Overlay) -> None:
+    (overlay.lower / "had").write_text("had")
+    os.chmod(overlay.lower / "had", 0o4755)
+    answer = overlay.run("cp a suid; chmod 6755 suid; echo more >> had; chmod 4755 had")
+    modes = {c.path: c.new.mode for c in answer.changes}
+    assert modes == {b"suid": 0o755, b"had": 0o4755}
+    assert [one.path for one in answer.diff.left_out] == [b"suid"]
+
+
+def test_the_store_is_hidden_and_cannot_be_replaced(overlay: Overlay) -> None:
+    assert overlay.run("rm -rf .substrate-git").paths() == {}
+    answer = overlay.run("mkdir .substrate-git; echo forged > .substrate-git/lock")
+    assert answer.paths() == {}
+    assert [one.path for one in answer.diff.left_out] == [b".substrate-git"]
+
+
+def test_what_history_leaves_out_is_told_apart(overlay: Overlay) -> None:
+    modules = overlay.lower / "node_modules"
+    modules.mkdir()
+    (modules / "old").write_text("old")
+    answer = overlay.run(
+        "rm node_modules/old; echo n > node_modules/n; mkdir -p x/dist; > x/dist/o"
+    )
+    assert answer.paths() == {b"x": "added"}
+    beyond = {one.path: one.new.kind for one in answer.diff.entries if one.beyond}
+    assert beyond == {
+        b"node_modules": Kind.DIRECTORY, b"node_modules/old": Kind.ABSENT,
+        b"node_modules/n": Kind.FILE, b"x/dist": Kind.DIRECTORY, b"x/dist/o": Kind.FILE,
+    }  # fmt: skip
+
+
+def test_a_file_that_outgrows_the_cap_leaves_history(overlay: Overlay) -> None:
+    rules = Exclusions(size_cap_bytes=100)
+    answer = overlay.run("head -c 200 /dev/zero > a", rules)
+    assert answer.paths() == {b"a": "deleted"}
+    (entry,) = answer.diff.entries
+    assert entry.beyond and entry.new.kind is Kind.FILE
+
+
+def test_shut_directories_are_read(overlay: Overlay) -> None:
+    answer = overlay.run("mkdir x; echo n > x/n; chmod 0 x/n x")
+    assert answer.paths() == {b"x": "added", b"x/n": "added"}
+    assert {c.path: c.new.mode for c in answer.changes} == {b"x": 0, b"x/n": 0}
+
+
+_STEPS = (
+    *("echo {n} > {p}", "echo {n} >> {p}", "rm -rf {p}", "mkdir -p {p}", "mv -T {p} {q}"),
+    *("chmod {m} {p}", "touch {p}", "ln -sfn {q} {p}", "ln {p} {q}", "cp -a {p} {q}"),
+    *("rm -rf {p}; mkdir {p}", "rm -rf {p}; echo {n} > {p}", "sed -i s/a/b/ {p}", "mkfifo {p}"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_commands(tmp_path: Path, seed: int) -> None:
+    chooser = random.Random(seed)
+    overlay = Overlay(tmp_path, chooser.choice(["trusted", "user"]))
+    names = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/b", "x", "x/a", "'n n'"]
+
+    def step() -> str:
+        words = {"n": chooser.random(), "p": chooser.choice(names), "q": chooser.choice(names),
+                 "m": chooser.choice(["600", "755", "711"])}  # fmt: skip
+        return chooser.choice(_STEPS).format(**words)
+
+    def script(count: int) -> str:
+        lines = [f"timeout 2 bash -c {_quoted(step())} 2>/dev/null || true" for _ in range(count)]
+        return "\n".join(lines)
+
+    subprocess.run(["bash", "-c", script(12)], cwd=overlay.lower, check=True)
+    answer = overlay.run(script(14))
+    assert answer.changes == answer.expected
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text)
