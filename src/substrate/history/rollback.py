@@ -74,6 +74,12 @@ def to_session(store: HistoryStore, text: str) -> Point:
     commit = present_commit(store.ledger, session.closed_commit)
     entry = store.ledger.by_commit(commit)
     assert entry is not None, "a closed tag points at the line"
+    if _goes_on_after(store, entry, session.closed_ns):
+        raise RefusedError(
+            f"the state at the end of session {session.session_id} is no longer kept: it is part"
+            f" of {entry.command_id} ({entry.command})",
+            hint=f"go back to the end of that range: `substrate rollback --to {entry.command_id}`",
+        )
     return Point(f"the end of session {session.session_id}", commit, entry.pos, None)
 
 
@@ -136,6 +142,13 @@ def _check_still_a_boundary(store: HistoryStore, checkpoint: Checkpoint) -> None
                 hint=f"go back to the end of that range: `substrate rollback --to"
                 f" {entry.command_id}`",
             )
+
+
+def _goes_on_after(store: HistoryStore, squash: Entry, closed_ns: int | None) -> bool:
+    """Under the disk cap sessions are squashed together: this end may lie in the middle."""
+    if squash.kind != "squash" or closed_ns is None:
+        return False
+    return any(m.commit and m.ts_ns > closed_ns for m in _swallowed(store, squash))
 
 
 def _swallowed(store: HistoryStore, squash: Entry) -> Iterator[Entry]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import RefusedError
-from substrate.history import checkpoints, metrics
+from substrate.history import checkpoints, metrics, rollback
 from substrate.history.resolve import resolve
 from substrate.recorder import keep
 from tests.unit.history.workbench import Bench, Dir, Mode
@@ -220,6 +220,19 @@ class TestCap:
         bench.run({"big": None, "n": None}, session="s")
         bench.undo(session="s")
         assert bench.tree() == before
+
+    def test_a_session_end_inside_a_squash_is_no_place_to_go_back_to(self, bench: Bench) -> None:
+        self.capped(bench, 1)
+        for n in range(6):
+            bench.run({"big": os.urandom(1 << 20), "n": b"%d" % n}, session=f"s{n}")
+            bench.close(f"s{n}")
+        bench.compact()
+        squash = next(e for e in bench.log() if e.kind == "squash")
+        with bench.store() as store, pytest.raises(RefusedError, match="no longer kept"):
+            rollback.to_session(store, "s0")
+        assert squash.commit is not None
+        with bench.store() as store:
+            assert rollback.to_entry(store, squash.command_id, None).commit == squash.commit
 
 
 class TestExpiry:
