@@ -1,23 +1,107 @@
-"""Work in a forked child."""
+"""Children that answer over a pipe: each portion once, and a dead child is a missing answer."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 
 import pytest
 
-from substrate.system import forked
+from substrate.system.forked import MOST_PORTIONS, Portions, can_fork, fork
 
-pytestmark = pytest.mark.needs("fork")
+pytestmark = pytest.mark.skipif(not can_fork(), reason="this system has no safe fork")
 
 
-def test_a_child_answers_within_its_time() -> None:
-    child = forked.fork(lambda: [1, b"two"])
+def answer_of(work: object) -> object:
+    child = fork(work)  # type: ignore[arg-type]
     assert child is not None
-    assert child.answer_within(60) == [1, b"two"]
+    return child.answer()
+
+
+def test_an_answer_of_any_size() -> None:
+    assert answer_of(lambda: ("a", b"b", [1, 2.5], {"c": None})) == (
+        "a",
+        b"b",
+        [1, 2.5],
+        {"c": None},
+    )
+    assert answer_of(lambda: b"x" * 10_000_000) == b"x" * 10_000_000
+
+
+def test_a_child_that_fails_answers_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise RuntimeError("not to be seen")
+
+    assert answer_of(fail) is None
+    assert answer_of(lambda: os.kill(os.getpid(), signal.SIGKILL)) is None
+    assert answer_of(object) is None  # nothing that can be sent
+    assert answer_of(lambda: os._exit(0)) is None
+    assert capfd.readouterr() == ("", "")
+
+
+def test_nothing_of_the_parent_runs_in_the_child() -> None:
+    marks: list[int] = []
+    reader, writer = os.pipe()
+    try:
+        assert answer_of(lambda: 1) == 1
+    finally:
+        marks.append(os.getpid())
+        os.write(writer, b".")
+    os.close(writer)
+    assert os.read(reader, 10) == b"."
+    os.close(reader)
+    assert marks == [os.getpid()]
+
+
+def test_every_portion_is_claimed_once() -> None:
+    portions = Portions(MOST_PORTIONS)
+    children = [fork(lambda: list(portions.claims())) for _ in range(3)]
+    claimed = list(portions.claims())
+    portions.close()
+    for child in children:
+        assert child is not None
+        answer = child.answer()
+        assert isinstance(answer, list)
+        claimed += answer
+    assert sorted(claimed) == list(range(MOST_PORTIONS))
+
+
+def test_too_many_portions() -> None:
+    with pytest.raises(ValueError, match="too many"):
+        Portions(MOST_PORTIONS + 1)
+
+
+def test_sigchld_ignored() -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert answer_of(lambda: [1]) == [1]
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_not_beside_other_threads() -> None:
+    gate = threading.Event()
+    thread = threading.Thread(target=gate.wait)
+    thread.start()
+    try:
+        assert not can_fork()
+    finally:
+        gate.set()
+        thread.join()
+    assert can_fork()
+
+
+def test_no_descriptor_is_left() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    answer_of(lambda: 1)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_child_that_takes_too_long_is_ended() -> None:
-    child = forked.fork(lambda: time.sleep(3600))
-    assert child is not None
-    assert child.answer_within(0.05) is None
+    quick, slow = fork(lambda: [1]), fork(lambda: time.sleep(3600))
+    assert quick is not None
+    assert slow is not None
+    assert quick.answer_within(60) == [1]
+    assert slow.answer_within(0.05) is None
