@@ -11,6 +11,7 @@ _COMMANDS = "substrate.cli.ctx_commands."
 #: Every verb and its module, in the order `--help` lists them.
 VERBS: Mapping[str, str] = {
     "init": _COMMANDS + "init",
+    "pack": _COMMANDS + "pack",
     "index": _COMMANDS + "index",
     "delta": _COMMANDS + "delta",
     "symbols": _COMMANDS + "symbols",
@@ -22,8 +23,9 @@ VERBS: Mapping[str, str] = {
 
 _USAGE = """\
 usage: ctx init                  make .ctx in this project
+       ctx pack LOG              keep an agent's run as a Context Pack
        ctx index                 read what is in the code, as of HEAD
-       ctx VERB …                ask about it
+       ctx VERB …                ask about either
 """
 
 

@@ -61,6 +61,12 @@ class Objects:
         """
         return self._write_new(chunks, expected)
 
+    def adopt(self, path: Path, stored: Stored) -> Stored:
+        """Make an object of a file of ours on the same file system, whose address is known."""
+        if not self._is_sound(stored.ref, stored.size):
+            self._publish(path, self.path(stored.ref))
+        return stored
+
     def read(self, ref: str, limit: int | None = None) -> bytes:
         """The object's bytes, verified; at most `limit` of them are returned."""
         kept: list[bytes] = []
@@ -175,7 +181,7 @@ class Objects:
 
     def _verified(self, ref: str) -> Iterator[bytes]:
         try:
-            fd = _open_regular(self.path(ref))
+            fd = open_regular(self.path(ref))
         except OSError as error:
             raise _unreadable(ref, error) from error
         digest = hashlib.sha256()
@@ -206,7 +212,7 @@ def _write_file(path: Path, chunks: Iterable[bytes]) -> tuple[str, int]:
     return PREFIX + digest.hexdigest(), size
 
 
-def _open_regular(path: Path) -> int:
+def open_regular(path: Path) -> int:
     """Open for reading, at once and without following a link; `OSError` for a FIFO or device."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     fd = os.open(path, flags | getattr(os, "O_BINARY", 0))

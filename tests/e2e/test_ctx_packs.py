@@ -1,0 +1,181 @@
+"""Packs as a user meets them, and the original tool's failures, each as a test that passes here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CTX = [sys.executable, "-c", "import sys; from substrate.cli.ctx import ctx; sys.exit(ctx())"]
+
+LOG: dict[str, Any] = {
+    "model": {"identifier": "claude-opus-4-6", "parameters": {"temperature": 0, "seed": 2**60 + 1}},
+    "system_prompt": "Be careful.",
+    "prompts": [{"role": "user", "content": "What does main.py do?"}],
+    "inputs": [{"name": "main.py", "content": "print('hi')\n"}],
+    "steps": [
+        {
+            "type": "tool_call",
+            "tool": "read_file",
+            "parameters": {"path": "main.py"},
+            "output": "print('hi')\n",
+            "timestamp": "2026-02-10T10:00:00Z",
+        }
+    ],
+    "outputs": [{"name": "answer.md", "content": "It greets.\n"}],
+    "environment": {"os": "linux", "runtime": "python3.12", "tool_versions": {"ctx": "0.1.0"}},
+}
+
+
+def ctx(where: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CTX, *words], cwd=where, input=stdin, capture_output=True, text=True, check=False
+    )
+
+
+def said(where: Path, *words: str, stdin: str = "", status: int = 0) -> str:
+    done = ctx(where, *words, stdin=stdin)
+    assert (done.returncode, done.stderr) == (status, "")
+    return done.stdout
+
+
+def answer(where: Path, *words: str, status: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said(where, *words, "--json", status=status))
+    return found
+
+
+def pack(where: Path, log: dict[str, Any] | None = None) -> str:
+    """The digits of the new pack's address."""
+    address = said(where, "pack", "-", stdin=json.dumps(log or LOG)).strip()
+    assert address.startswith("ctx://")
+    return address.removeprefix("ctx://")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    said(root, "init")
+    return root
+
+
+def test_the_same_log_has_one_hash(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    said(other, "init")
+    (other / "run.json").write_text(json.dumps(LOG, indent=2))
+    assert said(other, "pack", "run.json").strip() == "ctx://" + pack(project)
+    assert len(list((project / ".ctx/packs").iterdir())) == 1
+
+
+def test_24_packs_of_one_log_at_once(project: Path) -> None:
+    (project / "run.json").write_text(json.dumps(LOG))
+    packers = [
+        subprocess.Popen(
+            [*CTX, "pack", "run.json"],
+            cwd=project,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(24)
+    ]
+    told = [(*packer.communicate(), packer.returncode) for packer in packers]
+    alone = pack(project)
+    assert set(told) == {(f"ctx://{alone}\n", "", 0)}
+    objects = [path for path in (project / ".ctx/objects").rglob("*") if path.is_file()]
+    assert len(objects) == 5  # four contents (input and step output are the same) and the manifest
+    assert list((project / ".ctx/tmp").iterdir()) == []
+
+
+@pytest.mark.needs("posix")
+def test_a_huge_output_needs_little_memory(project: Path) -> None:
+    with (project / "run.json").open("w") as file:
+        head, tail = json.dumps(LOG).split("print('hi')\\n", 2)[1:]
+        file.write(json.dumps(LOG).split("print('hi')\\n", 1)[0] + "print('hi')\\n" + head)
+        for _ in range(160):
+            file.write("a line of output\\n" * 55_000)
+        file.write(tail)
+    packer = subprocess.Popen([*CTX, "pack", "run.json"], cwd=project, stdout=subprocess.PIPE)
+    assert packer.stdout is not None
+    said_then = packer.stdout.read()
+    packer.stdout.close()
+    _, status, usage = os.wait4(packer.pid, 0)
+    packer.returncode = status
+    assert (status, said_then[:6]) == (0, b"ctx://")
+    peak_kib = usage.ru_maxrss if sys.platform != "darwin" else usage.ru_maxrss // 1024
+    assert peak_kib < 100 * 1024
+    expected = hashlib.sha256(b"a line of output\n" * 55_000 * 160).hexdigest()
+    assert (project / ".ctx/objects" / expected[:2] / expected[2:]).is_file()
+
+
+def test_a_mistake_in_a_log_is_told_with_its_line(project: Path) -> None:
+    text = json.dumps(LOG, indent=1).replace('"tool":', '"tol":')
+    done = ctx(project, "pack", "-", stdin=text)
+    assert done.returncode == 2
+    line = text.split("\n").index('   "tol": "read_file",') + 1
+    assert f"line {line}: steps[0].tol: no such field; did you mean tool?" in done.stderr
+    assert list((project / ".ctx/packs").iterdir()) == []
+
+
+def test_packing_without_a_store_says_what_to_do(tmp_path: Path) -> None:
+    done = ctx(tmp_path, "pack", "-", stdin=json.dumps(LOG))
+    assert done.returncode == 4
+    assert "ctx init" in done.stderr
+
+
+def test_no_log_no_file_no_words(project: Path) -> None:
+    assert ctx(project, "pack").returncode == 2
+    assert ctx(project, "pack", "nosuch.json").returncode == 4
+    assert ctx(project, "pack", ".").returncode == 2
+    assert ctx(project, "pack", "-", "--notes", "x", stdin=json.dumps(LOG)).returncode == 2
+
+
+def test_a_graph_and_packs_live_in_one_ctx(project: Path) -> None:
+    pack(project)
+    said(project, "init")
+    assert {"graph", "objects", "packs", "refs", "drafts"} <= {
+        path.name for path in (project / ".ctx").iterdir()
+    }
+
+
+def test_sidecars_stand_beside_outputs_that_are_there(project: Path) -> None:
+    (project / "run.json").write_text(json.dumps(LOG))
+    done = ctx(project, "pack", "run.json", "--sidecars")
+    assert "no sidecar for answer.md: there is no such file here" in done.stderr
+    (project / "answer.md").write_text("It greets.\n")
+    words = ("--confidence", "high", "--notes", "by hand")
+    found = answer(project, "pack", "run.json", "--sidecars", *words)
+    sidecar = json.loads((project / "answer.md.ctx.json").read_text())
+    assert sidecar == {
+        "context_pack": found["pack"],
+        "inputs": ["sha256:" + hashlib.sha256(b"print('hi')\n").hexdigest()],
+        "tools": ["read_file"],
+        "confidence": "high",
+        "notes": "by hand",
+    }
+    assert ctx(project, "pack", "--sidecars", "run.json").returncode == 0
+
+
+def test_sidecars_in_a_directory_never_leave_it(project: Path, tmp_path: Path) -> None:
+    names = ("../../evil.md", "/etc/evil.md", "sub/good.md", "..", "a/../../b", "")
+    log = LOG | {"outputs": [{"name": name or "x", "content": ""} for name in names]}
+    (project / "run.json").write_text(json.dumps(log))
+    done = ctx(project, "pack", "run.json", "--sidecars", "meta")
+    assert done.returncode == 0
+    made = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.ctx.json")}
+    assert made == {"project/meta/sub/good.md.ctx.json", "project/meta/x.ctx.json"}
+
+
+def test_a_file_that_is_no_sidecar_is_not_overwritten(project: Path) -> None:
+    (project / "answer.md").write_text("It greets.\n")
+    (project / "answer.md.ctx.json").write_text('{"my": "own"}')
+    done = ctx(project, "pack", "-", "--sidecars", stdin=json.dumps(LOG))
+    assert "in the way and no sidecar" in done.stderr
+    assert (project / "answer.md.ctx.json").read_text() == '{"my": "own"}'
