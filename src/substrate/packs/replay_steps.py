@@ -1,0 +1,218 @@
+"""Replaying a pack's steps one after the other, and what that says of the pack (seed 004).
+
+    exact      every step's output is the recorded one
+    degraded   every step could be carried out, some gave something else
+    failed     a step could not be carried out: no such tool, a missing input, an error
+
+Steps marked non-deterministic keep their recorded output and change nothing about this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from substrate.packs import tree_state
+from substrate.packs.confined_tree import TreeError
+from substrate.packs.hashes import ref_of
+from substrate.packs.manifest import Manifest, Step
+from substrate.packs.objects import Objects
+from substrate.packs.replay_compare import (
+    address,
+    changes_difference,
+    content_difference,
+    difference,
+    is_same,
+)
+from substrate.packs.tool_names import BUILT_IN
+from substrate.packs.tools import (
+    Registry,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolResult,
+)
+from substrate.packs.tree_state import TreeState
+
+MATCHED, DIVERGED, FAILED = "matched", "diverged", "failed"
+EXACT, DEGRADED = "exact", "degraded"
+_NO_SUCH_COMMAND = 127
+
+
+class StepReport(NamedTuple):
+    #: The step's index.
+    at: int
+    type: str
+    tool: str
+    #: The command or the path it was about, for people.
+    about: str
+    status: str
+    #: False: its recorded output stands, it was not carried out.
+    ran: bool = True
+    reason: str = ""
+    diff: str = ""
+    recorded: str = ""
+    actual: str = ""
+    exit: int | None = None
+    recorded_exit: int | None = None
+    scopes: tuple[str, ...] = ()
+    #: Whether it counts: a non-deterministic step may differ.
+    deterministic: bool = True
+
+
+class OutputReport(NamedTuple):
+    name: str
+    #: ``matched``, ``diverged``, or ``absent``: no step made such a file.
+    status: str
+    reason: str = ""
+    diff: str = ""
+
+
+class Options(NamedTuple):
+    #: Carry out non-deterministic steps, too, where a tool is known for them.
+    rerun: bool = False
+    #: (path now, path then) of a tree that could not be put where it was.
+    mapped: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class StepReplay:
+    """Carries out the steps of one pack in one tree."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        context: ToolContext,
+        registry: Registry,
+        watch: TreeState | None,
+        options: Options,
+    ) -> None:
+        self._objects = objects
+        self._context = context
+        self._registry = registry
+        self._watch = watch
+        self._options = options
+
+    def run(self, step: Step) -> StepReport:
+        report = StepReport(
+            step.index, step.type, step.tool, about(step), MATCHED, recorded=step.output_ref,
+            recorded_exit=_exit(step.result), deterministic=step.deterministic,
+        )  # fmt: skip
+        if step.output_ref:
+            self._objects.check(step.output_ref)
+        if not step.deterministic and not self._options.rerun:
+            return report._replace(
+                ran=False, reason="non-deterministic: its recorded output stands"
+            )
+        tool = self._registry.find(step.tool)
+        if tool is None:
+            if not step.deterministic:
+                why = f"no tool is known as {step.tool}: its recorded output stands"
+                return report._replace(ran=False, reason=why)
+            return report._replace(status=FAILED, ran=False, reason=_unknown(step.tool))
+        return self._carry_out(step, tool, report)
+
+    def _carry_out(self, step: Step, tool: Tool, report: StepReport) -> StepReport:
+        try:
+            result = tool(self._context, step.tool, step.parameters)
+        except (ToolError, TreeError) as error:
+            return report._replace(status=FAILED, reason=str(error))
+        report = report._replace(
+            exit=result.exit, scopes=result.scopes, actual=address(result.produced)[0]
+        )
+        return self._judge(step, result, report)
+
+    def _judge(self, step: Step, result: ToolResult, report: StepReport) -> StepReport:
+        reasons: list[str] = []
+        diff = ""
+        if not self._is_same(step, result):
+            found = difference(self._objects, step.output_ref, result.produced)
+            reasons.append(f"its output differs: {found.summary}")
+            diff = found.diff
+        if report.recorded_exit is not None and result.exit not in (None, report.recorded_exit):
+            reasons.append(f"it exited with {result.exit}, recorded was {report.recorded_exit}")
+        reasons += self._changes(step)
+        if not reasons:
+            return report
+        if result.exit == _NO_SUCH_COMMAND and report.recorded_exit != _NO_SUCH_COMMAND:
+            said = result.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
+            why = said[-1] if said else "command not found"
+            return report._replace(status=FAILED, reason=f"missing program: {why}", diff=diff)
+        if not diff and result.exit not in (None, report.recorded_exit):
+            diff = result.stderr.decode("utf-8", "backslashreplace")
+        return report._replace(status=DIVERGED, reason="; ".join(reasons), diff=diff)
+
+    def _is_same(self, step: Step, result: ToolResult) -> bool:
+        if not step.output_ref or result.only_says_done:
+            return True
+        return is_same(self._objects, step.output_ref, result, self._options.mapped)
+
+    def _changes(self, step: Step) -> list[str]:
+        """What the step changed in the tree, against what was recorded, if that was recorded."""
+        if self._watch is None:
+            return []
+        now = [tree_state.change_json(c) for c in tree_state.leaves(self._watch.changes())]
+        then = step.result.get("changed")
+        return changes_difference(then, now) if isinstance(then, list) else []
+
+
+def compare_outputs(
+    manifest: Manifest, objects: Objects, context: ToolContext
+) -> list[OutputReport]:
+    """The pack's outputs against the files that the steps left under their names.
+
+    A file that still is what the pack laid out was made by nobody: such an output says nothing.
+    """
+    laid_out = {item.name: item.content_ref for item in manifest.inputs}
+    reports = []
+    for output in manifest.outputs:
+        try:
+            data = context.tree.read(context.tree.locate(output.name), context.limits.output_bytes)
+        except TreeError:
+            reports.append(OutputReport(output.name, "absent", "no step made such a file"))
+            continue
+        actual = ref_of(data)
+        if actual == output.content_ref:
+            reports.append(OutputReport(output.name, MATCHED))
+        elif actual == laid_out.get(output.name):
+            reports.append(OutputReport(output.name, "absent", "no step changed it"))
+        else:
+            then = objects.read(output.content_ref, limit=256 << 10)
+            sizes = (objects.size(output.content_ref), len(data))
+            found = content_difference(then, data[: 256 << 10], sizes)
+            reports.append(OutputReport(output.name, DIVERGED, found.summary, found.diff))
+    return reports
+
+
+def fidelity(steps: Sequence[StepReport], outputs: Sequence[OutputReport] = ()) -> str:
+    """The seed's rules; non-deterministic steps do not count."""
+    counted = [step for step in steps if step.deterministic]
+    if any(step.status == FAILED for step in counted):
+        return FAILED
+    if any(step.status == DIVERGED for step in counted):
+        return DEGRADED
+    return DEGRADED if any(output.status == DIVERGED for output in outputs) else EXACT
+
+
+def first_divergence(steps: Sequence[StepReport]) -> StepReport | None:
+    return next((s for s in steps if s.status != MATCHED and s.deterministic), None)
+
+
+def about(step: Step) -> str:
+    """What a step was about, in a line: its command, its path, its pattern."""
+    names = ("command", "cmd", "path", "file_path", "absolute_path", "pattern", "dir_path")
+    for name in names:
+        value = step.parameters.get(name)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, list):
+            return " ".join(str(word) for word in value)
+    return ""
+
+
+def _exit(result: Mapping[str, object]) -> int | None:
+    value = result.get("exit")
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _unknown(tool: str) -> str:
+    return f"no tool is known as {tool!r} (known: {', '.join(sorted(set(BUILT_IN.values())))})"

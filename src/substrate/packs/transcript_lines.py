@@ -1,0 +1,123 @@
+"""Reading a transcript: JSON lines that may be torn, unknown or repeated, and what became of them.
+
+Agents change their formats between versions, so nothing here insists: a value of another shape
+than expected reads as empty. What was kept and what was left out is counted, kind by kind.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from substrate.errors import UsageError
+
+Json = dict[str, object]
+
+
+class Report(NamedTuple):
+    """What became of each record: nothing is dropped without being counted."""
+
+    lines: int
+    kept: dict[str, int]
+    left_out: dict[str, int]
+    #: Numbers of lines that are no JSON object, in the middle of the file.
+    unreadable: tuple[int, ...] = ()
+    #: The last line was cut short, as a killed agent leaves it.
+    torn: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class Transcript(NamedTuple):
+    """An agent's transcript as an execution log, and the account of the conversion."""
+
+    log: Json
+    report: Report
+
+
+class Account:
+    """Counts while a transcript is read."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.unreadable: list[int] = []
+        self.torn = False
+        self.kept: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self.notes: list[str] = []
+
+    def report(self) -> Report:
+        return Report(
+            self.lines, dict(sorted(self.kept.items())), dict(sorted(self.left_out.items())),
+            tuple(self.unreadable), self.torn, tuple(self.notes),
+        )  # fmt: skip
+
+
+def records(data: Iterable[bytes], account: Account) -> Iterator[Json]:
+    """The objects of a JSON Lines file, in order; the account learns of what is none."""
+    bad = 0
+    for number, line in enumerate(data, start=1):
+        account.lines = number
+        if not line.strip():
+            continue
+        if bad:
+            account.unreadable.append(bad)
+            bad = 0
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            bad = number
+            continue
+        if isinstance(found, dict):
+            yield found
+        else:
+            account.unreadable.append(number)
+    account.torn = bool(bad)
+
+
+def require_any(account: Account, agent: str) -> None:
+    """Refuse a file in which nothing of the agent was recognised."""
+    if not account.kept:
+        raise UsageError(
+            f"no prompt, answer or tool call of {agent} was found in {account.lines} lines",
+            hint="--from takes claude-code, codex or gemini: name the agent that wrote the file",
+        )
+
+
+# -- values of unknown shape --------------------------------------------------------------------
+
+
+def mapping(value: object) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def parsed(text: object) -> object:
+    """A JSON text inside a string; None if it is no such thing."""
+    if not isinstance(text, str):
+        return None
+    try:
+        found: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def joined_text(content: object) -> str:
+    """The text of a content: a string, or the text blocks of a list, one after the other."""
+    if isinstance(content, str):
+        return content
+    blocks = [mapping(block) for block in items(content)]
+    return "\n".join(string(block["text"]) for block in blocks if "text" in block)

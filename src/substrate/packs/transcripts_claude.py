@@ -1,0 +1,190 @@
+"""Claude Code's transcript (``~/.claude/projects/<project>/<session>.jsonl``) → execution log.
+
+    user       a prompt (text), or the results of tool calls (`tool_result` blocks)
+    assistant  one block a record: text, thinking or `tool_use`
+    system     `compact_boundary`; the rest is the program's own
+    others     counted as left out
+
+A subagent's records stand among the others, marked `isSidechain`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from substrate.packs.transcript_lines import (
+    Account,
+    Json,
+    Transcript,
+    items,
+    joined_text,
+    mapping,
+    records,
+    require_any,
+    string,
+)
+from substrate.packs.transcript_log import Call, LogBuilder
+
+_EXIT = re.compile(r"\A(?:Error: )?Exit code (\d+)(?:\n|\Z)")
+
+
+def read_claude(lines: Iterable[bytes]) -> Transcript:
+    """Read a Claude Code transcript; `UsageError` if it holds nothing of the kind."""
+    account = Account()
+    reader = _Reader(account)
+    for record in records(lines, account):
+        reader.take(record)
+    reader.finish()
+    require_any(account, "Claude Code")
+    version = reader.version or "unknown"
+    return Transcript(reader.build.log(f"claude-code {version}"), account.report())
+
+
+class _Reader:
+    def __init__(self, account: Account) -> None:
+        self.build = LogBuilder()
+        self.version = ""
+        self._account = account
+        self._seen: set[str] = set()
+        #: Calls that wait for their result: id -> step.
+        self._open: dict[str, int] = {}
+
+    def take(self, record: Json) -> None:
+        kind = string(record.get("type")) or "(no type)"
+        uuid = string(record.get("uuid"))
+        if uuid and uuid in self._seen:  # a resumed session may repeat what it took over
+            self._account.left_out["repeated"] += 1
+            return
+        self._seen.add(uuid)
+        self._note_place(record)
+        if kind == "assistant":
+            self._assistant(record)
+        elif kind == "user":
+            self._user(record)
+        else:
+            subtype = string(record.get("subtype"))
+            self._account.left_out[f"{kind}/{subtype}" if subtype else kind] += 1
+
+    def finish(self) -> None:
+        if self._open:
+            count = len(self._open)
+            self._account.notes.append(
+                f"{count} tool call{'s' if count > 1 else ''} without a result: kept, not replayed"
+            )
+
+    def _note_place(self, record: Json) -> None:
+        self.version = string(record.get("version")) or self.version
+        if self.version:
+            self.build.versions["claude-code"] = self.version
+        if not self.build.root:
+            self.build.root = string(record.get("cwd"))
+        session = string(record.get("sessionId"))
+        if session:
+            self.build.parameters.setdefault("session_id", session)
+
+    # -- assistant ------------------------------------------------------------------------------
+
+    def _assistant(self, record: Json) -> None:
+        message = mapping(record.get("message"))
+        self.build.saw_model(string(message.get("model")))
+        content = message.get("content")
+        blocks = items(content) or [{"type": "text", "text": content}]
+        for block in map(mapping, blocks):
+            self._block(block, record)
+
+    def _block(self, block: Json, record: Json) -> None:
+        kind, when = string(block.get("type")), string(record.get("timestamp"))
+        is_side = record.get("isSidechain") is True
+        side = "subagent_" if is_side else ""
+        if kind == "text":
+            self.build.said(side + "message", "assistant", string(block.get("text")), when)
+            self._account.kept[side + "message"] += 1
+        elif kind == "thinking":
+            self.build.said(side + "reasoning", "thinking", string(block.get("thinking")), when)
+            self._account.kept[side + "reasoning"] += 1
+        elif kind in ("tool_use", "server_tool_use"):
+            call = Call(
+                string(block.get("name")) or "(unnamed)", mapping(block.get("input")), when,
+                string(record.get("cwd")), is_side,
+            )  # fmt: skip
+            self._open[string(block.get("id"))] = self.build.call(call)
+            self._account.kept[side + "tool call"] += 1
+        else:
+            self._account.left_out[f"assistant/{kind or '(no type)'}"] += 1
+
+    # -- user -----------------------------------------------------------------------------------
+
+    def _user(self, record: Json) -> None:
+        content = mapping(record.get("message")).get("content")
+        texts = [content] if isinstance(content, str) else []
+        for block in map(mapping, items(content)):
+            kind = string(block.get("type"))
+            if kind == "tool_result":
+                self._result(block, record)
+            elif kind == "text":
+                texts.append(string(block.get("text")))
+            else:
+                self._account.left_out[f"user/{kind or '(no type)'}"] += 1
+        if texts:
+            self._prompt("\n".join(texts), record)
+
+    def _prompt(self, text: str, record: Json) -> None:
+        when = string(record.get("timestamp"))
+        if record.get("isCompactSummary") is True:
+            self.build.said("compaction", "compact", text, when)
+            self._account.kept["compaction"] += 1
+        elif record.get("isSidechain") is True:
+            # Written by the model that started the subagent, not by a user.
+            self.build.said("subagent_prompt", "assistant", text, when)
+            self._account.kept["subagent prompt"] += 1
+        else:
+            self.build.prompt("user", text)
+            self._account.kept["prompt"] += 1
+
+    def _result(self, block: Json, record: Json) -> None:
+        index = self._open.pop(string(block.get("tool_use_id")), None)
+        if index is None:
+            self._account.left_out["result of an unknown call"] += 1
+            return
+        text = joined_text(block.get("content"))
+        failed = block.get("is_error") is True
+        exit_code = None
+        if str(self.build.steps[index]["tool"]) == "Bash":
+            said = _EXIT.match(text) if failed else None
+            # A failure without a status (interrupted, refused) is no status at all.
+            exit_code = int(said[1]) if said else None if failed else 0
+        self.build.result(index, text, failed=failed, exit_code=exit_code)
+        self._account.kept["result"] += 1
+        if not failed:
+            self._files(self.build.steps[index], mapping(record.get("toolUseResult")))
+
+    def _files(self, step: Json, said: Json) -> None:
+        """What the structured result tells of files: their content before, and after."""
+        tool, parameters = step["tool"], mapping(step["parameters"])
+        path = string(parameters.get("file_path"))
+        if tool == "Read":
+            file = mapping(said.get("file"))
+            whole = file.get("startLine") in (None, 1) and (
+                file.get("numLines") == file.get("totalLines")
+            )
+            if whole and isinstance(file.get("content"), str):
+                self.build.file_was(path, string(file.get("content")))
+        elif tool in ("Write", "Edit", "MultiEdit"):
+            before = said.get("originalFile")
+            if isinstance(before, str):
+                self.build.file_was(path, before)
+            if tool == "Write":
+                self.build.file_is(path, string(parameters.get("content")))
+            elif isinstance(before, str):
+                self.build.file_is(path, _edited(before, parameters))
+
+
+def _edited(text: str, parameters: Json) -> str:
+    for edit in map(mapping, items(parameters.get("edits")) or [parameters]):
+        old, new = string(edit.get("old_string")), string(edit.get("new_string"))
+        if not old:
+            text = new
+        else:
+            text = text.replace(old, new, -1 if edit.get("replace_all") is True else 1)
+    return text
