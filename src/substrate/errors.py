@@ -106,6 +106,13 @@ class HalfAppliedError(SubstrateError):
     exit_code = EXIT_DIFFERENT
 
 
+class ChangedMeanwhileError(SubstrateError):
+    """Files moved between the look and the write. Nothing was changed; the caller looks again."""
+
+    kind = "conflict"
+    exit_code = EXIT_DIFFERENT
+
+
 class DamagedStoreError(SubstrateError):
     kind = "damaged-store"
     exit_code = EXIT_DAMAGED

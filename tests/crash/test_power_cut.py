@@ -10,6 +10,7 @@ import fcntl
 import os
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,14 @@ class Disk:
     def unmount(self) -> None:
         if os.path.ismount(self.mount_point):
             subprocess.run(["umount", str(self.mount_point)], check=True)
+        # Whoever made a mount namespace meanwhile (a world, another test) still has it mounted,
+        # and would hand its dead file system to our next mount.
+        for _ in range(600):
+            command = ["losetup", "--associated", str(self.image)]
+            if not subprocess.run(command, capture_output=True, check=True).stdout:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{self.image} stays mounted somewhere else")
 
     def cut_power(self) -> None:
         fd = os.open(self.mount_point, os.O_RDONLY)

@@ -12,10 +12,10 @@ from tests.crash.test_rewrite_kill import JOURNAL, fault
 #: By step: what is broken, as Python run before the program.
 DEFECTS = {
     "no snapshot is taken": (
-        "from substrate.rewrite import capture as c, move\n"
+        "from substrate.rewrite import attempt, capture as c\n"
         "def no(self, batch, *rest):\n"
         "    c.make_durable(batch)\n"
-        "move._Attempt._preserve = no"
+        "attempt.Attempt._preserve = no"
     ),
     "the snapshot forgets unstaged work": (
         "from substrate.rewrite import capture\n"
@@ -33,8 +33,8 @@ DEFECTS = {
         "replay.Replay.decide = lambda self, s: decide(self, s)._replace(entry=s.target)"
     ),
     "the index is not exchanged": (
-        "from substrate.rewrite import index_file\n"
-        "index_file.IndexLock.exchange = lambda self, content: None"
+        "from substrate.rewrite import index_lock\n"
+        "index_lock.IndexLock.exchange = lambda self, content, vouch: None"
     ),
     "HEAD stays": (
         "from substrate.rewrite import transition\n"
@@ -48,8 +48,8 @@ DEFECTS = {
     ),
     "the journal stays": (
         "from substrate.rewrite import journal, transition\n"
-        "from substrate.rewrite import move\n"
-        "move.remove_tree = lambda path: None\n"
+        "from substrate.rewrite import under_way\n"
+        "under_way.remove_tree = lambda path: None\n"
         "journal.forget = lambda intent: (intent.directory / 'intent.json').rename(\n"
         "    intent.directory.parent / 'litter')"
     ),

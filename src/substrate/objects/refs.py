@@ -17,10 +17,15 @@ _OID = re.compile(rb"[0-9a-f]{40}\s*\Z")
 TEMP_PREFIX = "tmp-substrate-ref-"
 
 
+def is_ref_name(name: str) -> bool:
+    """Whether it is a full ref name that git accepts."""
+    pseudo = re.fullmatch(r"[A-Z][A-Z_]*", name)
+    return bool(pseudo) or (name.startswith("refs/") and not _BAD_NAME.search(name))
+
+
 def check_ref_name(name: str) -> None:
     """`UsageError` unless `name` is a full ref name that git accepts."""
-    pseudo = re.fullmatch(r"[A-Z][A-Z_]*", name)
-    if not pseudo and (_BAD_NAME.search(name) or not name.startswith("refs/")):
+    if not is_ref_name(name):
         raise UsageError(f"not a valid ref name: {name!r}", hint="use letters, digits, - and _")
 
 

@@ -28,6 +28,7 @@ from substrate.rewrite.kept import Kept, all_kept
 from substrate.rewrite.prune import REV_LIST, Elsewhere, Policy, Tombstone, tombstone
 from substrate.rewrite.search import Match, Pattern, search
 from substrate.rewrite.tree_files import files_of, write_out
+from substrate.rewrite.under_way import needs_settling
 from substrate.rewrite.working_copy import WorkingCopy, open_working_copy
 
 
@@ -198,7 +199,7 @@ def opened(place: Place) -> Iterator[Snapshots]:
                 raise problem from None
             copy = None
         found = Snapshots(place, history, copy)
-        if copy is not None and transition.needs_settling(copy):
+        if copy is not None and needs_settling(copy):
             with history_waits(lambda: place, copy, "recover"), copy.locked("recover"):
                 found.notes += transition.settle(copy)
         yield found

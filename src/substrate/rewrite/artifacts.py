@@ -9,6 +9,7 @@ from pathlib import Path
 from substrate.model.paths import RelPath, display
 from substrate.objects.worktree_git import PATCH
 from substrate.rewrite.capture import Captured
+from substrate.rewrite.sweep import Asked
 from substrate.rewrite.working_copy import WorkingCopy
 from substrate.system.clock import iso
 from substrate.system.files import fsync_dir, write_atomic
@@ -30,8 +31,10 @@ def write_artifacts(copy: WorkingCopy, captured: Captured) -> Path:
     base = meta.base
     index, tracked = captured.index_tree.hex(), captured.tracked_tree.hex()
     diff = ("diff-tree", "-r", *PATCH)
-    write_atomic(place / "index.patch", copy.git.run(*diff, base, index))
-    write_atomic(place / "worktree.patch", copy.git.run(*diff, index, tracked))
+    staged = Asked(lambda: copy.git.run(*diff, base, index))
+    unstaged = Asked(lambda: copy.git.run(*diff, index, tracked))
+    write_atomic(place / "index.patch", staged.answer())
+    write_atomic(place / "worktree.patch", unstaged.answer())
     write_atomic(place / "untracked.json", _json({"untracked": _names(meta.untracked)}))
     document = {
         "operation": meta.operation,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import HalfAppliedError, RefusedError
+from substrate.errors import ChangedMeanwhileError, RefusedError
 from substrate.model.nodes import Kind, Node
 from substrate.model.paths import RelPath, is_within
 from substrate.objects import snapshot as snapshots
@@ -16,17 +16,15 @@ from substrate.rewrite import index_file, transition
 from substrate.rewrite.artifacts import recovery_command, write_artifacts
 from substrate.rewrite.capture import Captured
 from substrate.rewrite.decide import Files
-from substrate.rewrite.index_file import IndexLock
 from substrate.rewrite.journal import HeadMove, Intent
 from substrate.rewrite.kept import Kept
 from substrate.rewrite.layout import Planner, Wish, plan_of
 from substrate.rewrite.meta import Meta
 from substrate.rewrite.survey import look
-from substrate.rewrite.transition import ChangedMeanwhileError
+from substrate.rewrite.sweep import Sweep
 from substrate.rewrite.tree_files import files_of
+from substrate.rewrite.under_way import UnderWay, under_way
 from substrate.rewrite.working_copy import WorkingCopy, check_ready
-from substrate.system import ids
-from substrate.system.files import remove_tree
 from substrate.system.process import current_umask
 from substrate.workspace.plan import Plan
 
@@ -57,7 +55,8 @@ def bring_back(copy: WorkingCopy, kept: Kept, choice: Choice) -> BroughtBack:
     with copy.locked("restore"):
         for attempt in range(_TRIES):
             try:
-                return _Attempt(copy, kept, choice).run()
+                with under_way(copy, dry_run=choice.dry_run) as now:
+                    return _Attempt(copy, kept, choice, now).run()
             except ChangedMeanwhileError:
                 if attempt == _TRIES - 1:
                     raise
@@ -65,35 +64,20 @@ def bring_back(copy: WorkingCopy, kept: Kept, choice: Choice) -> BroughtBack:
 
 
 class _Attempt:
-    def __init__(self, copy: WorkingCopy, kept: Kept, choice: Choice) -> None:
+    def __init__(self, copy: WorkingCopy, kept: Kept, choice: Choice, now: UnderWay) -> None:
         self.copy = copy
         self.kept = kept
         self.choice = choice
+        self.now = now
         self.head = copy.head()
-        self.operation_id = ids.new_id("c")
-        self.directory = copy.journal_dir / self.operation_id
         self.store = ObjectStore(copy.common_dir)
 
     def run(self) -> BroughtBack:
         move = self._head_move()
-        self.directory.mkdir(mode=0o700, parents=True)
-        lock = IndexLock(self.copy)
-        try:
-            if not self.choice.dry_run:
-                lock.acquire(self.operation_id)
-            with Batch(self.store) as batch:
-                out = self._run(batch, lock, move)
-        except HalfAppliedError:
-            raise
-        except BaseException:
-            lock.release()
-            remove_tree(self.directory)
-            raise
-        lock.release()
-        remove_tree(self.directory)
-        return out
+        with Batch(self.store) as batch:
+            return self._run(batch, move)
 
-    def _run(self, batch: Batch, lock: IndexLock, move: HeadMove) -> BroughtBack:
+    def _run(self, batch: Batch, move: HeadMove) -> BroughtBack:
         files = Files(self.copy.root, batch)
         wishes = {
             path: Wish(files.node(path), node)
@@ -113,11 +97,11 @@ class _Attempt:
             raise ChangedMeanwhileError("files changed meanwhile; nothing was changed")
         wanted_index = self._lay_out_index() if self.choice.with_git else ""
         intent = Intent(
-            directory=self.directory, operation_id=self.operation_id, operation="restore",
+            directory=self.now.directory, operation_id=self.now.operation_id, operation="restore",
             plan=plan, entries={}, late={}, head=move,
             old_index=index_file.fingerprint(self.copy.index_file), index_file=wanted_index,
         )  # fmt: skip
-        done = transition.carry_out(self.copy, intent, self.store, lock)
+        done = transition.carry_out(self.copy, intent, self.store, self.now.lock)
         return BroughtBack(
             plan, {**layout.blocked, **done.late}, captured, artifacts,
             recovery_command(captured.name), done.notes,
@@ -144,22 +128,22 @@ class _Attempt:
 
     def _preserve(self, batch: Batch, plan: Plan) -> Captured:
         head = self.head.commit
-        survey = look(self.copy, head, head)
+        survey = look(self.copy, head, head, Sweep(self.copy))
         planned = {op.path: op.expect for op in plan.ops}
         contents = {p: n for p, n in planned.items() if n.kind in (Kind.FILE, Kind.SYMLINK)}
         meta = Meta(
-            operation="restore", operation_id=self.operation_id, workspace=self.copy.name,
+            operation="restore", operation_id=self.now.operation_id, workspace=self.copy.name,
             base=head.hex(), target=self.kept.name, target_commit=head.hex(),
             head_ref=self.head.ref, head_commit=head.hex(), planned=tuple(planned),
         )  # fmt: skip
         if self.choice.with_git:
             meta = meta._replace(target_commit=self.kept.meta.head_commit)
-        return capturing.capture(self.copy, survey, batch, meta, self.directory, contents)
+        return capturing.capture(self.copy, survey, batch, meta, self.now.directory, contents)
 
     # -- index and HEAD -------------------------------------------------------------------------
 
     def _lay_out_index(self) -> str:
-        place = self.directory / _INDEX
+        place = self.now.directory / _INDEX
         if self.kept.index_file:
             place.write_bytes(self.store.read_blob(self.kept.index_file))
         else:

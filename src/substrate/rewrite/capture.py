@@ -26,6 +26,7 @@ from substrate.rewrite import meta as metas
 from substrate.rewrite.decide import Files, is_as_recorded
 from substrate.rewrite.meta import Meta
 from substrate.rewrite.survey import Survey, assumed_unchanged, entry_flags
+from substrate.rewrite.sweep import Asked
 from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
 from substrate.system import clock
 
@@ -58,19 +59,20 @@ def capture(
 ) -> Captured:
     """Write the objects and the ref, all durable. `planned`: paths that will be changed, ignored
     ones among them, as they were read; their contents are in the batch or the repository."""
+    flags, free = Asked(lambda: entry_flags(copy)), Asked(lambda: _free_ref(copy))
     index_tree = _index_tree(copy, survey, scratch)
     files = Files(copy.root, batch, {node.oid for node in planned.values()})
     tracked = {*survey.dirty, *survey.intent_to_add, *survey.unmerged}
-    tracked |= assumed_unchanged(entry_flags(copy))
+    tracked |= assumed_unchanged(flags.answer())
     tracked |= _converted(copy, survey, tracked)
     skipped: list[str] = []
     nodes = _read(files, [*tracked, *planned], skipped)
     tracked_state = snapshots.edit(batch, Snapshot(index_tree), _for_tree(nodes))
     untracked = _read(files, survey.untracked, skipped)
-    empty = _read(files, _empty_directories(copy), skipped)
+    empty = _read(files, _empty_directories(copy, survey.untracked_directories), skipped)
     everything = {**_for_tree(nodes), **untracked, **empty}
     state = snapshots.edit(batch, Snapshot(index_tree), everything)
-    ref = _free_ref(copy)
+    ref = free.answer()
     meta = meta._replace(
         when_ns=int(ref.rpartition("/")[2]),
         dirty=_with_work(survey, nodes),
@@ -190,15 +192,14 @@ def _converted(copy: WorkingCopy, survey: Survey, known: set[RelPath]) -> set[Re
     return {RelPath(p) for p in files if p not in vouched and p not in known}
 
 
-def _empty_directories(copy: WorkingCopy) -> list[RelPath]:
+def _empty_directories(copy: WorkingCopy, tops: Iterable[RelPath]) -> list[RelPath]:
     """Directories that hold nothing at all, among those git would call untracked."""
-    args = ("ls-files", "-z", "--others", "--exclude-standard", "--directory")
-    found = [name[:-1] for name in copy.git.run(*args).split(b"\0") if name.endswith(b"/")]
+    root = os.fsencode(copy.root)
     out = []
-    for top in found:
-        for directory, names, files in os.walk(os.path.join(os.fsencode(copy.root), top)):
+    for top in tops:
+        for directory, names, files in os.walk(os.path.join(root, top)):
             if b".git" in names or b".git" in files:
                 names.clear()  # a repository of its own
             elif not names and not files:
-                out.append(RelPath(os.path.relpath(directory, os.fsencode(copy.root))))
-    return [path for path in out if not path.startswith((b".manifold", b".substrate-git"))]
+                out.append(RelPath(os.path.relpath(directory, root)))
+    return out

@@ -11,16 +11,20 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath, ancestors
+from substrate.rewrite.sweep import Asked
 
 _STAT = struct.Struct(">10I")
 _HEAD_BYTES, _OID_AT, _FLAGS_AT, _PATH_AT = 12, 40, 60, 62
 _MAX_CHANGES = 200
-_NAME_MASK = 0xFFF
+_SHORT_NAME = 0xFF
+_ATTRIBUTES = b".gitattributes"
+#: How far from the end the cached trees are looked for.
+_TAIL = 1 << 20
 #: Extensions that stay true; what else is there only speeds git up, and is made again.
 _KEPT = (b"REUC",)
 _KNOWN = (b"TREE", b"REUC", b"UNTR", b"FSMN", b"EOIE", b"IEOT")
@@ -34,6 +38,39 @@ class Change(NamedTuple):
     stat: os.stat_result | None
 
 
+class Glance(NamedTuple):
+    """What an index tells without a look at its entries."""
+
+    #: As `is_plain` has it: then no entry is hidden.
+    plain: bool
+    #: Whether any attribute file is tracked.
+    attributes: bool
+    #: The tree that git noted for the whole index, if it did: then every entry is as that has it,
+    #: none is in conflict, none is only intended. Empty if it did not.
+    tree: bytes
+
+
+def glance(data: bytes) -> Glance:
+    # name (none: it is the root) NUL entries SP subtrees LF oid; -1 entries: not valid
+    head, _, rest = _cached_trees(data).partition(b"\n")
+    valid = head[:1] == b"\0" and head[1:2].isdigit()
+    return Glance(is_plain(data), _ATTRIBUTES in data, rest[:20] if valid else b"")
+
+
+def _cached_trees(data: bytes) -> bytes:
+    """The extension of that name, if it is where it can be found quickly."""
+    if data[-52:-44] == b"EOIE\0\0\0\x18":  # says where they begin; git puts it at the very end
+        found = _chain(data, int.from_bytes(data[-44:-40], "big")) or []
+        return dict(found).get(b"TREE", b"")
+    start = data.find(b"TREE", max(0, len(data) - _TAIL))
+    while start >= 0:
+        parts = _chain(data, start)
+        if parts:
+            return parts[0][1]
+        start = data.find(b"TREE", start + 1)
+    return b""
+
+
 def is_plain(data: bytes) -> bool:
     """Version 2: whole paths, no extended flags, so neither skip-worktree nor intent-to-add."""
     return data[:8] == b"DIRC\0\0\0\2"
@@ -43,38 +80,57 @@ def splice(data: bytes, changes: Mapping[RelPath, Change]) -> bytes | None:
     """The index with these entries replaced, or None where git has to do it."""
     if not is_plain(data) or len(changes) > _MAX_CHANGES:
         return None
-    if hashlib.sha1(data[:-20], usedforsecurity=False).digest() != data[-20:]:
+    whole = memoryview(data)
+    sound = Asked(lambda: _sha1([whole[:-20]]) == data[-20:])  # beside the rest: it is the longer
+    parts = _spliced(whole, data, changes)
+    if not sound.answer() or parts is None:
         return None
-    out = bytearray(data[:-20])
-    end = 0
-    for path, change in changes.items():
-        at = _find(data, path, change.old)
+    return b"".join([*parts, _sha1(parts)])
+
+
+def _spliced(
+    whole: memoryview, data: bytes, changes: Mapping[RelPath, Change]
+) -> list[bytes | memoryview] | None:
+    parts: list[bytes | memoryview] = []
+    done = 0
+    for path, change in sorted(changes.items()):  # as the index has them
+        at = _find(data, path, change.old, done)
         if at is None or change.new == ABSENT:
             return None
-        out[at : at + _FLAGS_AT] = _fields(change)
-        end = max(end, at)
-    extensions = _extensions(data, end)
+        parts += [whole[done:at], _fields(change)]
+        done = at + _FLAGS_AT
+    extensions = _extensions(data, done)
     if extensions is None:
         return None
-    start, parts = extensions
-    del out[start:]
-    for name, content in parts:
+    start, found = extensions
+    parts.append(whole[done:start])
+    for name, content in found:
         if name == b"TREE":
             content = _invalidated(content, changes)  # noqa: PLW2901
         elif name not in _KEPT:
             continue
-        out += name + struct.pack(">I", len(content)) + content
-    return bytes(out) + hashlib.sha1(out, usedforsecurity=False).digest()
+        parts.append(name + struct.pack(">I", len(content)) + content)
+    return parts
 
 
-def _find(data: bytes, path: RelPath, old: Node) -> int | None:
-    """Where the entry of `path` begins, if it is the plain one that is expected there."""
-    if old == ABSENT or len(path) >= _NAME_MASK:
+def _sha1(parts: Iterable[bytes | memoryview]) -> bytes:
+    digest = hashlib.sha1(usedforsecurity=False)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+def _find(data: bytes, path: RelPath, old: Node, start: int) -> int | None:
+    """Where the entry of `path` begins, if it is the plain one that is expected there.
+
+    Its name's length is two bytes of which the first is zero, and no name holds a zero: so what
+    looks like this entry can be no part of another one's name.
+    """
+    if old == ABSENT or len(path) > _SHORT_NAME:
         return None
-    needle = old.oid + struct.pack(">H", len(path)) + path + b"\0"
-    found = data.find(needle)
+    found = data.find(old.oid + struct.pack(">H", len(path)) + path + b"\0", start)
     at = found - _OID_AT
-    if found < 0 or at < _HEAD_BYTES or at % 4 or data.find(needle, found + 1) >= 0:
+    if found < 0 or at < _HEAD_BYTES or at % 4:
         return None
     mode = int.from_bytes(data[at + 24 : at + 28], "big")
     return at if mode == _mode(old) else None

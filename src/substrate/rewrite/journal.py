@@ -64,6 +64,11 @@ class Intent(NamedTuple):
     def new_index_file(self) -> Path:
         return self.directory / "index.new"
 
+    @property
+    def vouched_file(self) -> Path:
+        """Holds the fingerprint of the index that is put in place, from just before that."""
+        return self.directory / "index.vouched"
+
 
 def announce(intent: Intent) -> None:
     """From here on the operation will be finished, by us or by whoever comes next."""

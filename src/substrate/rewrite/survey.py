@@ -1,21 +1,21 @@
-"""What differs: base and target, base and index, index and work tree. Asked of git, in one sweep.
+"""What differs: base and target, base and index, index and work tree.
 
-Cost follows the change, plus one look at the stat of every file and one at every directory, which
-git does side by side in two processes.
+Cost follows the change, plus the `Sweep`'s one look at the stat of every file and one at every
+directory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import NamedTuple
 
 from substrate.errors import RefusedError
 from substrate.model.nodes import ABSENT, Change, Kind, Node
 from substrate.model.paths import RelPath, display
+from substrate.objects.store import ObjectStore
 from substrate.objects.worktree_git import RawChange
-from substrate.rewrite.index_splice import is_plain
+from substrate.rewrite.index_splice import Glance, glance
+from substrate.rewrite.sweep import Asked, Sweep
 from substrate.rewrite.working_copy import OWN_DIRECTORIES, WorkingCopy
 from substrate.system import environment
 
@@ -42,33 +42,30 @@ class Survey(NamedTuple):
     intent_to_add: frozenset[RelPath]
     #: Neither tracked nor ignored.
     untracked: tuple[RelPath, ...]
+    #: Directories without a tracked file, empty ones among them; the topmost of each.
+    untracked_directories: tuple[RelPath, ...]
     #: Repositories inside this one that are no submodules; left alone.
     nested: tuple[RelPath, ...]
     #: Whether attributes or settings may make files differ from their blobs.
     converts: bool
 
 
-def look(copy: WorkingCopy, base: bytes, target: bytes) -> Survey:
+def look(copy: WorkingCopy, base: bytes, target: bytes, sweep: Sweep) -> Survey:
     """`RefusedError` where the target changes submodules, or entries are hidden from us."""
     git = copy.git
-    git.config()  # once, before the threads ask for it
-    raw = copy.index_file.read_bytes()
-    plain = is_plain(raw)
-    answers = _beside(
-        lambda: git.raw_diff("diff-files"),
-        lambda: git.run("ls-files", "-z", "--others", "--exclude-standard"),
-        lambda: git.raw_diff("diff-index", "--cached", base.hex()),
-        # A plain index can hide no entry, so there is nothing to ask.
-        lambda: b"" if plain else entry_flags(copy),
-        lambda: git.raw_diff("diff-tree", "-r", base.hex(), target.hex()),
-    )
-    files, others, cached, flags, between = answers
-    assert isinstance(files, list) and isinstance(cached, list) and isinstance(between, list)
-    assert isinstance(others, bytes) and isinstance(flags, bytes)
+    between = Asked(lambda: git.raw_diff("diff-tree", "-r", base.hex(), target.hex()))
+    index = glance(copy.index_file.read_bytes())
+    if any(copy.git_dir.glob("sharedindex.*")):  # a split index: most of it is elsewhere
+        index = Glance(plain=False, attributes=False, tree=b"")
+    if index.tree and index.tree == ObjectStore(copy.common_dir).read_commit(base).tree:
+        cached = []  # git noted it: nothing is staged
+    else:
+        cached = git.raw_diff("diff-index", "--cached", base.hex())
+    flags = b"" if index.plain else entry_flags(copy)
     _refuse_hidden(flags)
-    target_changes = _target_changes(between)
-    names = [RelPath(name) for name in others.split(b"\0") if name and not _is_own(name)]
-    untracked = tuple(name for name in names if not name.endswith(b"/"))
+    target_changes = _target_changes(between.answer())
+    files, others = sweep.files(), sweep.others()
+    untracked = tuple(RelPath(name) for name in others.files)
     return Survey(
         target=target_changes,
         staged={
@@ -87,30 +84,11 @@ def look(copy: WorkingCopy, base: bytes, target: bytes) -> Survey:
         unmerged=frozenset(RelPath(c.path) for c in [*files, *cached] if c.status == "U"),
         intent_to_add=frozenset(RelPath(c.path) for c in files if c.status == "A"),
         untracked=untracked,
-        nested=tuple(RelPath(name[:-1]) for name in names if name.endswith(b"/")),
-        converts=_converts(copy, raw if plain else flags, [*untracked, *target_changes]),
+        untracked_directories=tuple(RelPath(name) for name in others.directories),
+        nested=tuple(RelPath(name) for name in others.nested),
+        converts=(index.attributes if index.plain else b".gitattributes\0" in flags)
+        or _converts(copy, [*untracked, *target_changes]),
     )
-
-
-def _beside(*questions: Callable[[], object]) -> list[object]:
-    """Ask all of them at once; the first error that one of them met is raised here."""
-    answers: list[object] = [None] * len(questions)
-    errors: list[BaseException] = []
-
-    def ask(number: int, question: Callable[[], object]) -> None:
-        try:
-            answers[number] = question()
-        except BaseException as error:  # noqa: BLE001  handed over to the waiting thread
-            errors.append(error)
-
-    threads = [Thread(target=ask, args=pair) for pair in enumerate(questions)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return answers
 
 
 def node_of(mode: int, oid: bytes) -> Node:
@@ -147,10 +125,6 @@ def _target_changes(between: list[RawChange]) -> dict[RelPath, Change]:
     return out
 
 
-def _is_own(name: bytes) -> bool:
-    return name.split(b"/", 1)[0] in OWN_DIRECTORIES
-
-
 def _refuse_hidden(flags: bytes) -> None:
     """``H path NUL``: S is skip-worktree, a small letter assume-unchanged."""
     for mark in (b"S ", b"s "):
@@ -174,15 +148,13 @@ def assumed_unchanged(flags: bytes) -> set[RelPath]:
     return {RelPath(entry[2:]) for entry in flags.split(b"\0") if entry[:2] in (b"h ", b"m ")}
 
 
-def _converts(copy: WorkingCopy, listing: bytes, names: list[RelPath]) -> bool:
+def _converts(copy: WorkingCopy, names: list[RelPath]) -> bool:
     git = copy.git
     if git.setting("core.autocrlf", "false") not in ("false", "no", "off", "0"):
         return True
     if any(key in git.config() for key in ("core.eol", "core.attributesfile", "attr.tree")):
         return True
     if (copy.common_dir / "info" / "attributes").exists():
-        return True
-    if b".gitattributes\0" in listing:
         return True
     if any(name.endswith(b".gitattributes") for name in names):
         return True

@@ -10,32 +10,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import HalfAppliedError, SubstrateError
+from substrate.errors import ChangedMeanwhileError, HalfAppliedError, SubstrateError
 from substrate.model.nodes import ABSENT, BlobReader, Node
 from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
 from substrate.objects.store import ObjectStore
-from substrate.rewrite import index_file, index_splice, journal
+from substrate.rewrite import index_file, index_lock, index_splice, journal
 from substrate.rewrite.capture import make_durable
 from substrate.rewrite.decide import Files, is_as_recorded
-from substrate.rewrite.index_file import IndexLock
+from substrate.rewrite.index_lock import IndexLock
 from substrate.rewrite.journal import Intent
 from substrate.rewrite.replay import Stages
 from substrate.rewrite.working_copy import WorkingCopy
-from substrate.system.files import write_atomic
+from substrate.system.files import read_bytes_or_none, write_atomic
 from substrate.workspace.apply import Applier, Report
 from substrate.workspace.observe import node_at
 from substrate.workspace.probe import blob_id
 from substrate.workspace.trash import Trash
-
-
-class ChangedMeanwhileError(SubstrateError):
-    """Files moved between the look and the write; the caller looks again."""
-
-    kind = "conflict"
-    exit_code = HalfAppliedError.exit_code
 
 
 class Done(NamedTuple):
@@ -95,7 +89,7 @@ def settle(copy: WorkingCopy) -> list[str]:
         left = "".join(f"; {display(path)}: {why}" for path, why in done.late.items())
         said.append(f"finished an interrupted {intent.operation} ({intent.operation_id}){left}")
         said += done.notes
-    for stale in index_file.left_behind(copy):
+    for stale in index_lock.left_behind(copy):
         stale.unlink(missing_ok=True)  # we hold the working copy's own lock: nobody is at it
     return said
 
@@ -125,20 +119,24 @@ def _finish_index(
         return []
     now = index_file.fingerprint(copy.index_file)
     if now != intent.old_index:
-        if now == index_file.fingerprint(intent.new_index_file):
+        if now.encode() == read_bytes_or_none(intent.vouched_file):
             return []  # an earlier attempt got this far
         return ["the index was changed by somebody else meanwhile and is left as it is"]
     base = intent.directory / intent.index_file if intent.index_file else intent.old_index_file
     wanted = {**intent.entries, **_late_entries(copy, intent, late)}
-    quick = None if intent.index_file else _spliced(copy, intent, base.read_bytes(), wanted)
-    if quick is not None:
-        intent.new_index_file.write_bytes(quick)
-    else:
+    content = None if intent.index_file else _spliced(copy, intent, base.read_bytes(), wanted)
+    if content is None:
         index_file.build(copy, base, wanted, intent.new_index_file)
         settled = [p for p, entry in wanted.items() if isinstance(entry, Node) and entry != ABSENT]
         index_file.refresh(copy, intent.new_index_file, None if intent.index_file else settled)
-    lock.exchange(intent.new_index_file.read_bytes())
+        content = intent.new_index_file.read_bytes()
+    lock.exchange(content, lambda new: _vouch(intent, new))
     return []
+
+
+def _vouch(intent: Intent, new: Path) -> None:
+    """So that whoever finishes this after a crash knows the index for ours."""
+    write_atomic(intent.vouched_file, index_file.fingerprint(new).encode())
 
 
 def _spliced(
@@ -221,12 +219,3 @@ def _notes(report: Report) -> list[str]:
     ]
     notes += [f"cannot make {display(path)}: {why}" for path, why in report.cannot_restore]
     return notes + [f"kept in .manifold/trash: {display(path)}" for path in report.trashed]
-
-
-def needs_settling(copy: WorkingCopy) -> bool:
-    """Whether something was left behind: cheap to ask, and makes nothing."""
-    try:
-        litter = any(copy.journal_dir.iterdir())
-    except FileNotFoundError:
-        litter = False
-    return litter or bool(index_file.left_behind(copy))

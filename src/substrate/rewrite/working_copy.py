@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import RefusedError, UsageError, WorkspaceError
-from substrate.objects.refs import check_ref_name
+from substrate.objects.refs import check_ref_name, is_ref_name, read_ref
 from substrate.objects.worktree_git import WorktreeGit
+from substrate.system.files import read_bytes_or_none
 from substrate.system.locks import FileLock
 from substrate.workspace.locate import find_repository, hide_from_git
 
@@ -62,14 +63,27 @@ class WorkingCopy(NamedTuple):
 
     def head(self) -> Head:
         """`RefusedError` while there is no commit yet."""
-        text = (self.git_dir / "HEAD").read_text("utf-8", "surrogateescape").strip()
+        file = self.git_dir / "HEAD"
+        if file.is_symlink():  # core.preferSymlinkRefs
+            text = f"ref: {os.readlink(file)}"
+        else:
+            text = os.fsdecode(read_bytes_or_none(file) or b"").strip()
         ref = text.removeprefix("ref:").strip() if text.startswith("ref:") else ""
-        out = self.git.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        if out is None:
+        if ref and is_ref_name(ref):
+            commit = read_ref(self.common_dir, ref)
+        else:
+            commit = bytes.fromhex(text) if re.fullmatch("[0-9a-f]{40}", text) else None
+        if commit is None:
             raise RefusedError(
-                "this repository has no commit yet", hint="commit something, then try again"
+                f"HEAD ({text}) names no commit yet", hint="commit something, then try again"
             )
-        return Head(ref, bytes.fromhex(out.decode("ascii").strip()))
+        return Head(ref, commit)
+
+    def branch(self, ref: str) -> bytes | None:
+        """The commit that this branch, by full name, is at; None: there is no such branch."""
+        if not ref.startswith("refs/heads/") or not is_ref_name(ref):
+            return None
+        return read_ref(self.common_dir, ref)
 
     @contextmanager
     def locked(self, purpose: str) -> Iterator[None]:
@@ -129,6 +143,10 @@ def check_ready(copy: WorkingCopy) -> None:
     if git.setting("extensions.objectformat", "sha1") != "sha1":
         raise RefusedError(
             "this repository uses SHA-256 object names", hint="only SHA-1 repositories so far"
+        )
+    if git.setting("extensions.refstorage", "files") != "files":
+        raise RefusedError(
+            "this repository keeps its refs in a reftable", hint="only plain ref files so far"
         )
     tree = git.config().get("core.worktree")
     if tree is not None and os.path.realpath(copy.git_dir / tree) != os.path.realpath(copy.root):

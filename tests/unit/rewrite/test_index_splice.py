@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from substrate.errors import RefusedError
 from substrate.model.nodes import Kind, Node
 from substrate.model.paths import RelPath
 from substrate.rewrite import index_splice
@@ -91,3 +92,45 @@ def test_what_is_unusual_is_left_to_git(scene: Scene) -> None:
         scene.git("update-index", flag.replace("--", "--no-"), "a")
     scene.git("update-index", "--split-index")
     assert index_splice.splice(scene.index(), {path: Change(node, other, None)}) is None
+
+
+def test_a_glance_sees_what_git_noted(scene: Scene) -> None:
+    scene.write("a/b/c", "a\n")
+    scene.write("d", "TREE\n")
+    scene.base()
+    tree = bytes.fromhex(scene.git("rev-parse", "HEAD^{tree}").decode().strip())
+    seen = index_splice.glance(scene.index())
+    assert seen == (True, False, tree)
+    scene.write("d", "staged\n")
+    scene.git("add", "d")
+    assert index_splice.glance(scene.index()).tree == b""
+    scene.git("write-tree")
+    staged = index_splice.glance(scene.index()).tree
+    assert staged not in (b"", tree), "git notes the new tree, and that is what is seen"
+    scene.write("new", "n\n")
+    scene.git("add", "--intent-to-add", "new")
+    assert index_splice.glance(scene.index()) == (False, False, b""), "entries of another kind"
+    scene.write("x/.gitattributes", "")
+    scene.git("add", "x")
+    assert index_splice.glance(scene.index()).attributes
+
+
+def test_a_split_index_hides_nothing(scene: Scene) -> None:
+    """Its main file looks plain, and the entries that matter are in another."""
+    scene.write("a", "a\n")
+    scene.write(".gitattributes", "* text eol=crlf\n")
+    scene.base()
+    scene.write("a", "b\n")
+    scene.target()
+    scene.git("update-index", "--split-index")
+    scene.write("later", "l\n")
+    scene.git("add", "later")
+    assert scene.rewrite().conflicts == {}
+    assert scene.read("a") == b"b\r\n", "the attributes were seen"
+    assert scene.short() == {"later": "A "}
+    scene.git("update-index", "--skip-worktree", "a")
+    scene.git("update-index", "--split-index")
+    scene.write("last", "l\n")
+    scene.git("add", "last")
+    with pytest.raises(RefusedError, match="skip-worktree"):
+        scene.rewrite("target", "base")
