@@ -14,7 +14,7 @@ import zstandard
 from substrate.graph.facts import Facts, decode_facts
 
 #: Raised whenever the same blob would give other facts.
-EXTRACTOR_VERSION = 1
+EXTRACTOR_VERSION = 2
 _CHUNK = 500
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from hashlib import blake2b, sha256
+from hashlib import blake2b as _blake
+from hashlib import sha256
 from importlib import import_module
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
@@ -18,6 +19,7 @@ from substrate.graph.grammars.grammar import Description, Grammar, Source, signa
 MAX_PARSED_BYTES = 4 << 20
 _LONE_CR = re.compile(rb"\r(?!\n)")
 _COOKIE = re.compile(rb"\A(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)")
+_COMMENT_LINE = re.compile(rb"\s*#")
 _RECEIVER_CHARS = 80
 _PARAMETER = re.compile(r"[(,*&]\s*(\w+)\s*(?=[:,=)\s])")
 _DEFINITIONS = frozenset(
@@ -160,10 +162,10 @@ class _Reading:
             kind = kinds[pattern]
             while self.stack[-1].end <= start and len(self.stack) > 1:
                 self.stack.pop()
-            if kind in _DEFINITIONS:
-                self._definition(kind, node, captures, -minus_end)
-            elif kind in _CALLS:
-                self._call(kind, node, captures)
+            if kind in _CALLS:
+                self._call(kind, node, captures, start, -minus_end)
+            elif kind in _DEFINITIONS:
+                self._definition(kind, node, captures, start, -minus_end)
             else:
                 self._other(kind, node, captures)
         self._hash_own_text()
@@ -175,25 +177,28 @@ class _Reading:
         self.facts.symbols.append(Symbol("module", "", "", -1, self._symbol_key("module", ""), []))
         end_line = self.facts.loc or 1
         last = data.rpartition(b"\n")[2]
-        span = Span(1, 0, end_line, len(last), *self._named(data))
+        digest = _digest(data)
+        span = Span(1, 0, end_line, len(last), digest, self._name_of(digest))
         self.facts.details.append(Detail("public", "", "", "", span))
         scope = _Scope(0, len(data) + 1, 0, "", "module")
         self.stack.append(scope)
         self.own.append(scope)
 
-    def _definition(self, kind: str, node: Node, captures: dict[str, list[Node]], end: int) -> None:
-        if (node.start_byte, end) in self.definitions:
+    def _definition(
+        self, kind: str, node: Node, captures: dict[str, list[Node]], start: int, end: int
+    ) -> None:
+        if (start, end) in self.definitions:
             return  # a second pattern saw the same node
         names = captures.get("n")
         told = self.grammar.describe(kind, node, names[0] if names else None, self.source)
         if told is None or not told.name:
             return
-        self.definitions.add((node.start_byte, end))
+        self.definitions.add((start, end))
         around = self.stack[-1]
         parent = around.symbol
         local = f"{around.local}.{told.name}" if around.local else told.name
         if told.is_scope_only:
-            self.stack.append(_Scope(node.start_byte, end, parent, local, "scope"))
+            self.stack.append(_Scope(start, end, parent, local, "scope"))
             return
         real = told.kind
         if told.owner:
@@ -205,22 +210,23 @@ class _Reading:
         index = len(self.facts.symbols)
         key = self._symbol_key(real, local)
         self.facts.symbols.append(Symbol(real, told.name, local, parent, key, told.bases))
-        scope = _Scope(node.start_byte, end, index, local, real)
+        scope = _Scope(start, end, index, local, real)
         outer_start, outer_end = self.outer or (0, -1)
         if outer_end >= end:
             scope.outer_start = outer_start
             around.holes.append((outer_start, outer_end))
         else:
-            around.holes.append((node.start_byte, end))
+            around.holes.append((start, end))
         self.outer = None
-        self.facts.details.append(self._detail(node, told, scope))
+        detail = self._detail(node, told, scope)
+        self.facts.details.append(detail)
         self.own.append(scope)
         if real not in ("constant", "variable"):
             self.stack.append(scope)
             if real not in CLASS_KINDS:
-                scope.signature = self.facts.details[index].signature
+                scope.signature = detail.signature
         for base in told.bases:
-            self._inherits(index, base, self.facts.details[index].span)
+            self._inherits(index, base, detail.span)
 
     def _symbol_key(self, kind: str, local: str) -> str:
         number = self.seen.get((kind, local), 0)
@@ -234,28 +240,27 @@ class _Reading:
         return 0
 
     def _detail(self, node: Node, told: Description, scope: _Scope) -> Detail:
-        end_byte, end_point = node.end_byte, node.end_point
+        last = node
         if self.grammar.ends_before_comments:
-            last = _last_code(node, self.source.data)
-            end_byte, end_point = last.end_byte, last.end_point
-            scope.end = max(end_byte, scope.start + 1)
-        span = self._span(node, end_byte, end_point)
+            last = _last_code(node, scope.end, self.source.data)
+            if last is not node:
+                scope.end = max(last.end_byte, scope.start + 1)
+        span = self._span(node, scope.start, scope.end, last)
         text = signature(self.source, node, told.body)
         return Detail(told.visibility, text, told.docstring, "", span)
 
-    def _span(self, node: Node, end_byte: int = -1, end_point: tuple[int, int] = (0, 0)) -> Span:
-        if end_byte < 0:
-            end_byte, end_point = node.end_byte, node.end_point
+    def _span(self, node: Node, start: int, end: int, last: Node | None = None) -> Span:
+        """From `node`, which begins at `start`, to the end of `last` (or its own) at `end`."""
         row, column = node.start_point
-        text = self.source.data[node.start_byte : end_byte]
-        return Span(row + 1, column, end_point[0] + 1, end_point[1], *self._named(text))
+        end_row, end_column = (last or node).end_point
+        digest = _blake(self.source.data[start:end], digest_size=8).hexdigest()
+        return Span(row + 1, column, end_row + 1, end_column, digest, self._name_of(digest))
 
-    def _named(self, text: bytes) -> tuple[str, str]:
-        """A region's hash, and what tells it from others of the file."""
-        digest = _digest(text)
+    def _name_of(self, digest: str) -> str:
+        """What tells a region from others of the file."""
         number = self.regions.get(digest, 0)
         self.regions[digest] = number + 1
-        return digest, f"{digest[:12]}-{number}" if number else digest[:12]
+        return f"{digest[:12]}-{number}" if number else digest[:12]
 
     def _inherits(self, index: int, base: str, span: Span) -> None:
         receiver, name = _split_receiver(base)
@@ -264,29 +269,35 @@ class _Reading:
     def _hash_own_text(self) -> None:
         data = self.source.data
         for scope in self.own:
+            detail = self.facts.details[scope.symbol]
+            if not scope.holes and scope.outer_start == scope.start and scope.symbol:
+                detail.hash = detail.span.hash  # of the same text: nodes have no blanks around them
+                continue
             pieces, at = [], scope.outer_start
             for start, end in scope.holes:
                 if start > at:
                     pieces.append(data[at:start].strip())
                 at = max(at, end)
             pieces.append(data[at : scope.end].strip())
-            self.facts.details[scope.symbol].hash = _digest(b"\n".join(filter(None, pieces)))
+            detail.hash = _digest(b"\n".join(filter(None, pieces)))
 
     # -- the rest -------------------------------------------------------------------------------
 
-    def _call(self, kind: str, node: Node, captures: dict[str, list[Node]]) -> None:
+    def _call(
+        self, kind: str, node: Node, captures: dict[str, list[Node]], start: int, end: int
+    ) -> None:
         name = self.source.text(captures["f"][0])
         if name in self.grammar.import_calls and self._import(node):
             return
-        receivers = captures.get("r")
-        receiver = ""
-        if receivers:
-            node_text = self.source.text(receivers[0])[: 2 * _RECEIVER_CHARS]
-            receiver = "".join(node_text.split())[:_RECEIVER_CHARS]
-        called = _CALLS[kind]
-        if called == "function" and receiver:
-            called = "method"
-        span = self._span(node)
+        called, receiver = _CALLS[kind], ""
+        if "r" in captures:
+            node_text = self.source.text(captures["r"][0])
+            if not node_text.isidentifier():
+                node_text = "".join(node_text[: 2 * _RECEIVER_CHARS].split())
+            receiver = node_text[:_RECEIVER_CHARS]
+            if called == "function":
+                called = "method"
+        span = self._span(node, start, end)
         scope = self.stack[-1].symbol
         given = not receiver and self._is_parameter(name)
         self.facts.calls.append(Call(scope, receiver, name, called, span, given))
@@ -304,7 +315,7 @@ class _Reading:
 
     def _import(self, node: Node) -> bool:
         raw = self.grammar.imports(node, self.source)
-        span = self._span(node) if raw else None
+        span = self._span(node, node.start_byte, node.end_byte) if raw else None
         for one in raw:
             assert span is not None
             scope = self.stack[-1].symbol
@@ -335,7 +346,7 @@ class _Reading:
 
 
 def _digest(data: bytes) -> str:
-    return blake2b(data, digest_size=8).hexdigest()
+    return _blake(data, digest_size=8).hexdigest()
 
 
 def _split_receiver(text: str) -> tuple[str, str]:
@@ -346,10 +357,9 @@ def _split_receiver(text: str) -> tuple[str, str]:
     return "", text
 
 
-def _last_code(node: Node, data: bytes) -> Node:
+def _last_code(node: Node, end: int, data: bytes) -> Node:
     """The last descendant that is no comment: a block may hold the comments that follow it."""
-    line = data.rfind(b"\n", 0, node.end_byte) + 1
-    if not data[line : node.end_byte].lstrip().startswith(b"#"):
+    if not _COMMENT_LINE.match(data, data.rfind(b"\n", 0, end) + 1, end):
         return node
     here = node
     while True:

@@ -116,6 +116,8 @@ def is_generated_name(path: bytes) -> bool:
 
 def says_generated(data: bytes) -> bool:
     start = data[:_GENERATED_PROBE_BYTES].lower()
+    if b"generated" not in start and b"do not edit" not in start:  # every mark has one of them
+        return False
     return any(mark in start for mark in _GENERATED_MARKS)
 
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from substrate.system.files import read_bytes_or_none
 
 #: A snapshot made by another version of the extractor is made anew.
-VERSION = 2
+VERSION = 3
 
 #: The seed's files, in the order in which sections and sizes are kept.
 FILES = (

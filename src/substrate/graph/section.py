@@ -133,9 +133,8 @@ def _defined(facts: Facts) -> bytes:
 def _mentioned(facts: Facts) -> bytes:
     """Every name whose meaning in another file can change an edge of this one."""
     names = {call.name for call in facts.calls}
-    for call in facts.calls:
-        if call.receiver:
-            names.update(WORDS.findall(call.receiver))
+    receivers = {call.receiver for call in facts.calls}
+    names.update(WORDS.findall(" ".join(receivers)))
     for found in facts.imports:
         names.update(WORDS.findall(found.module))
         names.update(name for name, _ in found.names)

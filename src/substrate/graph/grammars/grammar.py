@@ -9,12 +9,13 @@ from typing import NamedTuple
 from tree_sitter import Node
 
 _COMMENT_DRESS = re.compile(r"^(?:/\*+!?|//+!?|#+|\*+/|\*+|--)\s?|\s*\*/$")
+_DRESSED = ("/", "#", "*", "-")
 _SIGNATURE_CHARS = 240
 _DOC_CHARS = 200
 
 
 class Source:
-    """The bytes that were parsed, and text by node."""
+    """The bytes that were parsed, which are UTF-8, and text by node."""
 
     __slots__ = ("data",)
 
@@ -22,7 +23,7 @@ class Source:
         self.data = data
 
     def text(self, node: Node) -> str:
-        return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        return self.data[node.start_byte : node.end_byte].decode()
 
 
 class RawImport(NamedTuple):
@@ -86,7 +87,9 @@ def signature(source: Source, node: Node, body: Node | None) -> str:
 def first_line(text: str) -> str:
     """The first line that says something, without a comment's dress."""
     for line in text.split("\n"):
-        bare = _COMMENT_DRESS.sub("", line.strip()).strip()
+        bare = line.strip()
+        if bare[:1] in _DRESSED or bare.endswith("*/"):
+            bare = _COMMENT_DRESS.sub("", bare).strip()
         if bare:
             return bare[:_DOC_CHARS]
     return ""

@@ -9,7 +9,9 @@ from tree_sitter import Node
 
 from substrate.graph.grammars.grammar import Description, Grammar, RawImport, Source, first_line
 
-_QUOTES = re.compile(r"\A[rRuUbBfF]*(\"\"\"|'''|\"|')(.*?)\1?\Z", re.DOTALL)
+_OPENING = re.compile(rb"[rRuUbBfF]*(\"\"\"|'''|\"|')")
+#: Only the first line is kept, of texts that may be pages long.
+_DOC_PROBE_BYTES = 1000
 _SIMPLE_FROM = re.compile(
     r"from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+((?:\w+(?:[ \t]+as[ \t]+\w+)?[ \t]*,[ \t]*)*"
     r"\w+(?:[ \t]+as[ \t]+\w+)?)[ \t]*\Z"
@@ -60,8 +62,11 @@ def _docstring(body: Node, source: Source) -> str:
     string = first.named_child(0)
     if string is None or string.type != "string":
         return ""
-    found = _QUOTES.match(source.text(string))
-    return first_line(found[2]) if found else ""
+    opening = _OPENING.match(source.data, string.start_byte, string.end_byte)
+    if opening is None:
+        return ""
+    end = min(string.end_byte - len(opening[1]), opening.end() + _DOC_PROBE_BYTES)
+    return first_line(source.data[opening.end() : end].decode("utf-8", "ignore"))
 
 
 def identifier(text: str) -> str:

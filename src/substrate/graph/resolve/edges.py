@@ -5,11 +5,11 @@ from __future__ import annotations
 from array import array
 from typing import NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from substrate.graph.facts import Facts, Import, Links, name_hash
 from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
-from substrate.graph.resolve.calls import CallResolver
+from substrate.graph.resolve.calls import CallResolver, Target
 from substrate.graph.resolve.names import FileNames, Names
 from substrate.graph.section import region_id
 
@@ -83,23 +83,31 @@ class EdgeMaker:
 
     def _calls(self, file: FileNames, facts: Facts | Links) -> list[CallEdge]:
         resolver = CallResolver(self._names, file, facts)
-        from_ids: dict[int, str] = {}
+        # Of a scope, the same words mean the same.
+        known: dict[tuple[int, str, str, str], tuple[str, float, str | UnsetType, str | UnsetType]]
+        known = {}
         records = []
         prefix = file.path_id[:10]
         for call in facts.calls:
-            source = from_ids.get(call.scope)
-            if source is None:
-                source = from_ids[call.scope] = file.symbol_id(call.scope)
-            target = resolver.resolve(call)
-            edge = CallEdge(source, prefix + call.span.name, call.type, target.confidence)
-            if target.symbol is None:
-                edge.to_external_ref = target.external
-            else:
-                other = self._names.file(target.symbol.path)
-                assert other is not None
-                edge.to_symbol_id = other.symbol_id(target.symbol.number)
-            records.append(edge)
+            key = (call.scope, call.receiver, call.name, call.type)
+            said = known.get(key)
+            if said is None:
+                said = known[key] = self._told(file, call.scope, resolver.resolve(call))
+            source, confidence, symbol, external = said
+            records.append(
+                CallEdge(source, prefix + call.span.name, call.type, confidence, symbol, external)
+            )
         return records
+
+    def _told(
+        self, file: FileNames, scope: int, target: Target
+    ) -> tuple[str, float, str | UnsetType, str | UnsetType]:
+        source = file.symbol_id(scope)
+        if target.symbol is None:
+            return source, target.confidence, UNSET, target.external
+        other = self._names.file(target.symbol.path)
+        assert other is not None
+        return source, target.confidence, other.symbol_id(target.symbol.number), UNSET
 
     def _id(self, path: bytes) -> str:
         if path not in self._path_ids:

@@ -28,6 +28,7 @@ class FileNames:
 
     def __init__(self, path: bytes, outline: Outline) -> None:
         self.path = path
+        self.directory = path.rpartition(b"/")[0]
         self.path_id = path_id(path)
         self.outline = outline
         self.family = FAMILIES.get(outline.language, "")
@@ -71,18 +72,23 @@ class Names:
     def __init__(self, world: World) -> None:
         self.world = world
         self._files: dict[bytes, FileNames | None] = {}
+        self._bindings: dict[tuple[bytes, str], Entity | None] = {}
+        self._submodules: dict[tuple[bytes, str, int], list[bytes]] = {}
         self._modules: dict[tuple[bytes, str, int, str], list[bytes]] = {}
 
     def file(self, path: bytes) -> FileNames | None:
-        if path not in self._files:
+        try:
+            return self._files[path]
+        except KeyError:
             outline = self.world.outline(path)
             is_source = outline is not None and outline.symbols
-            self._files[path] = FileNames(path, outline) if outline and is_source else None
-        return self._files[path]
+            made = FileNames(path, outline) if outline and is_source else None
+            self._files[path] = made
+            return made
 
     def module_of(self, file: FileNames, found: Import) -> list[bytes]:
         # What the module means depends on the directory only; Rust's also on the file and name.
-        where = file.path if file.family == "rust" else file.path.rpartition(b"/")[0]
+        where = file.path if file.family == "rust" else file.directory
         name = found.names[0][0] if found.names and file.family in ("rust", "java") else ""
         key = (where, found.module, found.level, name)
         if key not in self._modules:
@@ -139,6 +145,14 @@ class Names:
         """What an import of the file bound to `name`."""
         if name not in file.bound or depth > _DEEPEST:
             return None
+        if depth:  # its answer may be cut short by the depth: not one to keep
+            return self._bound(file, name, depth)
+        key = (file.path, name)
+        if key not in self._bindings:
+            self._bindings[key] = self._bound(file, name, 0)
+        return self._bindings[key]
+
+    def _bound(self, file: FileNames, name: str, depth: int) -> Entity | None:
         found, original = file.bound[name]
         targets = self.module_of(file, found)
         if not targets:
@@ -166,7 +180,10 @@ class Names:
         """External, unless the name is a module of ours in a package without a file of its own."""
         if file.family == "python" and original:
             module = f"{found.module}.{original}" if found.module else original
-            hits = python_module(self.world, file.path, module, found.level)
+            key = (file.directory, module, found.level)
+            if key not in self._submodules:
+                self._submodules[key] = python_module(self.world, file.path, module, found.level)
+            hits = self._submodules[key]
             if hits:
                 return Entity(module=tuple(hits))
         joint = "::" if file.family == "rust" else "."
