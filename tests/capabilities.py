@@ -104,6 +104,16 @@ def _has_case_sensitive_names() -> bool:
         return not Path(directory, "A").exists()
 
 
+def _has_package_index() -> bool:
+    """pip can download from where it is configured to."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", directory]
+        argv = [*pip, "--retries", "0", "--timeout", "10", "iniconfig"]
+        return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
 #: Name -> does this machine have it?
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "byte-names": _has_byte_names,
@@ -116,6 +126,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "npm": lambda: shutil.which("npm") is not None,
     "other-user": _has_other_user,
     "overlay": _has_overlay,
+    "package-index": _has_package_index,
     "posix": lambda: os.name == "posix",
     "root": _has_root,
     "mounts": _has_mounts,
