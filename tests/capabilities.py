@@ -91,6 +91,24 @@ def _has_mounts() -> bool:
         return subprocess.run(["umount", directory], check=False).returncode == 0
 
 
+def _has_network_namespaces() -> bool:
+    """Root's, or an ordinary user's inside a user namespace."""
+    if shutil.which("unshare") is None:
+        return False
+    flags = ["--net"] if _has_root() else ["--map-root-user", "--net"]
+    tried = subprocess.run(["unshare", *flags, "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def _has_static_gcc() -> bool:
+    """For programs that go around libc."""
+    if shutil.which("gcc") is None:
+        return False
+    source = b"int main(void) { return 0; }"
+    command = ["gcc", "-static", "-x", "c", "-", "-o", os.devnull]
+    return subprocess.run(command, input=source, capture_output=True, check=False).returncode == 0
+
+
 def _has_byte_names() -> bool:
     """macOS and Windows refuse file names that are not Unicode."""
     return sys.platform.startswith("linux")
@@ -120,6 +138,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "case-sensitive": _has_case_sensitive_names,
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "fork": lambda: hasattr(os, "fork"),
+    "gcc-static": _has_static_gcc,
     "immutable-files": _has_immutable_files,
     "linux": lambda: sys.platform.startswith("linux"),
     "loop-devices": _has_loop_devices,
@@ -130,6 +149,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "posix": lambda: os.name == "posix",
     "root": _has_root,
     "mounts": _has_mounts,
+    "netns": _has_network_namespaces,
     "not-root": lambda: not _has_root(),
     "strace": _has_strace,
     "symlinks": lambda: os.name == "posix",

@@ -1,0 +1,195 @@
+"""One command's network, as a world meets it: hooks around fork and exec, then an account.
+
+before_fork   a socket pair, and everything the child must not have to make itself
+in_child      the namespace if one is asked for, then the filter; both handed to the other side
+parent        a thread that supervises
+finish        what was used, what was refused, and what could not be seen
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+from contextlib import suppress
+
+from substrate.errors import MissingDependencyError, SubstrateError
+from substrate.system.linux import go_on
+from substrate.system.linux.seccomp_notify import Handover, Listener
+from substrate.world.network.enclosure import Enclosure, make_sockets
+from substrate.world.network.event_loop import EventLoop
+from substrate.world.network.names import Names
+from substrate.world.network.rules import Policy
+from substrate.world.network.scopes import MOST_SCOPES, ScopeLog
+from substrate.world.network.supervisor import Supervisor
+
+_MOST_DESCRIPTORS = 250
+#: Only a supervisor with a bug takes this long; the command's record must not wait for it.
+_SETTLE_TIMEOUT_S = 5.0
+
+
+class CommandNetwork:
+    """Implements `protocol.Network`. For one command only."""
+
+    def __init__(self, policy: Policy, *, no_new_privs: bool = False) -> None:
+        """`no_new_privs` lets a process without CAP_SYS_ADMIN be watched; then sudo fails in it."""
+        self._policy = policy
+        self._no_new_privs = no_new_privs
+        self._log = ScopeLog()
+        self._names = Names()
+        self._handover: Handover | None = None
+        self._ours: socket.socket | None = None
+        self._theirs: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: EventLoop | None = None
+        self._supervisor: Supervisor | None = None
+        self._listener: Listener | None = None
+        self._started = threading.Event()
+        self._unseen = ""
+
+    @property
+    def mode(self) -> str:
+        return self._policy.text
+
+    @property
+    def denied(self) -> tuple[str, ...]:
+        """What was refused, as scopes, and ``dns:name`` for a name that was not resolved."""
+        return self._log.denials()
+
+    @property
+    def notice(self) -> str:
+        """What the account cannot promise; empty if it is complete."""
+        if self._unseen:
+            return f"the network was not watched: {self._unseen}"
+        if self._log.unread:
+            return f"{self._log.unread} network calls could not be read"
+        if self._log.full:
+            return f"only the first {MOST_SCOPES} destinations are listed"
+        return ""
+
+    def before_fork(self) -> None:
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._handover = Handover(self._theirs.fileno())
+        except SubstrateError as error:
+            self._unseen = error.message
+
+    def in_child(self) -> None:
+        """Raises where the namespace that was asked for cannot be had: then nothing may run."""
+        if self._theirs is None:
+            raise AssertionError("before_fork comes first")
+        if self._policy.encloses:
+            try:
+                made = make_sockets(self._policy)
+            except OSError as error:
+                raise MissingDependencyError(
+                    f"--net {self.mode} needs a network namespace: {error.strerror}",
+                    hint="run it in a world, or as root; substrate doctor says what is missing",
+                ) from error
+            socket.send_fds(self._theirs, [b"S"], [each.fileno() for each in made])
+            for each in made:
+                each.close()
+        if self._handover is not None:
+            try:
+                self._handover.install(no_new_privs=self._no_new_privs)
+            except OSError as error:
+                with suppress(OSError):
+                    self._theirs.send(b"E" + str(error.strerror).encode("utf-8", "replace"))
+        self._theirs.close()
+
+    def parent(self, child_pid: int, fds: tuple[int, ...] = ()) -> None:
+        """Starts the supervisor. The command may run already: its first call waits for us."""
+        if self._theirs is None:
+            raise AssertionError("before_fork comes first")
+        self._theirs.close()
+        self._loop = EventLoop()
+        self._thread = threading.Thread(
+            target=self._supervise, args=(self._loop,), daemon=True, name="substrate-network"
+        )
+        self._thread.start()
+
+    def finish(self) -> tuple[str, ...]:
+        """The command ended: what it used. What it left running keeps its network."""
+        if self._ours is None or self._loop is None or self._thread is None:
+            return ()
+        with suppress(OSError):
+            self._ours.shutdown(socket.SHUT_RDWR)  # a child that never came as far as exec
+        self._started.wait(_SETTLE_TIMEOUT_S)
+        settled = threading.Event()
+
+        def settle() -> None:
+            if self._supervisor is not None:
+                self._supervisor.settle()
+            settled.set()
+            if self._listener is None or self._nobody_left():
+                if self._loop is not None:
+                    self._loop.stop()
+            elif not self._policy.encloses:
+                go_on.hand_over(self._listener.descriptor)
+                if self._loop is not None:
+                    self._loop.stop()
+
+        self._loop.call_soon(settle)
+        while not settled.is_set() and self._thread.is_alive():
+            settled.wait(0.05)
+        return self._log.scopes()
+
+    def _nobody_left(self) -> bool:
+        if self._listener is None:
+            return True
+        waiting = select.poll()
+        waiting.register(self._listener.descriptor, 0)
+        return any(events & select.POLLHUP for _, events in waiting.poll(0))
+
+    def _supervise(self, loop: EventLoop) -> None:
+        """The thread: take what the child hands over, then look at its calls."""
+        enclosure = None
+        try:
+            sockets = self._receive()
+            if self._policy.encloses:
+                enclosure = Enclosure(loop, self._policy, self._log, sockets)
+            if self._listener is not None:
+                self._supervisor = Supervisor(
+                    loop, self._listener, self._log, self._names, enclosure
+                )
+            self._started.set()
+            if self._supervisor is not None or enclosure is not None:
+                loop.run()
+            if self._supervisor is not None:
+                self._supervisor.settle()
+        except Exception as error:  # noqa: BLE001 - the command goes on; the account says so
+            self._unseen = f"{type(error).__name__}: {error}"
+        finally:
+            self._started.set()
+            if self._supervisor is not None:
+                self._supervisor.close()
+            elif self._listener is not None:
+                self._listener.close()
+            if enclosure is not None:
+                enclosure.close()
+            loop.close()
+
+    def _receive(self) -> list[socket.socket]:
+        """Until the listener came, or the child said why there is none, or became its program."""
+        sockets: list[socket.socket] = []
+        ours = self._ours
+        while ours is not None:
+            message, descriptors, _, _ = socket.recv_fds(ours, 256, _MOST_DESCRIPTORS)
+            if message == b"L" and descriptors:
+                self._listener = Listener(descriptors[0])
+                break
+            sockets += [socket.socket(fileno=each) for each in descriptors]
+            if message.startswith(b"E"):
+                self._unseen = message[1:].decode("utf-8", "replace")
+                break
+            if not message:
+                break
+        if ours is not None:
+            ours.close()
+        return sockets
+
+
+def supported() -> bool:
+    """Whether this system can be asked for anything but ``open``, unwatched."""
+    return hasattr(os, "uname") and os.uname().sysname == "Linux"

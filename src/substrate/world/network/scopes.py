@@ -1,0 +1,47 @@
+"""Scopes: ``tcp:host:port``, each once, in the order in which they were first asked for."""
+
+from __future__ import annotations
+
+import threading
+
+#: A command that scans a network must not fill the trace.
+MOST_SCOPES = 10_000
+
+
+def scope(protocol: str, host: str, port: int) -> str:
+    """The host as the program named it; an IPv6 address in brackets."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"{protocol}:{shown}:{port}"
+
+
+class ScopeLog:
+    """What was asked for, and what of it was refused. Written by one thread, read by another."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used: dict[str, None] = {}
+        self._denied: dict[str, None] = {}
+        #: Calls that could not be looked at: the process was gone, or may not be read.
+        self.unread = 0
+
+    def used(self, text: str) -> None:
+        with self._lock:
+            if len(self._used) < MOST_SCOPES:
+                self._used.setdefault(text)
+
+    def denied(self, text: str) -> None:
+        with self._lock:
+            if len(self._denied) < MOST_SCOPES:
+                self._denied.setdefault(text)
+
+    def scopes(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(self._used)
+
+    def denials(self) -> tuple[str, ...]:
+        with self._lock:
+            return tuple(self._denied)
+
+    @property
+    def full(self) -> bool:
+        return max(len(self._used), len(self._denied)) >= MOST_SCOPES
