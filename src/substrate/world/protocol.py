@@ -103,6 +103,16 @@ class Network(Protocol):
         """After the command: the scopes it used."""
         ...
 
+    @property
+    def denied(self) -> tuple[str, ...]:
+        """After `finish`: what was refused, as scopes, or ``dns:name``."""
+        ...
+
+    @property
+    def notice(self) -> str:
+        """After `finish`: what its account cannot promise; usually empty."""
+        ...
+
 
 class RunRequest(NamedTuple):
     """One command: `argv`, or a line for the shell in `shell`; exactly one of them is given."""
@@ -142,6 +152,8 @@ class RunOutcome(NamedTuple):
     isolation: Isolation
     #: What it reached over the network: ``tcp:host:port``. Empty where nobody watched.
     scopes_used: tuple[str, ...] = ()
+    #: What it tried to reach and was refused, as scopes, or ``dns:name``.
+    net_denied: tuple[str, ...] = ()
     #: What it changed, from a world that knows; `None`: the caller must scan the workspace.
     changed: tuple[Change, ...] | None = None
     #: Why it could not be started, or what else its user should be told. Usually empty.

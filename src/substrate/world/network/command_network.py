@@ -8,13 +8,12 @@ finish        what was used, what was refused, and what could not be seen
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import threading
 from contextlib import suppress
 
-from substrate.errors import MissingDependencyError, SubstrateError
+from substrate.errors import SubstrateError
 from substrate.system.linux import go_on
 from substrate.system.linux.seccomp_notify import Handover, Listener
 from substrate.world.network.enclosure import Enclosure, make_sockets
@@ -47,6 +46,7 @@ class CommandNetwork:
         self._listener: Listener | None = None
         self._started = threading.Event()
         self._unseen = ""
+        self._outlives = False
 
     @property
     def mode(self) -> str:
@@ -76,17 +76,12 @@ class CommandNetwork:
             self._unseen = error.message
 
     def in_child(self) -> None:
-        """Raises where the namespace that was asked for cannot be had: then nothing may run."""
+        """Raises `OSError` where the namespace that was asked for cannot be had: then nothing may
+        run."""
         if self._theirs is None:
             raise AssertionError("before_fork comes first")
         if self._policy.encloses:
-            try:
-                made = make_sockets(self._policy)
-            except OSError as error:
-                raise MissingDependencyError(
-                    f"--net {self.mode} needs a network namespace: {error.strerror}",
-                    hint="run it in a world, or as root; substrate doctor says what is missing",
-                ) from error
+            made = make_sockets(self._policy)
             socket.send_fds(self._theirs, [b"S"], [each.fileno() for each in made])
             for each in made:
                 each.close()
@@ -121,18 +116,20 @@ class CommandNetwork:
         def settle() -> None:
             if self._supervisor is not None:
                 self._supervisor.settle()
+            if self._listener is not None and not self._nobody_left():
+                if self._policy.encloses:
+                    self._outlives = True  # there is no other way out for what was left
+                else:
+                    go_on.hand_over(self._listener.descriptor)
+            if self._loop is not None and not self._outlives:
+                self._loop.stop()
             settled.set()
-            if self._listener is None or self._nobody_left():
-                if self._loop is not None:
-                    self._loop.stop()
-            elif not self._policy.encloses:
-                go_on.hand_over(self._listener.descriptor)
-                if self._loop is not None:
-                    self._loop.stop()
 
         self._loop.call_soon(settle)
         while not settled.is_set() and self._thread.is_alive():
             settled.wait(0.05)
+        if not self._outlives:
+            self._thread.join(_SETTLE_TIMEOUT_S)  # the caller may want to fork
         return self._log.scopes()
 
     def _nobody_left(self) -> bool:
@@ -188,8 +185,3 @@ class CommandNetwork:
         if ours is not None:
             ours.close()
         return sockets
-
-
-def supported() -> bool:
-    """Whether this system can be asked for anything but ``open``, unwatched."""
-    return hasattr(os, "uname") and os.uname().sysname == "Linux"

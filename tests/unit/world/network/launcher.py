@@ -10,7 +10,6 @@ import traceback
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from substrate.errors import SubstrateError
 from substrate.system.linux import netns
 from substrate.world.network.command_network import CommandNetwork
 from substrate.world.network.rules import parse
@@ -86,8 +85,8 @@ def _become(
         if held is not None:
             os.read(held, 1)
         os.execvp(argv[0], argv)
-    except SubstrateError as error:
-        sys.stderr.write(f"refused: {error.message}\n")
+    except OSError as error:
+        sys.stderr.write(f"not started: {error}\n")
     except BaseException:  # noqa: BLE001 - a forked child must end here
         traceback.print_exc()
     finally:
