@@ -139,6 +139,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "fork": lambda: hasattr(os, "fork"),
     "gcc-static": _has_static_gcc,
+    "jq": lambda: all(map(shutil.which, ("jq", "sha256sum"))),
     "immutable-files": _has_immutable_files,
     "linux": lambda: sys.platform.startswith("linux"),
     "loop-devices": _has_loop_devices,

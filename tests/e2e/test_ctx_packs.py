@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -94,7 +93,7 @@ def test_24_packs_of_one_log_at_once(project: Path) -> None:
     assert list((project / ".ctx/tmp").iterdir()) == []
 
 
-@pytest.mark.needs("posix")
+@pytest.mark.needs("linux")
 def test_a_huge_output_needs_little_memory(project: Path) -> None:
     with (project / "run.json").open("w") as file:
         head, tail = json.dumps(LOG).split("print('hi')\\n", 2)[1:]
@@ -102,15 +101,19 @@ def test_a_huge_output_needs_little_memory(project: Path) -> None:
         for _ in range(160):
             file.write("a line of output\\n" * 55_000)
         file.write(tail)
-    packer = subprocess.Popen([*CTX, "pack", "run.json"], cwd=project, stdout=subprocess.PIPE)
-    assert packer.stdout is not None
-    said_then = packer.stdout.read()
-    packer.stdout.close()
-    _, status, usage = os.wait4(packer.pid, 0)
-    packer.returncode = status
-    assert (status, said_then[:6]) == (0, b"ctx://")
-    peak_kib = usage.ru_maxrss if sys.platform != "darwin" else usage.ru_maxrss // 1024
-    assert peak_kib < 100 * 1024
+    # Asked from inside: getrusage also counts what the test runner had before exec.
+    script = """
+from substrate.cli.ctx import ctx
+assert ctx(["pack", "run.json"]) == 0
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    address, peak_kib = done.stdout.split()
+    assert address.startswith("ctx://")
+    assert int(peak_kib) < 100 * 1024
     expected = hashlib.sha256(b"a line of output\n" * 55_000 * 160).hexdigest()
     assert (project / ".ctx/objects" / expected[:2] / expected[2:]).is_file()
 
@@ -179,3 +182,103 @@ def test_a_file_that_is_no_sidecar_is_not_overwritten(project: Path) -> None:
     done = ctx(project, "pack", "-", "--sidecars", stdin=json.dumps(LOG))
     assert "in the way and no sidecar" in done.stderr
     assert (project / "answer.md.ctx.json").read_text() == '{"my": "own"}'
+
+
+def test_show_fills_in_what_a_hash_cannot_contain(project: Path) -> None:
+    digits = pack(project)
+    told = answer(project, "show", digits[:8])
+    assert told["hash"] == f"sha256:{digits}"
+    assert told["outputs"][0]["context_pack"] == f"sha256:{digits}"
+    assert told["model"]["parameters"]["seed"] == 2**60 + 1
+    full = answer(project, "show", f"ctx://{digits}", "--content")
+    assert full["steps"][0]["output"] == "print('hi')\n"
+    assert full["system_prompt_content"] == "Be careful."
+    assert answer(project, "show", digits, "--step", "0")["tool"] == "read_file"
+    text = said(project, "show", "--content")
+    assert "It greets." in text
+    assert "path=main.py" in text
+    assert "What does main.py do?" in said(project, "show", "latest")
+    assert ctx(project, "show", digits, "--step", "7").returncode == 4
+    assert ctx(project, "show", "0000").returncode == 4
+
+
+def test_integers_beyond_two_to_the_53_stay_exact(project: Path) -> None:
+    digits = pack(project)
+    stored = (project / ".ctx/objects" / digits[:2] / digits[2:]).read_bytes()
+    assert b'"seed":1152921504606846977' in stored
+
+
+def test_tampering_is_noticed_by_show(project: Path) -> None:
+    digits = pack(project)
+    content = hashlib.sha256(b"print('hi')\n").hexdigest()
+    path = project / ".ctx/objects" / content[:2] / content[2:]
+    path.chmod(0o600)
+    path.write_bytes(b"print('ha')\n")
+    done = ctx(project, "show", digits, "--content")
+    assert done.returncode == 6
+    assert f"object {content[:12]} is damaged" in done.stderr
+    assert "print('ha')" not in done.stdout
+
+
+def test_one_inserted_step_is_one_drift(project: Path) -> None:
+    a = pack(project)
+    step = {"type": "tool_call", "tool": "shell", "parameters": {"command": "ls"}, "output": "x"}
+    b = pack(project, LOG | {"steps": [step, *LOG["steps"]]})
+    told = json.loads(said(project, "diff", a, b, status=1))
+    assert [(e["type"], e["step_index"]) for e in told["entries"]] == [("tool_drift", 0)]
+    assert (told["has_drift"], told["pack_hash_a"]) == (True, f"sha256:{a}")
+    assert json.loads(said(project, "diff", a, a))["entries"] == []
+    human = said(project, "diff", a, b, "--human", status=1)
+    assert "1 difference\n" in human
+    assert "shell was added" in human
+    assert "no drift" in said(project, "diff", a, a, "--human")
+
+
+def test_tags_and_the_log(project: Path) -> None:
+    a = pack(project)
+    said(project, "tag", "v1", a)
+    b = pack(project, LOG | {"system_prompt": "Other."})
+    listed = answer(project, "log")["packs"]
+    assert {entry["hash"]: entry["names"] for entry in listed} == {
+        f"sha256:{a}": ["v1"],
+        f"sha256:{b}": ["latest"],
+    }
+    assert len(answer(project, "log", "--limit", "1")["packs"]) == 1
+    text = said(project, "log")
+    assert a[:12] in text
+    assert "(v1)" in text
+    assert answer(project, "show", "v1")["hash"] == f"sha256:{a}"
+    assert answer(project, "tag") == {"tags": [{"name": "v1", "pack": f"sha256:{a}"}]}
+    moved = said(project, "tag", "v1", b)
+    assert f"back with: ctx tag v1 {a[:12]}" in moved
+    said(project, "tag", "--delete", "v1")
+    assert ctx(project, "show", "v1").returncode == 4
+    assert ctx(project, "tag", "../x", a).returncode == 2
+    assert ctx(project, "tag", "x", "nosuch").returncode == 4
+
+
+@pytest.mark.needs("jq")
+def test_a_round_trip_with_sha256sum_and_jq_alone(project: Path) -> None:
+    """Written from seed 004's example fields; checked with nothing of ours."""
+    (project / "run.json").write_text(json.dumps(LOG))
+    script = """
+set -eu
+uri=$("$@" pack run.json); hex=${uri#ctx://}
+file=.ctx/objects/${hex%${hex#??}}/${hex#??}
+test "$(sha256sum < "$file" | cut -d' ' -f1)" = "$hex"
+test "$(jq -r .hash "$file")" = ""
+test "$(jq -cS . "$file" | tr -d '\\n' | sha256sum | cut -d' ' -f1)" = "$hex"
+for ref in $(jq -r '.. | strings | select(startswith("sha256:"))' "$file"); do
+    one=${ref#sha256:}
+    test "$(sha256sum < ".ctx/objects/$(printf %.2s "$one")/${one#??}" | cut -d' ' -f1)" = "$one"
+done
+jq -r '.steps[0].tool, .model.identifier, .outputs[0].name' "$file"
+"""
+    log = json.loads((project / "run.json").read_text())
+    log["model"]["parameters"]["seed"] = 7  # jq 1.6 rounds what is above 2^53
+    (project / "run.json").write_text(json.dumps(log))
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *CTX], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["read_file", "claude-opus-4-6", "answer.md"]

@@ -12,6 +12,10 @@ _COMMANDS = "substrate.cli.ctx_commands."
 VERBS: Mapping[str, str] = {
     "init": _COMMANDS + "init",
     "pack": _COMMANDS + "pack",
+    "log": _COMMANDS + "log",
+    "show": _COMMANDS + "show",
+    "diff": _COMMANDS + "diff",
+    "tag": _COMMANDS + "tag",
     "index": _COMMANDS + "index",
     "delta": _COMMANDS + "delta",
     "symbols": _COMMANDS + "symbols",

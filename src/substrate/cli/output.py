@@ -205,6 +205,11 @@ class Output:
         """A terminal too small for every column of a wide table."""
         return self.is_terminal and self._columns() < _WIDE
 
+    @property
+    def columns(self) -> int:
+        """How wide the terminal is; 80 where there is none."""
+        return self._columns()
+
     def _columns(self) -> int:
         for stream in (self._stdout, self._stderr):
             try:
