@@ -16,6 +16,7 @@ VERBS: Mapping[str, str] = {
     "show": _COMMANDS + "show",
     "diff": _COMMANDS + "diff",
     "tag": _COMMANDS + "tag",
+    "replay": _COMMANDS + "replay",
     "index": _COMMANDS + "index",
     "delta": _COMMANDS + "delta",
     "symbols": _COMMANDS + "symbols",
@@ -35,4 +36,5 @@ usage: ctx init                  make .ctx in this project
 
 def ctx(argv: Sequence[str] | None = None) -> int:
     """Run one call of `ctx` and return its exit status."""
-    return run_program(argv, Program("ctx", VERBS, _USAGE))
+    # Of a replay 2 means "failed".
+    return run_program(argv, Program("ctx", VERBS, _USAGE, {"replay": 64}))

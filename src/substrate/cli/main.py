@@ -18,6 +18,7 @@ from substrate.errors import (
     EXIT_BUG,
     EXIT_OK,
     EXIT_RUN_FAILED,
+    EXIT_USAGE,
     DiskFullError,
     SubstrateError,
     UsageError,
@@ -40,6 +41,8 @@ class Program(NamedTuple):
     verbs: Mapping[str, str]
     #: How it is called; None: as `substrate` is.
     usage: str | None = None
+    #: Verbs that give the usual status for usage a meaning of their own, and what they use instead.
+    usage_exits: Mapping[str, int] = {}
 
 
 def substrate(argv: Sequence[str] | None = None, verbs: Mapping[str, str] = VERBS) -> int:
@@ -53,8 +56,10 @@ def run_program(argv: Sequence[str] | None, program: Program) -> int:
     environment = environment_module.current()
     output = open_output(environment, json=wants_json(words), program=program.name)
     running = False
+    usage_exit = EXIT_USAGE
     try:
         invocation = split(words, program.verbs, program.name)
+        usage_exit = program.usage_exits.get(invocation.verb, EXIT_USAGE)
         # From here on a status other than 125 could be mistaken for the command's own.
         running = invocation.verb == "run"
         status = _dispatch(invocation, environment, program, output)
@@ -66,7 +71,8 @@ def run_program(argv: Sequence[str] | None, program: Program) -> int:
         _silence_stdout()
         return _EXIT_BROKEN_PIPE
     except SubstrateError as error:
-        return _failed(error, output, running)
+        status = _failed(error, output, running)
+        return usage_exit if status == EXIT_USAGE else status
     except Exception as error:  # noqa: BLE001  the last line of defence
         known = _from_os_error(error)
         if known is not None:

@@ -37,12 +37,14 @@ def run(program: spawn.Program, limits: Limits) -> Finished:
     # systems drop even a blocked SIGCHLD unless it has a handler.
     old_chld = _set_handler(signal.SIGCHLD, lambda *_: None)
     try:
+        # Other children of ours are none of the command's.
+        ours = set(process_tree.descendants(os.getpid())) if limits.kill_children else set()
         pid, error = spawn.start(program, old_mask)
         if error is not None:
             return _not_started(program, error, clock.monotonic_ns() - started)
         child = _Child(pid, limits, started)
         child.wait()
-        killed = child.end_leftovers() if limits.kill_children else 0
+        killed = child.end_leftovers(ours) if limits.kill_children else 0
         return child.finished(clock.monotonic_ns() - started, killed)
     finally:
         _set_handler(signal.SIGCHLD, old_chld)
@@ -86,9 +88,9 @@ class _Child:
             exit_code = EXIT_TIMED_OUT
         return Finished(exit_code, killed_by, self.timed_out, duration_ns, "", killed_children)
 
-    def end_leftovers(self) -> int:
+    def end_leftovers(self, ours: set[process_tree.Process]) -> int:
         """End what the command left running, as far as it can still be found; how many."""
-        left = process_tree.descendants(os.getpid())
+        left = [one for one in process_tree.descendants(os.getpid()) if one not in ours]
         process_tree.end_all(left, self.limits.grace_s)
         return len(left)
 

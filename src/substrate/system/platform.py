@@ -88,3 +88,8 @@ def _windows_pid_alive(pid: int) -> bool:
         return code.value == still_active
     finally:
         kernel32.CloseHandle(handle)
+
+
+def os_name() -> str:
+    """The system as packs name it: linux, darwin, windows."""
+    return "windows" if sys.platform == "win32" else sys.platform

@@ -21,7 +21,7 @@ from substrate.trace.redact import REDACTED, redact, redact_argv
 SHOWN_PATHS = 20_000
 
 #: What a command's behaviour is known to hang on, and what is not secret by its nature.
-_REPLAYED_VARIABLES = (
+REPLAYED_VARIABLES = (
     *("PATH", "HOME", "SHELL", "TERM", "TMPDIR", "TZ", "CI", "EDITOR", "PAGER", "NO_COLOR"),
     *("LANG", "LC_ALL", "LC_CTYPE", "LC_COLLATE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
     *("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHASHSEED", "NODE_ENV", "NODE_OPTIONS", "GOFLAGS"),
@@ -148,7 +148,7 @@ def replay_context(
     else:
         context["shell"] = redact(_text(command.shell)[0])
     context["env"] = {
-        name: redact(_text(variables[name])[0]) for name in _REPLAYED_VARIABLES if name in variables
+        name: redact(_text(variables[name])[0]) for name in REPLAYED_VARIABLES if name in variables
     }
     context["umask"] = f"{umask:04o}"
     context["stdin"] = stdin

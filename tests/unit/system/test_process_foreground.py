@@ -332,6 +332,18 @@ def test_leftovers_end_with_the_command_if_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("linux")
+def test_other_children_of_ours_are_no_leftovers() -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        finished = run_foreground(["true"], kill_children=True)
+        assert (finished.exit_code, finished.killed_children) == (0, 0)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.needs("linux")
 def test_leftovers_stay_if_not_asked(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     script = f"sleep 60 & echo $! > {pid}"

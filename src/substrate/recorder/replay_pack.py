@@ -1,0 +1,176 @@
+"""Replay a pack: its tree laid out, each step carried out in it, each result compared."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate import __version__
+from substrate.errors import DamagedStoreError
+from substrate.packs.base_tree import BASE_NAME, BaseTree, lay_out, read_base
+from substrate.packs.confined_tree import ConfinedTree
+from substrate.packs.manifest import Manifest, Pack
+from substrate.packs.objects import Objects
+from substrate.packs.replay_steps import (
+    Options,
+    OutputReport,
+    StepReplay,
+    StepReport,
+    compare_outputs,
+    fidelity,
+)
+from substrate.packs.store import Store
+from substrate.packs.tool_protocol import own_tools
+from substrate.packs.tools import Limits, Registry, Tool, ToolContext
+from substrate.packs.tree_state import TreeState
+from substrate.recorder import replay_world, tool_versions
+from substrate.recorder.scratch_shell import ScratchShell, known_variables
+from substrate.recorder.tool_versions import Drift
+from substrate.system import files, platform
+from substrate.system.environment import Environment
+from substrate.world.protocol import Isolation
+
+Progress = Callable[[int, int], None]
+
+
+class ReplayOptions(NamedTuple):
+    #: Carry out non-deterministic steps too.
+    rerun: bool = False
+    #: Of each step.
+    timeout_s: float = 600.0
+    #: Variables that the user gives: a secret in place of its placeholder.
+    variables: Mapping[str, str] = {}
+    #: The strategy that must be used, or `None` for the best.
+    strategy: str | None = None
+    #: Leave the scratch directory where it is.
+    keep: bool = False
+
+
+class Replayed(NamedTuple):
+    ref: str
+    fidelity: str
+    steps: tuple[StepReport, ...]
+    outputs: tuple[OutputReport, ...]
+    isolation: Isolation
+    drift: tuple[Drift, ...] = ()
+    unchecked: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    #: Where the tree was left, if it was to be kept.
+    kept: Path | None = None
+
+
+def replay_pack(
+    store: Store,
+    pack: Pack,
+    environment: Environment,
+    options: ReplayOptions = ReplayOptions(),  # noqa: B008  a tuple: nobody can change it
+    progress: Progress = lambda done, total: None,
+) -> Replayed:
+    """Carry a pack out again, in a private tree. Nothing comes from, or goes to, a live one."""
+    own = own_tools(_config(store), store.directory.parent)
+    return replay_from(store.objects, pack, environment, options, own, progress)
+
+
+def replay_from(
+    objects: Objects,
+    pack: Pack,
+    environment: Environment,
+    options: ReplayOptions,
+    own: Mapping[str, Tool] | None = None,
+    progress: Progress = lambda done, total: None,
+) -> Replayed:
+    """The same for a pack that need not be listed anywhere: only its objects must be there."""
+    manifest = pack.manifest
+    base = base_of(manifest, objects)
+    with _scratch(options.keep) as scratch:
+        tree_dir = scratch / "tree"
+        tree_dir.mkdir(mode=0o755)
+        laid = lay_out(tree_dir, base, manifest.inputs, objects.chunks)
+        tree = ConfinedTree(tree_dir, base.root)
+        variables = known_variables(environment, options.variables)
+        shell = replay_world.shell_for(scratch, tree, variables, options.strategy)
+        watch = TreeState(tree_dir) if _records_changes(manifest) else None
+        context = ToolContext(tree, shell.run, Limits(timeout_s=options.timeout_s), objects.read)
+        replay = StepReplay(
+            objects, context, Registry(own), watch, Options(options.rerun, shell.mapped)
+        )
+        steps = []
+        for number, step in enumerate(manifest.steps):
+            progress(number, len(manifest.steps))
+            steps.append(replay.run(step))
+        outputs = compare_outputs(manifest, objects, context)
+        drift, unchecked = _drift(manifest, variables)
+    return Replayed(
+        pack.ref, fidelity(steps, outputs), tuple(steps), tuple(outputs), shell.isolation,
+        tuple(drift), tuple(unchecked), (*laid.notes, *_shell_notes(manifest, shell)),
+        tree_dir if options.keep else None,
+    )  # fmt: skip
+
+
+def base_of(manifest: Manifest, objects: Objects) -> BaseTree:
+    """What the pack says of the tree it started from."""
+    for item in manifest.inputs:
+        if item.name == BASE_NAME:
+            try:
+                return read_base(objects.read(item.content_ref))
+            except ValueError as error:
+                raise DamagedStoreError(
+                    f"the pack's tree cannot be laid out: {error}",
+                    hint="pack the session again; `ctx fsck` checks the store",
+                ) from error
+    return BaseTree()
+
+
+def _records_changes(manifest: Manifest) -> bool:
+    return any("changed" in step.result for step in manifest.steps)
+
+
+def _drift(manifest: Manifest, variables: Mapping[str, str]) -> tuple[list[Drift], list[str]]:
+    """Environment drift: the system, the programs."""
+    recorded = manifest.environment
+    out = []
+    here = platform.os_name()
+    if recorded.os not in ("", "unknown", here):
+        out.append(Drift("os", recorded.os, here))
+    runtime = f"substrate {__version__}"
+    if recorded.runtime.startswith("substrate ") and recorded.runtime != runtime:
+        out.append(Drift("runtime", recorded.runtime, runtime))
+    found, unchecked = tool_versions.drift(recorded.tool_versions, variables.get("PATH", ""))
+    return out + found, unchecked
+
+
+def _shell_notes(manifest: Manifest, shell: ScratchShell) -> Iterator[str]:
+    if shell.mapped and any(step.result for step in manifest.steps):
+        now, then = shell.mapped[0]
+        yield (
+            f"the tree could not be put where it was recorded, {os.fsdecode(then)}: "
+            f"that path is read as {os.fsdecode(now)} in commands and in what they print"
+        )
+    unknown = sum(
+        step.parameters.get("stdin_kind") in ("pipe", "file", "socket", "terminal")
+        for step in manifest.steps
+    )
+    if unknown:
+        yield f"{unknown} commands could read a stdin that is not recorded: here it is empty"
+
+
+def _config(store: Store) -> Mapping[str, object]:
+    raw = files.read_bytes_or_none(store.directory / "config.json")
+    found = json.loads(raw) if raw else {}
+    return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def _scratch(keep: bool) -> Iterator[Path]:
+    """A private directory, gone afterwards unless it is to be kept."""
+    directory = Path(tempfile.mkdtemp(prefix="substrate-replay-"))
+    try:
+        yield Path(os.path.realpath(directory))
+    finally:
+        if not keep:
+            files.remove_tree(directory)
