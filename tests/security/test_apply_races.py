@@ -238,7 +238,7 @@ def test_what_an_editor_saves_is_never_lost(ground: Ground, in_place: bool, beco
     assert done + conflicts == 250
 
 
-@pytest.mark.parametrize("how", list(How), ids=lambda how: how.value)
+@pytest.mark.parametrize("how", [How.REPLACE, How.IN_PLACE], ids=lambda how: how.value)
 @pytest.mark.parametrize("in_place", [False, True], ids=["by rename", "in place"])
 def test_an_editor_that_never_stops(ground: Ground, in_place: bool, how: How) -> None:
     """Each apply expects what it last saw; the editor's newest bytes always remain."""

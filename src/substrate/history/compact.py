@@ -149,7 +149,8 @@ def _pack_and_switch(
         wanted[BRANCH] = line.tip
         if attrs is not None:
             wanted[ATTRS_REF] = attrs
-    intent = store.new_intent(PRUNE, {"keep": [_packed(store, set(wanted.values()))]})
+    reachable = {*wanted.values(), *_bases_in_use(store)}
+    intent = store.new_intent(PRUNE, {"keep": [_packed(store, reachable)]})
     with store.commit_point() as ledger:
         ledger.keep_objects(small)  # until the prune below makes the pack the only copy
         if line is not None:
@@ -159,6 +160,17 @@ def _pack_and_switch(
                 ledger.set_ref(name, oid)
         ledger.add_intent(intent)
     finish_prune(store, intent)
+
+
+def _bases_in_use(store: HistoryStore) -> set[bytes]:
+    """What worlds started from that run or wait: needed to tell what their commands did."""
+    out: set[bytes] = set()
+    for intent in store.ledger.intents():
+        base = bytes.fromhex(str(intent.payload.get("base", "")))
+        if base and store.objects.has(base):
+            out.add(base)
+            out.update(filter(None, [store.snapshot_of(base).attrs]))
+    return out
 
 
 def _packed(store: HistoryStore, commits: set[bytes]) -> str:

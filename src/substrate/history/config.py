@@ -22,6 +22,8 @@ class Config(NamedTuple):
     trash_max_age_days: int = 14
     trash_max_mib: int = 4096
     compact_auto: bool = True
+    #: Changes that make other programs run code wait for a decision.
+    world_hold_code: bool = False
 
     @property
     def disk_cap_bytes(self) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
 from substrate.history import baseline, flush, sessions
-from substrate.history.ledger import Detail, Entry, NewEntry
+from substrate.history.ledger import Detail, Entry, Intent, NewEntry
 from substrate.history.line import Extension
 from substrate.history.observe import Observation, count_files, edited, observe
 from substrate.history.store import HistoryStore, is_alive
@@ -31,6 +32,41 @@ class Running(NamedTuple):
     intent_id: str
     #: Other commands that ran when this one started: their changes cannot be told apart.
     beside: tuple[str, ...] = ()
+    #: The world it runs in; empty: on the real files.
+    world_id: str = ""
+    #: Where that world's directory may be.
+    places: tuple[Path, ...] = ()
+    started_ns: int = 0
+    #: How it is known that the base is what the command sees: ``scanned``, ``watched``, or
+    #: ``assumed`` until apply compares each path.
+    base_known: str = "scanned"
+
+    def to_payload(self) -> Detail:
+        """For an intent; `from_payload` reads it."""
+        return {
+            "command_id": self.command_id, "span_id": self.span_id,
+            "session_id": self.session_id, "agent_id": self.agent_id, "command": self.command,
+            "base": self.base_commit.hex(), "world_id": self.world_id,
+            "places": [str(place) for place in self.places], "started_ns": self.started_ns,
+        }  # fmt: skip
+
+    @classmethod
+    def from_payload(cls, intent: Intent) -> Running:
+        payload = intent.payload
+        places = payload.get("places")
+        agent_id = payload["agent_id"]
+        return cls(
+            str(payload["command_id"]),
+            str(payload["span_id"]),
+            str(payload["session_id"]),
+            None if agent_id is None else str(agent_id),
+            str(payload["command"]),
+            bytes.fromhex(str(payload.get("base", ""))),
+            intent.intent_id,
+            world_id=str(payload.get("world_id", "")),
+            places=tuple(Path(str(p)) for p in places) if isinstance(places, list) else (),
+            started_ns=int(str(payload.get("started_ns", 0))),
+        )
 
 
 class Result(NamedTuple):
@@ -87,28 +123,48 @@ def record_outside(store: HistoryStore) -> Recorded | None:
     return Recorded(entry, seen.changes, tuple(seen.scan.excluded_gone))
 
 
+class InWorld(NamedTuple):
+    """The world a command is about to run in."""
+
+    world_id: str
+    places: tuple[Path, ...]
+    #: Somebody has watched the workspace since the tip: nothing can have been missed.
+    is_watched: bool = False
+
+
 def begin(
-    store: HistoryStore, *, session: str | None, agent_id: str | None, command: str, exact: str
+    store: HistoryStore,
+    *,
+    session: str | None,
+    agent_id: str | None,
+    command: str,
+    exact: str,
+    world: InWorld | None = None,
 ) -> Running:
-    """Open a command: session chosen, outside edits recorded, an intent left in the ledger."""
-    if not ensure_baseline(store) and not running_beside(store, None):
-        record_outside(store)
+    """Open a command: session chosen, outside edits recorded, an intent left in the ledger.
+
+    For a world nothing is scanned: what the command changes is compared when it arrives.
+    """
+    known = "scanned"
+    if not ensure_baseline(store):
+        if world is not None:
+            known = "watched" if world.is_watched else "assumed"
+        elif not running_beside(store, None):
+            record_outside(store)
     session_id = sessions.for_recording(store, session, agent_id)
     tip = store.tip_commit
     assert tip is not None
     beside = running_beside(store, None)
-    command_id, span_id = ids.new_id("c"), ids.new_id("spn")
-    intent = store.new_intent(
-        RUNNING,
-        {"command_id": command_id, "span_id": span_id, "session_id": session_id,
-         "agent_id": agent_id, "command": command, "exact": exact},
+    running = Running(
+        ids.new_id("c"), ids.new_id("spn"), session_id, agent_id, command, tip, "",
+        () if world else beside, world.world_id if world else "", world.places if world else (),
+        clock.now_ns(), known,
     )  # fmt: skip
+    intent = store.new_intent(RUNNING, {**running.to_payload(), "exact": exact})
     with store.commit_point() as ledger:
         ledger.add_intent(intent)
         sessions.touch(ledger, session_id)
-    return Running(
-        command_id, span_id, session_id, agent_id, command, tip, intent.intent_id, beside
-    )
+    return running._replace(intent_id=intent.intent_id)
 
 
 def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
@@ -138,12 +194,29 @@ def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
     return Recorded(entry, seen.changes, tuple(seen.scan.excluded_gone), still_there)
 
 
+def note(store: HistoryStore, running: Running, result: Result) -> Entry:
+    """Close a command that changed nothing, as its world knows without a scan."""
+    new = NewEntry(
+        running.command_id, "command", clock.now_ns(), running.command,
+        session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
+        exit=result.exit, duration_ms=result.duration_ms, detail=dict(result.detail),
+    )  # fmt: skip
+    with store.commit_point() as ledger:
+        entry = ledger.add(new, None)
+        ledger.drop_intent(running.intent_id)
+        sessions.touch(ledger, running.session_id)
+    return entry
+
+
 def running_beside(store: HistoryStore, own_intent: str | None) -> tuple[str, ...]:
-    """Ids of the commands that are running right now in this workspace."""
+    """Ids of the commands that are working right now on the real files of this workspace."""
     return tuple(
         str(intent.payload["command_id"])
         for intent in store.ledger.intents()
-        if intent.kind == RUNNING and intent.intent_id != own_intent and is_alive(intent)
+        if intent.kind == RUNNING
+        and not intent.payload.get("world_id")
+        and intent.intent_id != own_intent
+        and is_alive(intent)
     )
 
 

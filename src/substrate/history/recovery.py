@@ -13,6 +13,7 @@ from substrate.history.store import HistoryStore
 from substrate.model.nodes import Change
 from substrate.model.paths import RelPath
 from substrate.objects.batch import Batch
+from substrate.objects.snapshot import Snapshot
 
 
 class Recovery(NamedTuple):
@@ -44,15 +45,32 @@ def prepare(store: HistoryStore, batch: Batch, new: NewEntry, changes: list[Chan
     The commit has no parent on the line, so that it does not keep all of history alive; the
     attrs of its state hang on it as its parent, so that they live as long as it does.
     """
-    tip = store.tip()
-    attrs_commit = None
-    if tip.attrs:
-        attrs_commit = write_attrs_commit(batch, tip.attrs, None, new.ts_ns)
-    subject = f"recovery: before {new.kind} {new.command_id}"
-    commit = write_commit(batch, tip, attrs_commit, new, subject)
-    ref = RECOVERY_PREFIX + new.command_id
     paths = tuple(change.path for change in changes)
-    return Recovery(ref, commit, new.ts_ns, new.kind, new.command_id, paths)
+    subject = f"recovery: before {new.kind} {new.command_id}"
+    return _pin(batch, store.tip(), new, (new.kind, subject), paths)
+
+
+def pin(
+    batch: Batch, state: Snapshot, new: NewEntry, operation: str, paths: tuple[RelPath, ...]
+) -> Recovery:
+    """Keep any state under a ref of its own: the one a command made and could not bring in."""
+    return _pin(batch, state, new, (operation, f"recovery: {operation} of {new.command_id}"), paths)
+
+
+def _pin(
+    batch: Batch,
+    state: Snapshot,
+    new: NewEntry,
+    named: tuple[str, str],
+    paths: tuple[RelPath, ...],
+) -> Recovery:
+    operation, subject = named
+    attrs_commit = None
+    if state.attrs:
+        attrs_commit = write_attrs_commit(batch, state.attrs, None, new.ts_ns)
+    commit = write_commit(batch, state, attrs_commit, new, subject)
+    ref = RECOVERY_PREFIX + new.command_id
+    return Recovery(ref, commit, new.ts_ns, operation, new.command_id, paths)
 
 
 def all_recoveries(ledger: Ledger) -> list[Recovery]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from substrate.errors import DamagedStoreError
-from substrate.history import compact, record, restore
+from substrate.history import arrival_journal, compact, held, record, restore
 from substrate.history.ledger import Intent
 from substrate.history.store import HistoryStore, is_alive
 from substrate.objects import loose, refs
@@ -17,10 +17,17 @@ def settle(store: HistoryStore) -> list[str]:
     done: list[str] = []
     after_boot(store)
     store.publish_refs()
+    # Arrivals first: the intent of the command goes with its arrival.
+    done += [
+        arrival_journal.finish(store, intent)
+        for intent in store.ledger.intents()
+        if intent.kind == arrival_journal.ARRIVE
+    ]
     for intent in store.ledger.intents():
         if intent.kind == record.RUNNING:
             if not is_alive(intent):
-                done.append(_interrupted(store, intent))
+                in_world = bool(intent.payload.get("world_id"))
+                done.append((held.crashed if in_world else _interrupted)(store, intent))
         elif intent.kind == restore.APPLY:
             done.append(_finish_apply(store, intent))
         elif intent.kind == compact.PRUNE:
@@ -72,17 +79,8 @@ def after_boot(store: HistoryStore) -> None:
 
 def _interrupted(store: HistoryStore, intent: Intent) -> str:
     """A command whose recorder died: what changed since its start is still the command's."""
-    payload = intent.payload
-    running = record.Running(
-        command_id=str(payload["command_id"]),
-        span_id=str(payload["span_id"]),
-        session_id=str(payload["session_id"]),
-        agent_id=_text(payload["agent_id"]),
-        command=str(payload["command"]),
-        base_commit=store.tip_commit or b"",
-        intent_id=intent.intent_id,
-    )
-    detail: dict[str, object] = {"outcome": "interrupted", "exact": payload["exact"]}
+    running = record.Running.from_payload(intent)._replace(base_commit=store.tip_commit or b"")
+    detail: dict[str, object] = {"outcome": "interrupted", "exact": intent.payload["exact"]}
     record.finish(store, running, record.Result(None, None, detail))
     return f"{running.command_id} was interrupted; what it changed is recorded"
 
@@ -96,7 +94,3 @@ def _finish_apply(store: HistoryStore, intent: Intent) -> str:
     files.remove_tree(store.scratch(intent.intent_id))
     left = f", {len(report.conflicts)} path(s) left as they are" if report.conflicts else ""
     return f"finished an interrupted {entry.kind} ({entry.command_id}){left}"
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -1,18 +1,24 @@
 """The way a command travels, from its words to its place in history.
 
-    1. history   outside edits get their own commit; the command is announced in the ledger
+    1. history   the command is announced in the ledger
     2. trace     command_start
-    3. world     the command runs
-    4. history   what it changed becomes a commit; nothing changed, no commit
-    5. trace     command_complete, with the commit
+    3. world     the command runs; what it changed lies in a layer of its own
+    4. history   the layer is read and committed on a pending ref, then applied to the real
+                 tree, each path compared first; then the branch advances (`worlds.bring_in`)
+    5. trace     command_complete, with the commit; the world is removed
 
-A kill between 1 and 4 leaves the announcement, from which the next call records the rest.
+Without a world (`direct`) the command works on the real files: outside edits are scanned for and
+committed in step 1, and what it changed is found by a scan in step 4.
+
+A kill between 1 and 4 leaves the announcement, from which the next call records the rest, or
+keeps the world for a decision.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from substrate.errors import SubstrateError
 from substrate.history import record
@@ -20,6 +26,7 @@ from substrate.history.ledger import Entry
 from substrate.history.record import Recorded, Running
 from substrate.model.nodes import Change
 from substrate.model.paths import RelPath, display
+from substrate.recorder import git_arrival, worlds
 from substrate.recorder.keep import keep_under_cap
 from substrate.recorder.place import Place
 from substrate.recorder.user_git import git_effect, git_state
@@ -27,7 +34,18 @@ from substrate.system import clock, ids, process
 from substrate.trace import spans
 from substrate.trace.fs_diff import FsDiff, fs_diff
 from substrate.trace.writer import TraceWriter
-from substrate.world.protocol import RunOutcome, RunRequest, World
+from substrate.world.protocol import (
+    Capture,
+    Captured,
+    Network,
+    ResourceLimits,
+    RunOutcome,
+    RunRequest,
+    World,
+)
+
+Value = TypeVar("Value")
+_SHOWN_NAMES = 20
 
 
 class CommandRequest(NamedTuple):
@@ -38,6 +56,16 @@ class CommandRequest(NamedTuple):
     shell: str | bytes = ""
     timeout_s: float | None = None
     kill_children: bool = False
+    #: Do not apply: `substrate world apply` does, later.
+    hold: bool = False
+    #: Descriptors in the place of our own.
+    stdin: int | None = None
+    stdout: int | None = None
+    stderr: int | None = None
+    pty: bool = False
+    capture: Capture | None = None
+    limits: ResourceLimits = ResourceLimits()
+    network: Network | None = None
 
 
 class Recording(NamedTuple):
@@ -53,6 +81,9 @@ class Recording(NamedTuple):
     no_history: str
     #: Sentences that the user should see.
     notes: tuple[str, ...] = ()
+    #: The world that waits for a decision, and why; empty if all has arrived.
+    world_id: str = ""
+    held: str = ""
 
 
 def record_command(place: Place, world: World, request: CommandRequest) -> Recording:
@@ -62,28 +93,135 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
     trace = TraceWriter.of(place.environment)
     words = spans.Command("", "", "", None, "", place.workspace.root, place.cwd,
                           request.argv, request.shell)  # fmt: skip
+    is_direct = world.isolation.strategy == "direct"
     with place.history() as store, store.writing("record a command"):
         running = record.begin(
             store, session=place.session, agent_id=place.agent_id,
             command=spans.command_text(words), exact=_exact(request),
+            world=None if is_direct else worlds.new_world(place),
         )  # fmt: skip
     command = _named(words, place, running)
     trace.append(spans.command_start(command, clock.now_ns(), world.isolation))
 
-    git_before = git_state(place.workspace)
-    outcome = world.run(_world_request(request, running.session_id, running.span_id))
-    effect = git_effect(git_before, git_state(place.workspace))
-
-    recorded = _record(place, running, outcome, request, effect)
-    notes = _close_span(trace, _complete(place, command, running, outcome, recorded))
-    if "history_lost" in recorded.entry.detail:
-        notes.append("the history was removed while the command ran; it starts over from here")
-    notes += keep_under_cap(place)
-    entry = recorded.entry
+    git_before = git_arrival.watch(place.workspace)
+    try:
+        outcome = world.run(_world_request(request, running))
+    except BaseException:
+        _never_ran(place, running, request)
+        raise
+    if outcome.layer is None:
+        done = _found_by_scan(place, running, outcome, request, git_before)
+    else:
+        done = _brought_in(place, running, outcome, request, git_before)
+    notes = _close_span(trace, _complete(place, command, running, outcome, done))
+    if outcome.layer is not None and not done.is_kept:
+        world.discard(outcome.layer)
+    notes += [*done.notes, *keep_under_cap(place)]
     return Recording(
-        outcome, entry.command_id, running.span_id, running.session_id, entry, recorded.changes,
-        "", tuple(notes),
+        outcome, done.entry.command_id, running.span_id, running.session_id, done.entry,
+        done.changes, "", tuple(notes), running.world_id if done.held else "", done.held,
     )  # fmt: skip
+
+
+class _Done(NamedTuple):
+    """A command that is recorded, by either way."""
+
+    entry: Entry
+    changes: list[Change]
+    diff: FsDiff
+    #: More fields for the span.
+    extra: dict[str, object]
+    conflicts: tuple[RelPath, ...] = ()
+    notes: tuple[str, ...] = ()
+    held: str = ""
+    is_kept: bool = False
+
+
+def _brought_in(
+    place: Place,
+    running: Running,
+    outcome: RunOutcome,
+    request: CommandRequest,
+    git: git_arrival.GitWatch,
+) -> _Done:
+    assert outcome.layer is not None
+    detail = _detail(place, outcome, request)
+    detail["base_known"] = running.base_known
+    hold = "asked for with --hold" if request.hold else ""
+    result = record.Result(outcome.exit, outcome.duration_ms, detail)
+    brought = _translated(
+        outcome,
+        lambda: worlds.bring_in(
+            place,
+            worlds.Request(running, outcome.layer, result, git, hold, outcome.left_running),  # type: ignore[arg-type]
+        ),
+    )
+    extra: dict[str, object] = {"base_known": running.base_known}
+    effect = git_effect(git.state, git_state(place.workspace))
+    if effect:
+        extra["git"] = effect
+    extra.update(_world_fields(running, brought))
+    notes = list(brought.notes)
+    if brought.runs_code:
+        names = ", ".join(display(path) for path in brought.runs_code[:_SHOWN_NAMES])
+        notes.append(f"this change makes other programs run code: {names}")
+    if brought.held:
+        notes.append(
+            f"not applied, {brought.held}: `substrate world diff {running.world_id}` shows it,"
+            f" `substrate world apply {running.world_id}` or `discard` decides"
+        )
+    return _Done(
+        brought.entry, brought.changes, fs_diff(brought.changes), extra,
+        tuple(brought.conflicts), tuple(notes), brought.held, brought.is_kept,
+    )  # fmt: skip
+
+
+def _world_fields(running: Running, brought: worlds.Brought) -> dict[str, object]:
+    extra: dict[str, object] = {}
+    if brought.runs_code:
+        extra["runs_code"] = [display(path) for path in brought.runs_code]
+    if brought.diff.left_out:
+        extra["left_out"] = [display(one.path) for one in brought.diff.left_out]
+    beyond = [one for one in brought.diff.entries if one.beyond]
+    if beyond:
+        extra["excluded_changes"] = len(beyond)
+    if brought.held:
+        extra["world_id"], extra["held"] = running.world_id, brought.held
+    if brought.recovery_ref:
+        extra["recovery_ref"] = brought.recovery_ref
+    return extra
+
+
+def _found_by_scan(
+    place: Place,
+    running: Running,
+    outcome: RunOutcome,
+    request: CommandRequest,
+    git: git_arrival.GitWatch,
+) -> _Done:
+    effect = git_effect(git.state, git_state(place.workspace))
+    recorded = _record(place, running, outcome, request, effect)
+    extra: dict[str, object] = {}
+    if recorded.excluded_gone:
+        extra["unprotected"] = [display(path) for path in recorded.excluded_gone]
+    for name in ("beside", "git"):
+        if name in recorded.entry.detail:
+            extra[name] = recorded.entry.detail[name]
+    notes: tuple[str, ...] = ()
+    if "history_lost" in recorded.entry.detail:
+        notes = ("the history was removed while the command ran; it starts over from here",)
+    diff = _with_excluded(fs_diff(recorded.changes), recorded.still_there)
+    return _Done(recorded.entry, recorded.changes, diff, extra, notes=notes)
+
+
+def _never_ran(place: Place, running: Running, request: CommandRequest) -> None:
+    """No world could be made: the announcement must not wait for a command that is not there."""
+    result = record.Result(None, None, {"outcome": "not_started", "exact": _exact(request)})
+    try:
+        with place.history() as store, store.writing("record a command"):
+            record.note(store, running, result)
+    except (SubstrateError, OSError):
+        pass  # the next call finds the announcement and does the same
 
 
 def _close_span(trace: TraceWriter, span: dict[str, object]) -> list[str]:
@@ -102,19 +240,32 @@ def _record(
     request: CommandRequest,
     git: dict[str, object],
 ) -> Recorded:
-    detail: dict[str, object] = {
+    detail = _detail(place, outcome, request)
+    if git:
+        detail["git"] = git
+    result = record.Result(outcome.exit, outcome.duration_ms, detail)
+
+    def finish() -> Recorded:
+        # Opened anew: the command may have removed the store, and others may have compacted it.
+        with place.history() as store, store.writing("record a command"):
+            return record.finish(store, running, result)
+
+    return _translated(outcome, finish)
+
+
+def _detail(place: Place, outcome: RunOutcome, request: CommandRequest) -> dict[str, object]:
+    return {
         "isolation": outcome.isolation._asdict(),
         "outcome": _outcome_word(outcome),
         "cwd": display(str(place.cwd).encode("utf-8", "surrogateescape")),
         "exact": _exact(request),
     }
-    if git:
-        detail["git"] = git
-    result = record.Result(outcome.exit, outcome.duration_ms, detail)
+
+
+def _translated(outcome: RunOutcome, work: Callable[[], Value]) -> Value:
+    """A failure to record is told as what it is: the command did run."""
     try:
-        # Opened anew: the command may have removed the store, and others may have compacted it.
-        with place.history() as store, store.writing("record a command"):
-            recorded = record.finish(store, running, result)
+        return work()
     except (SubstrateError, OSError) as error:
         reason = error.message if isinstance(error, SubstrateError) else str(error)
         hint = error.hint if isinstance(error, SubstrateError) else ""
@@ -122,7 +273,6 @@ def _record(
             f"the command ran (exit {outcome.exit}) but could not be recorded yet: {reason}",
             hint=(hint + "; " if hint else "") + "the next substrate call records what it changed",
         ) from error
-    return recorded
 
 
 def _run_unrecorded(place: Place, world: World, request: CommandRequest) -> Recording:
@@ -134,7 +284,7 @@ def _run_unrecorded(place: Place, world: World, request: CommandRequest) -> Reco
         place.agent_id, place.workspace.root, place.cwd, request.argv, request.shell,
     )  # fmt: skip
     trace.append(spans.command_start(command, clock.now_ns(), world.isolation))
-    outcome = world.run(_world_request(request, session, command.span_id))
+    outcome = world.run(_run_request(request, session, command.span_id))
     completion = _completion(outcome, FsDiff(), None, None)._replace(
         extra={"history": place.workspace.history_refused}
     )
@@ -145,7 +295,12 @@ def _run_unrecorded(place: Place, world: World, request: CommandRequest) -> Reco
     )  # fmt: skip
 
 
-def _world_request(request: CommandRequest, session_id: str, span_id: str) -> RunRequest:
+def _world_request(request: CommandRequest, running: Running) -> RunRequest:
+    made = _run_request(request, running.session_id, running.span_id)
+    return made._replace(world_id=running.world_id)
+
+
+def _run_request(request: CommandRequest, session_id: str, span_id: str) -> RunRequest:
     return RunRequest(
         cwd=request.cwd,
         argv=request.argv,
@@ -154,6 +309,13 @@ def _world_request(request: CommandRequest, session_id: str, span_id: str) -> Ru
         env={"SUBSTRATE_SESSION_ID": session_id, "SUBSTRATE_PARENT_SPAN": span_id},
         timeout_s=request.timeout_s,
         kill_children=request.kill_children,
+        stdin=request.stdin,
+        stdout=request.stdout,
+        stderr=request.stderr,
+        pty=request.pty,
+        capture=request.capture,
+        limits=request.limits,
+        network=request.network,
     )
 
 
@@ -172,20 +334,12 @@ def _complete(
     command: spans.Command,
     running: Running,
     outcome: RunOutcome,
-    recorded: Recorded,
+    done: _Done,
 ) -> dict[str, object]:
-    commit = recorded.entry.commit
-    diff = _with_excluded(fs_diff(recorded.changes), recorded.still_there)
+    commit = done.entry.commit
     completion = _completion(
-        outcome, diff, commit.hex() if commit else None, running.base_commit.hex()
-    )
-    extra: dict[str, object] = {}
-    if recorded.excluded_gone:
-        extra["unprotected"] = [display(path) for path in recorded.excluded_gone]
-    for name in ("beside", "git"):
-        if name in recorded.entry.detail:
-            extra[name] = recorded.entry.detail[name]
-    completion = completion._replace(extra=extra)
+        outcome, done.diff, commit.hex() if commit else None, running.base_commit.hex()
+    )._replace(extra=done.extra, conflicts=done.conflicts)
     return spans.command_complete(command, completion, _replay_context(place, command))
 
 
@@ -204,7 +358,15 @@ def _completion(
     return spans.Completion(
         clock.now_ns(), outcome.exit, outcome.duration_ms, diff, outcome.isolation,
         commit, base, _outcome_word(outcome), outcome.scopes_used,
+        stdout=_output(outcome.stdout), stderr=_output(outcome.stderr),
     )  # fmt: skip
+
+
+def _output(captured: Captured | None) -> spans.Output:
+    if captured is None:
+        return spans.Output()
+    ref = str(captured.path) if captured.path is not None else None
+    return spans.Output(captured.sha256, captured.size_bytes, ref)
 
 
 def _replay_context(place: Place, command: spans.Command) -> dict[str, object]:
@@ -219,6 +381,8 @@ def _outcome_word(outcome: RunOutcome) -> str:
         return "timed_out"
     if outcome.notice:
         return "not_started"
+    if outcome.left_running:
+        return "detached"
     return "killed" if outcome.signal else "completed"
 
 

@@ -23,6 +23,7 @@ from substrate.errors import (
 from substrate.model.nodes import BlobReader, Kind
 from substrate.model.paths import RelPath
 from substrate.workspace import directory_steps, leftovers, retouch, rewrite_in_place, steps
+from substrate.workspace.layer import LayerSource
 from substrate.workspace.plan import Plan, shown
 from substrate.workspace.site import (
     Conflict,
@@ -91,6 +92,7 @@ class Applier:
         exclusions: Excluder | None = None,
         *,
         under: str = "",
+        layer: LayerSource | None = None,
     ) -> None:
         self._root = root
         self._scratch = scratch
@@ -98,6 +100,7 @@ class Applier:
         self._trash = trash
         self._exclusions = exclusions
         self._under = under or scratch.name
+        self._layer = layer
 
     def stage(self, plan: Plan) -> Staged:
         """Phase one. The tree is unchanged whatever happens; on an error (`DiskFullError`,
@@ -105,6 +108,26 @@ class Applier:
         items = [Item(number, op) for number, op in enumerate(plan.ops)]
         with self._site() as site:
             return self._stage(site, Stage(site, items), items)
+
+    def look(self, plan: Plan) -> Staged:
+        """The first half of phase one: what stands in the way. `fill` does the other half."""
+        items = [Item(number, op) for number, op in enumerate(plan.ops)]
+        with self._site() as site:
+            stage = Stage(site, items)
+            try:
+                stage.look_at_all()
+            except OSError as error:
+                raise _translated(error, None) from error
+            finally:
+                self._clear(site, items)
+            return Staged(items, stage)
+
+    def fill(self, staged: Staged) -> None:
+        """Write everything new into scratch, for what `look` found."""
+        with self._site() as site:
+            stage = Stage(site, staged.items)
+            self._write(site, stage, staged.items)
+            staged.cannot_restore += tuple(stage.cannot)
 
     def discard(self, staged: Staged) -> None:
         """Forget a staged plan; the tree was not touched."""
@@ -134,14 +157,23 @@ class Applier:
     def _site(self) -> Site:
         try:
             return Site(
-                self._root, self._scratch, self._blobs, self._trash, self._exclusions, self._under
-            )
+                self._root, self._scratch, self._blobs, self._trash, self._exclusions,
+                self._under, layer=self._layer,
+            )  # fmt: skip
         except OSError as error:
             raise _translated(error, None) from error
 
     def _stage(self, site: Site, stage: Stage, items: list[Item]) -> Staged:
         try:
             stage.look_at_all()
+        except OSError as error:
+            self._clear(site, items)
+            raise _translated(error, None) from error
+        self._write(site, stage, items)
+        return Staged(items, stage)
+
+    def _write(self, site: Site, stage: Stage, items: list[Item]) -> None:
+        try:
             stage.write_all()
         except OSError as error:
             self._clear(site, items)
@@ -149,7 +181,6 @@ class Applier:
         except BaseException:
             self._clear(site, items)
             raise
-        return Staged(items, stage)
 
     def _carry_out(self, site: Site, staged: Staged) -> Report:
         late = Stage(site, staged.items, may_open=True)
@@ -303,6 +334,8 @@ def _replace_directory(site: Site, item: Item, late: Stage) -> list[Step]:
 
 def _change(site: Site, item: Item, late: Stage) -> list[Step]:
     """The same kind before and after: as little as will do."""
+    if item.is_whole_directory:
+        return steps.replace_whole(site, item)
     if item.is_retouch:
         return retouch.retouch(site, item)
     if item.is_rewrite:

@@ -32,7 +32,8 @@ class LayerEntry(NamedTuple):
     new: Node
     #: History leaves it out: bulk, huge files, everything in a ``.git``.
     beyond: bool = False
-    #: It lies in the layer itself, as opposed to being gone with a directory above.
+    #: It lies in the layer itself, as opposed to being gone with a directory above, or being
+    #: another name of a file that was written to.
     is_there: bool = True
     #: A directory whose whole content lies in the layer: nothing of the tree shows through.
     is_whole: bool = False
@@ -81,14 +82,18 @@ def arriving_mode(mode: int, stood: int) -> int:
 class LayerSource:
     """The upper directory as the place that things are renamed from."""
 
-    def __init__(self, upper: Path) -> None:
-        self._upper = upper
+    def __init__(self, upper: Path, *, copy_only: bool = False) -> None:
+        """`copy_only`: something still runs in that world; what lies there stays there."""
+        self._copy_only = copy_only
         self._notes = Directory.open_root(upper.parent)
         self._openings = Openings(self._notes)
         self._walker = Walker(upper, self._openings.open)
         self._last: tuple[RelPath, Directory] | None = None
 
-    def close(self) -> None:
+    def __enter__(self) -> LayerSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._forget()
         self._notes.close()
 
@@ -108,12 +113,14 @@ class LayerSource:
         return place is not None and place[0].exists(place[1])
 
     def is_beside(self, other: Directory) -> bool:
-        """On the same file system, so that a rename will do."""
+        """On the same file system and free to be taken, so that a rename will do."""
+        if self._copy_only:
+            return False
         return self._notes.own_stat().st_dev == other.own_stat().st_dev
 
     def clean(self, path: RelPath, mode: int | None = None) -> None:
         """Take overlayfs' marks off what lies at `path` and give it `mode`; devices go."""
-        place = self.place(path)
+        place = None if self._copy_only else self.place(path)
         if place is None or not place[0].exists(place[1]):
             return
         directory, name = place

@@ -12,7 +12,9 @@ import re
 
 from substrate.model.nodes import Kind, Node
 from substrate.workspace.dirwalk import Directory, Walker
+from substrate.workspace.layer import LayerSource
 from substrate.workspace.move import discard
+from substrate.workspace.plan import How
 from substrate.workspace.probe import look
 from substrate.workspace.site import Item, Site
 
@@ -23,6 +25,9 @@ _REASON = "found in the scratch directory of an interrupted operation"
 def recover(site: Site, items: list[Item]) -> None:
     """Empty the scratch directory; items whose rewrite in place had begun are marked torn."""
     _recover_in(site, site.scratch, b"", items)
+    for item in items:
+        if item.op.how is How.FROM_LAYER and site.layer is not None:
+            _recover_in_layer(site, site.layer, item)
     for path in sorted({site.local_place(item.path) for item in items}):
         try:
             directory = Walker(site.root).directory(path)
@@ -31,6 +36,29 @@ def recover(site: Site, items: list[Item]) -> None:
         with directory:
             if directory.is_readable:
                 _recover_in(site, directory, site.local_prefix, items)
+
+
+def _recover_in_layer(site: Site, layer: LayerSource, item: Item) -> None:
+    """What was exchanged already lies in the layer in the place of the new thing."""
+    place = layer.place(item.path)
+    if place is None or not layer.is_beside(site.scratch) or not place[0].exists(place[1]):
+        return
+    lies, wanted = look(*place).node, item.op.become
+    if (lies.kind, lies.oid) == (wanted.kind, wanted.oid):
+        return
+    try:
+        parent, name = Walker(site.root).parent_of(item.path)
+    except OSError:
+        return
+    with parent:
+        stands = look(parent, name).node
+    if (stands.kind, stands.oid) != (wanted.kind, wanted.oid):
+        return
+    known = _known_as(site, item, lies, place[0].lstat(place[1]))
+    if known is not None:
+        site.drop(*place, item, known)
+    else:
+        site.to_trash(*place, item.path, _REASON)
 
 
 def _recover_in(site: Site, directory: Directory, prefix: bytes, items: list[Item]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 from collections.abc import Iterable
 from enum import Enum
@@ -26,6 +27,8 @@ class How(Enum):
     REPLACE = "replace"
     #: The old file is rewritten: readers and hard links follow. The caller has both blobs kept.
     IN_PLACE = "in-place"
+    #: The new thing lies in a world's layer and is renamed from there; a directory goes whole.
+    FROM_LAYER = "from-layer"
 
 
 class Op(NamedTuple):
@@ -41,31 +44,37 @@ class Plan(NamedTuple):
     """Operations in the order of execution. Build it with `Plan.of`, which checks and sorts."""
 
     ops: tuple[Op, ...]
+    #: A world's change may reach what history leaves alone: a ``.git`` for one.
+    beyond_history: bool = False
 
     @classmethod
-    def of(cls, ops: Iterable[Op]) -> Plan:
+    def of(cls, ops: Iterable[Op], *, beyond_history: bool = False) -> Plan:
         """Check `ops` and put them in order: removals deepest first, then kind changes, then
         directories from the top down, then files and links.
 
-        `RefusedError`: an operation inside ``.git`` or ``.substrate-git``. `ValueError`: a list
+        `RefusedError`: an operation inside ``.git`` (unless `beyond_history`) or
+        ``.substrate-git``. `ValueError`: a list
         that no tree can satisfy (the root, a path twice, a child of something that will not be
         a directory).
         """
         given = tuple(ops)
         by_path: dict[RelPath, Op] = {}
         for op in given:
-            _check_place(op)
+            _check_place(op, beyond_history)
             if op.path in by_path:
                 raise ValueError(f"two operations on one path: {display(op.path)}")
             by_path[op.path] = op
         for op in given:
             _check_ancestors(op, by_path)
-        return cls(tuple(sorted(given, key=_rank)))
+        return cls(tuple(sorted(given, key=_rank)), beyond_history)
 
     def to_json(self) -> str:
         """For the journal: one line, lossless, read back by `from_json`."""
         ops = [_op_to_json(op) for op in self.ops]
-        return json.dumps({"format": _FORMAT, "ops": ops}, separators=(",", ":"))
+        document: dict[str, object] = {"format": _FORMAT, "ops": ops}
+        if self.beyond_history:
+            document["beyond_history"] = True
+        return json.dumps(document, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
@@ -74,27 +83,30 @@ class Plan(NamedTuple):
         if data["format"] != _FORMAT:
             raise ValueError(f"a plan of an unknown format: {data['format']!r}")
         ops = tuple(_op_from_json(item) for item in data["ops"])
+        beyond = bool(data.get("beyond_history"))
         for op in ops:
-            _check_place(op)
-        return cls(ops)
+            _check_place(op, beyond)
+        return cls(ops, beyond)
 
     def describe(self) -> list[str]:
         """A line for each operation, for people (``--dry-run``); control characters are escaped."""
         return [line for op in self.ops for line in _describe(op)]
 
 
-def _check_place(op: Op) -> None:
+def _check_place(op: Op, beyond_history: bool) -> None:
     if not op.path:
         raise ValueError("the workspace root itself cannot be changed")
     parts = op.path.lower().split(b"/") if _CASE_BLIND else op.path.split(b"/")
     # A `.git` *file* (linked worktree, submodule) is a file like any other; a directory is not.
     is_git_directory = Kind.DIRECTORY in (op.expect.kind, op.become.kind)
-    if b".git" in parts[:-1] or (parts[-1] == b".git" and is_git_directory):
+    in_git = b".git" in parts[:-1] or (parts[-1] == b".git" and is_git_directory)
+    if in_git and not beyond_history:
         raise RefusedError(
             f"{display(op.path)} lies in a git directory",
             hint="Substrate's history does not change anything inside .git",
         )
-    if b".substrate-git" in parts:
+    # A project inside the project may have a history of its own, which a command may remove.
+    if parts[0] == b".substrate-git" or (b".substrate-git" in parts and not beyond_history):
         raise RefusedError(
             f"{display(op.path)} lies in Substrate's own store",
             hint="nothing inside .substrate-git can be part of a change to the workspace",
@@ -114,6 +126,8 @@ def _check_ancestors(op: Op, by_path: dict[RelPath, Op]) -> None:
 
 def _rank(op: Op) -> tuple[int, int, bytes]:
     depth = op.path.count(b"/")
+    if b".git" in op.path.split(b"/")[:-1]:
+        return _rank_in_git(op, depth)
     if op.become.kind is Kind.ABSENT:
         return 0, -depth, op.path
     if op.expect.kind not in (Kind.ABSENT, op.become.kind):
@@ -121,6 +135,18 @@ def _rank(op: Op) -> tuple[int, int, bytes]:
     if op.become.kind is Kind.DIRECTORY:
         return 2, depth, op.path
     return 3, depth, op.path
+
+
+def _rank_in_git(op: Op, depth: int) -> tuple[int, int, bytes]:
+    """After everything else: directories, objects, what names them, and last what goes.
+
+    Whoever looks in between, or after a crash, finds every object that a ref names.
+    """
+    if op.become.kind is Kind.ABSENT:
+        return 7, -depth, op.path
+    if op.become.kind is Kind.DIRECTORY:
+        return 4, depth, op.path
+    return (5 if "/objects/" in os.fsdecode(op.path) else 6), depth, op.path
 
 
 # ------------------------------------------------------------------------------ for the journal

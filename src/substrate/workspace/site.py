@@ -3,6 +3,7 @@ ways to verify and to let go of what was taken out of the tree."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from enum import Enum
@@ -13,6 +14,7 @@ from typing import NamedTuple, Protocol
 from substrate.model.nodes import ABSENT, BlobReader, Kind, Node
 from substrate.model.paths import RelPath, ancestors, parent
 from substrate.workspace.dirwalk import ALL, Directory, Walker
+from substrate.workspace.layer import LayerSource
 from substrate.workspace.move import discard
 from substrate.workspace.openings import Openings
 from substrate.workspace.plan import How, Op
@@ -77,6 +79,13 @@ class Item:
         self.torn = False
         #: The directory of its scratch names, if the path is on another mount than scratch.
         self.local_at: RelPath | None = None
+        #: The new thing lies in the layer and is exchanged from there: nothing is staged.
+        self.in_layer = False
+
+    @property
+    def is_whole_directory(self) -> bool:
+        """A directory that comes with all that is in it."""
+        return self.op.how is How.FROM_LAYER and self.op.become.kind is Kind.DIRECTORY
 
     @property
     def path(self) -> RelPath:
@@ -86,6 +95,8 @@ class Item:
     def is_retouch(self) -> bool:
         """Only mode or attributes differ from what stands there: no new inode is needed."""
         found, new = self.seen.node, self.become
+        if self.is_whole_directory:
+            return False
         return found.kind is new.kind is not Kind.SYMLINK and found.oid == new.oid
 
     @property
@@ -116,6 +127,8 @@ class Site:
         trash: Trash,
         exclusions: Excluder | None,
         under: str,
+        *,
+        layer: LayerSource | None = None,
     ) -> None:
         scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.scratch = Directory.open_root(scratch)
@@ -125,6 +138,8 @@ class Site:
         self.walker = Walker(root, self.openings.open)
         self.blobs = blobs
         self.exclusions = exclusions
+        #: Where a world's new things lie.
+        self.layer = layer
         self.trashed: list[TrashEntry] = []
         self.broken_links: list[RelPath] = []
         self.kept_directories: list[Noted] = []
@@ -201,6 +216,11 @@ class Site:
 
     def slot(self, item: Item, suffix: bytes = b"") -> tuple[Directory, bytes]:
         """Where the item's new or displaced thing lies: normally in the scratch directory."""
+        if item.in_layer and item.local_at is None and not suffix:
+            place = self.layer.place(item.path) if self.layer is not None else None
+            if place is None:
+                raise FileNotFoundError(errno.ENOENT, "gone from the world's layer", item.path)
+            return place
         if item.local_at is None:
             return self.scratch, item.scratch_name(suffix)
         return self.local_directory(item.local_at), self.local_prefix + item.scratch_name(suffix)

@@ -16,9 +16,9 @@ from substrate.model.paths import RelPath, ancestors, parent
 from substrate.system.files import sync_filesystem, write_all
 from substrate.system.xattrs import write_user_xattrs
 from substrate.workspace.dirwalk import Walker
-from substrate.workspace.move import discard
+from substrate.workspace.move import copy, discard
 from substrate.workspace.plan import How
-from substrate.workspace.probe import Seen, blob_id, open_to_read
+from substrate.workspace.probe import Seen, blob_id, kind_of, open_to_read
 from substrate.workspace.site import Conflict, Item, Noted, Site, State, matches
 
 #: Sockets belong to a running process; a device node is not ours to make.
@@ -68,6 +68,10 @@ class Stage:
         except OSError as error:
             return f"cannot be read: {error.strerror or error}"
         found = item.seen.node
+        if op.how is How.FROM_LAYER:
+            item.in_layer = self._lies_in_layer(item)
+        if item.is_whole_directory:
+            return self._judge_whole(item)
         if found == op.become:
             item.state = State.ALREADY
             return ""
@@ -82,6 +86,37 @@ class Stage:
         if not (matches(op.expect, found) or excluded or self._is_half_done(item, found)):
             return _difference(op.expect, found)
         return "" if op.become == ABSENT else self._missing_directory(item)
+
+    def _lies_in_layer(self, item: Item) -> bool:
+        layer = self._site.layer
+        if layer is None or not layer.is_beside(self._site.scratch):
+            return False
+        place = layer.place(item.path)
+        if place is None or not place[0].exists(place[1]):
+            return False
+        return kind_of(place[0].lstat(place[1])) is item.op.become.kind
+
+    def _judge_whole(self, item: Item) -> str:
+        """A directory that comes whole: onto a free name, or for what is kept in the trash."""
+        found = item.seen.node
+        if not item.in_layer and not self._may_copy(item):
+            item.state = State.ALREADY  # an earlier attempt brought it in
+            return "" if found.kind is Kind.DIRECTORY else "it is gone from the world's layer"
+        if item.seen.stat is not None:
+            excluded = self._site.excluded(item.path, item.seen.stat)
+            item.keep = f"excluded from history ({excluded})" if excluded else ""
+        if found != ABSENT and not item.keep and not matches(item.op.expect, found):
+            return _difference(item.op.expect, found)
+        if found.kind is Kind.DIRECTORY and not item.keep:
+            return "a directory stands there already"
+        return self._missing_directory(item)
+
+    def _may_copy(self, item: Item) -> bool:
+        """The layer is on another file system: what it holds is copied, and stays there."""
+        layer = self._site.layer
+        if layer is None or layer.is_beside(self._site.scratch):
+            return False
+        return item.op.how is How.FROM_LAYER and layer.holds(item.path)
 
     def _look(self, path: RelPath) -> Seen:
         try:
@@ -157,6 +192,8 @@ class Stage:
     def needs_staging(item: Item) -> bool:
         if item.state is not State.TODO or item.unseen or item.become.kind is Kind.ABSENT:
             return False
+        if item.in_layer:
+            return False
         return not (item.is_retouch or item.is_rewrite)
 
     def write_late(self, item: Item) -> None:
@@ -171,6 +208,9 @@ class Stage:
         scratch.rename_new(item.scratch_name(_TEMPORARY), scratch, item.scratch_name())
 
     def _write(self, item: Item) -> None:
+        if self._may_copy(item):
+            self._copy_from_layer(item)
+            return
         at = item.seen.stat
         if _is_root() and not (at and stat.S_ISREG(at.st_mode)):
             self._drop_borrowed_rights(item)
@@ -189,6 +229,14 @@ class Stage:
             self.cannot.append(
                 Noted(item.path, "its setuid and setgid bits: whose file it was is not recorded")
             )
+
+    def _copy_from_layer(self, item: Item) -> None:
+        layer, scratch = self._site.layer, self._site.scratch
+        place = layer.place(item.path) if layer is not None else None
+        assert place is not None, "it was there a moment ago"
+        name = item.scratch_name(_TEMPORARY)
+        discard(scratch, name)
+        copy(*place, scratch, name)
 
     def _sync(self, made: list[Item]) -> None:
         scratch = self._site.scratch

@@ -67,11 +67,12 @@ def _exchange(site: Site, item: Item, parent: Directory, name: bytes) -> bool:
 
 def _go_local(site: Site, item: Item) -> None:
     """The path is on another mount than scratch: work with scratch names over there."""
+    staged, name = site.slot(item)
     item.local_at = site.local_place(item.path)
-    if site.scratch.exists(item.scratch_name()):
+    if staged.exists(name):
         place, temporary = site.slot(item, b".part")
         discard(place, temporary)
-        copy(site.scratch, item.scratch_name(), place, temporary)
+        copy(staged, name, place, temporary)
         place.rename_new(temporary, *site.slot(item))
 
 
@@ -123,6 +124,8 @@ def _is_ours(item: Item, directory: Directory, name: bytes) -> bool:
     node = look(directory, name).node
     if node.kind is not Kind.DIRECTORY:
         return node == item.become
+    if item.is_whole_directory:
+        return True  # what anybody put into it meanwhile stays in it
     with directory.child(name) as child:
         return item.become.kind is Kind.DIRECTORY and not child.names()
 
@@ -161,6 +164,14 @@ def _give_own_mode(item: Item, directory: Directory, name: bytes) -> None:
 # ------------------------------------------------------------------------ X -> Y without it
 
 
+def replace_whole(site: Site, item: Item) -> list[Step]:
+    """A directory for a directory that history leaves out. Not by exchange: after a crash
+    nothing could tell the two apart, while a name that is free tells it all."""
+    parent, name = site.walker.parent_of(item.path)
+    with parent:
+        return _replace_in_two(site, item, parent, name)
+
+
 def _replace_in_two(site: Site, item: Item, parent: Directory, name: bytes) -> list[Step]:
     """Where names cannot be exchanged: move the old one out, verify it, move the new one in."""
     steps: list[Step] = _take_out(site, item, parent, name)
@@ -189,7 +200,7 @@ def _put_in(site: Site, item: Item, parent: Directory, name: bytes) -> list[Step
     try:
         try:
             slot, slot_name = site.slot(item)
-            slot.rename_new(slot_name, parent, name)
+            rename_whatever_mode(slot, slot_name, parent, name)
         except OSError as error:
             if error.errno != errno.EXDEV or item.local_at is not None:
                 raise
@@ -207,7 +218,9 @@ class Placed(OnItem):
         item = self.item
         parent, name = site.walker.parent_of(item.path)
         with parent:
-            if item.become.kind is Kind.DIRECTORY:
+            if item.is_whole_directory:
+                rename_whatever_mode(parent, name, *site.slot(item))
+            elif item.become.kind is Kind.DIRECTORY:
                 try:
                     parent.rmdir(name)
                     site.openings.forget(item.path)

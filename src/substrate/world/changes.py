@@ -79,11 +79,15 @@ class _Reading:
         self.left_out: list[LeftOut] = []
         self.emptied: list[RelPath] = []
         self.pending: list[_Frame] = []
+        #: Files written in place that have more than one name in the tree, by their inode.
+        self.linked: dict[tuple[int, int], Node] = {}
 
     def run(self) -> LayerDiff:
         self.pending.append(_Frame(ROOT, self.base.snapshot, False, False))
         while self.pending:
             self.directory(self.pending.pop())
+        if self.linked:
+            self.other_names()
         self.entries.sort(key=lambda one: one.path)
         return LayerDiff(tuple(self.entries), tuple(self.left_out), tuple(sorted(self.emptied)))
 
@@ -110,6 +114,31 @@ class _Reading:
             return self.lower.directory(path)
         except OSError:
             return None  # gone meanwhile, or shut to us: nothing is known of it
+
+    def other_names(self) -> None:
+        """Who writes to a file under one name has written to it under all.
+
+        The only walk of the tree there is: which other names a file has, nothing else tells.
+        """
+        mentioned = {one.path for one in self.entries}
+        pending = [ROOT]
+        while pending:
+            path = pending.pop()
+            directory = self.tree_directory(path)
+            if directory is None:
+                continue
+            with directory:
+                for name in directory.names():
+                    below, at = join(path, name), directory.lstat(name)
+                    is_dir = stat.S_ISDIR(at.st_mode)
+                    if self.exclusions.own_reason(below, is_dir=is_dir, size=at.st_size):
+                        continue
+                    new = self.linked.get((at.st_dev, at.st_ino))
+                    if is_dir:
+                        pending.append(below)
+                    elif new is not None and below not in mentioned:
+                        old = snapshots.lookup(self.base.reader, self.base.snapshot, below)
+                        self.entries.append(LayerEntry(below, old, new, is_there=False))
 
     def gone(self, path: RelPath, *, is_there: bool = False) -> None:
         """History's path and all below are gone; `is_there`: by a whiteout of its own."""
@@ -222,11 +251,14 @@ class _Name:
         if mode != found.mode and found.kind is Kind.FILE:
             self.leave_out(f"arrives as {mode:04o}: new set-id bits stay in the world")
         new = Node(found.kind, mode, self.content(beyond), found.xattrs)
+        in_place = self.was_written_to()
+        if in_place and stood is not None and stood.st_nlink > 1 and new != self.old:
+            self.reading.linked[stood.st_dev, stood.st_ino] = new
         self.add(
             self.tree_node() if beyond and self.old == ABSENT else self.old,
             new,
             beyond=beyond,
-            in_place=self.was_written_to(),
+            in_place=in_place,
             is_marked=found.is_marked or (mode != found.mode and found.kind is Kind.FILE),
         )
 
@@ -269,6 +301,11 @@ class _Name:
         mode = 0 if kind is Kind.SYMLINK else stat.S_IMODE(self.stood.st_mode)
         return Node(kind, mode)
 
+    def is_marked(self) -> bool:
+        # A shut directory is opened to be read: its mode must be set before it arrives, too.
+        shut = self.found.kind is Kind.DIRECTORY and self.found.mode & 0o700 != 0o700
+        return self.found.is_marked or shut
+
     def add(
         self,
         old: Node,
@@ -289,7 +326,7 @@ class _Name:
                 True,
                 is_whole,
                 in_place,
-                self.found.is_marked if is_marked is None else is_marked,
+                self.is_marked() if is_marked is None else is_marked,
                 (at.st_atime_ns, at.st_mtime_ns),
                 (at.st_uid, at.st_gid),
             )

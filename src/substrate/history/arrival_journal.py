@@ -1,0 +1,144 @@
+"""The intent of an arrival: what a crash in the middle needs to be finished from."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.history import line, recovery, sessions
+from substrate.history.arrival_plan import Arrival, Touch
+from substrate.history.ledger import Detail, Entry, Intent, NewEntry
+from substrate.history.messages import PENDING_PREFIX
+from substrate.history.store import HistoryStore
+from substrate.history.touch import give_touches
+from substrate.model.paths import RelPath
+from substrate.system import files
+from substrate.workspace.apply import Applier, Report
+from substrate.workspace.layer import LayerSource
+from substrate.workspace.plan import Plan
+from substrate.workspace.trash import Trash
+
+ARRIVE = "arrive"
+
+
+class Announced(NamedTuple):
+    arrival: Arrival
+    entry: NewEntry
+    #: None: nothing that history keeps has changed.
+    commit: bytes | None
+    attrs_commit: bytes | None
+    upper: Path
+    world_id: str
+    may_rename: bool
+    started_ns: int
+    #: The command's own intent: it goes when the change has arrived, and stays if it did not.
+    running_intent: str
+
+
+def to_payload(one: Announced) -> Detail:
+    touches = [[_b64(t.path), t.times, t.owner, t.only] for t in one.arrival.touches]
+    marks = [[_b64(path), mode] for path, mode in one.arrival.marks]
+    return {
+        "plan": one.arrival.plan.to_json(),
+        "touches": json.dumps(touches),
+        "marks": json.dumps(marks),
+        "entry": one.entry.to_json(),
+        "commit": (one.commit or b"").hex(),
+        "attrs_commit": (one.attrs_commit or b"").hex(),
+        "upper": str(one.upper),
+        "world_id": one.world_id,
+        "may_rename": one.may_rename,
+        "started_ns": one.started_ns,
+        "running_intent": one.running_intent,
+    }
+
+
+def from_payload(payload: Detail) -> Announced:
+    def path(text: str) -> RelPath:
+        return RelPath(base64.b64decode(text))
+
+    touches = [
+        Touch(path(where), (times[0], times[1]), (owner[0], owner[1]), bool(only))
+        for where, times, owner, only in json.loads(str(payload["touches"]))
+    ]
+    marks = [(path(where), int(mode)) for where, mode in json.loads(str(payload["marks"]))]
+    return Announced(
+        Arrival(Plan.from_json(str(payload["plan"])), tuple(touches), tuple(marks)),
+        NewEntry.from_json(str(payload["entry"])),
+        bytes.fromhex(str(payload["commit"])) or None,
+        bytes.fromhex(str(payload["attrs_commit"])) or None,
+        Path(str(payload["upper"])),
+        str(payload["world_id"]),
+        bool(payload["may_rename"]),
+        int(str(payload["started_ns"])),
+        str(payload["running_intent"]),
+    )
+
+
+def applier_for(store: HistoryStore, intent: Intent, source: LayerSource | None) -> Applier:
+    command_id = NewEntry.from_json(str(intent.payload["entry"])).command_id
+    return Applier(
+        store.root, store.scratch(intent.intent_id), store.objects, Trash(store.trash_dir),
+        exclusions=store.exclusions, under=command_id, layer=source,
+    )  # fmt: skip
+
+
+def complete(store: HistoryStore, intent: Intent) -> Entry:
+    """The second commit point: the change has happened."""
+    one = from_payload(intent.payload)
+    new = one.entry
+    with store.commit_point() as ledger:
+        entry = ledger.add(new, one.commit)
+        if one.commit is not None:
+            line.advance(ledger, one.commit, one.attrs_commit)
+        _drop(store, intent, one)
+        ledger.drop_intent(one.running_intent)
+        if new.session_id:
+            sessions.touch(ledger, new.session_id)
+        if new.added_bytes:
+            estimate = ledger.meta("size_estimate")
+            known = estimate if isinstance(estimate, int) else 0
+            ledger.set_meta("size_estimate", known + new.added_bytes)
+    files.remove_tree(store.scratch(intent.intent_id))
+    return entry
+
+
+def abandon(store: HistoryStore, intent: Intent) -> None:
+    """Apply put everything back: the change did not happen, and still lies in its world."""
+    one = from_payload(intent.payload)
+    with store.commit_point() as ledger:
+        _drop(store, intent, one)
+        recovery.forget(ledger, one.entry.command_id)
+
+
+def finish(store: HistoryStore, intent: Intent) -> str:
+    """After a crash between the commit points: carry it to its end, from wherever it got to."""
+    one = from_payload(intent.payload)
+    report = _resume(store, intent, one)
+    give_touches(store.root, one.arrival.touches, one.started_ns)
+    entry = complete(store, intent)
+    left = f", {len(report.conflicts)} path(s) left as they are" if report.conflicts else ""
+    return f"finished bringing in what {entry.command_id} changed{left}"
+
+
+def _resume(store: HistoryStore, intent: Intent, one: Announced) -> Report:
+    if not one.upper.is_dir():  # taken away by hand: what history has of it still comes
+        return applier_for(store, intent, None).resume(one.arrival.plan)
+    with LayerSource(one.upper, copy_only=not one.may_rename) as source:
+        for path, mode in one.arrival.marks:
+            source.clean(path, mode)
+        return applier_for(store, intent, source).resume(one.arrival.plan)
+
+
+def _drop(store: HistoryStore, intent: Intent, one: Announced) -> None:
+    if one.commit is not None:
+        store.ledger.set_ref(PENDING_PREFIX + intent.intent_id, None)
+    if one.attrs_commit is not None:
+        store.ledger.set_ref(PENDING_PREFIX + intent.intent_id + "-attrs", None)
+    store.ledger.drop_intent(intent.intent_id)
+
+
+def _b64(path: bytes) -> str:
+    return base64.b64encode(path).decode("ascii")

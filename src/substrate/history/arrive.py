@@ -1,0 +1,270 @@
+"""A command's change comes out of its world: recorded first, then applied, then on the line.
+
+    layer ─► wish, merged with what others did meanwhile ─► look at the tree
+          ─► outside edits met there? recorded first, and once more from the top
+          ─► [commit point: pending commit, intent] ─► apply
+          ─► [commit point: branch advances, entry written, intent dropped]
+
+All of it inside the lock, so that the line cannot move under the pending commit. A crash
+between the two commit points is finished by `settle`, from the plan in the intent and from the
+layer, which is only removed after the second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import HalfAppliedError, RefusedError
+from substrate.history import arrival_journal as journal
+from substrate.history import met, recovery, sessions
+from substrate.history.arrival_plan import Arrival, arrival
+from substrate.history.ledger import Detail, Entry, Intent, NewEntry
+from substrate.history.line import Extension
+from substrate.history.messages import PENDING_PREFIX
+from substrate.history.observe import count_files, edited
+from substrate.history.record import Result, Running
+from substrate.history.restore import notes_of
+from substrate.history.reversal import Step, Wish
+from substrate.history.store import HistoryStore
+from substrate.history.touch import give_touches
+from substrate.history.undo import Choice, reversal_for
+from substrate.model.nodes import ABSENT, Change
+from substrate.model.paths import RelPath, display
+from substrate.objects import snapshot as snapshots
+from substrate.objects.batch import Batch
+from substrate.objects.snapshot import Snapshot
+from substrate.system import clock
+from substrate.workspace.apply import Applier, Report, Staged
+from substrate.workspace.dirwalk import Directory
+from substrate.workspace.layer import LayerDiff, LayerSource
+from substrate.workspace.plan import Op
+from substrate.workspace.trash import Trash
+
+#: How often the tree may change under our eyes before the world is held instead.
+_MOST_TRIES = 5
+
+
+class Arriving(NamedTuple):
+    """What comes, and from where."""
+
+    running: Running
+    result: Result
+    diff: LayerDiff
+    upper: Path
+    #: Nothing runs in the world any more: its files may be taken, not only copied.
+    may_rename: bool = True
+
+
+class Arrived(NamedTuple):
+    entry: Entry
+    #: What the command itself changed, of what history keeps.
+    changes: list[Change]
+    merged: list[RelPath]
+    #: Paths left as somebody else made them, with the reason.
+    conflicts: dict[RelPath, str]
+    #: Where the command's own version of those is kept.
+    recovery_ref: str | None
+    notes: list[str]
+    #: Something stayed behind in the layer: do not remove it.
+    is_left_over: bool = False
+
+
+class _Ready(NamedTuple):
+    """Decided, looked at, and nothing in the way."""
+
+    changes: list[Change]
+    wish: Wish
+    world: Snapshot
+    arrival: Arrival
+    staged: Staged
+
+
+def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
+    """Bring a world's change into the tree and into history. Inside the lock."""
+    with LayerSource(arriving.upper, copy_only=not arriving.may_rename) as source:
+        ready = _decide(store, batch, arriving, source)
+        new = _entry(arriving, ready, batch)
+        if not ready.arrival.plan.ops:
+            return _only_noted(store, batch, arriving, ready, new)
+        intent, ref = _announce(store, batch, arriving, ready, new)
+        try:
+            report = _apply(store, intent, ready, source)
+        except HalfAppliedError:
+            raise  # the intent stays: the next call finishes it
+        except BaseException:
+            journal.abandon(store, intent)
+            raise
+    give_touches(store.root, ready.arrival.touches, arriving.running.started_ns)
+    entry = journal.complete(store, intent)
+    return _arrived(entry, ready, ref, report)
+
+
+# ------------------------------------------------------------------------------ deciding
+
+
+def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: LayerSource) -> _Ready:
+    base = store.snapshot_of(arriving.running.base_commit)
+    changes = arriving.diff.changes()
+    with Directory.open_root(store.dir) as own:
+        may_rename = source.is_beside(own)
+    for _ in range(_MOST_TRIES):
+        below = met.look_below_emptied(store, batch, arriving.diff.emptied)
+        found = below.changes
+        if not found:
+            world = edited(batch, base, changes)
+            wish = _wish(store, batch, base, world, changes)
+            coming = arrival(
+                arriving.diff, wish.changes, _removable(below.to_trash, wish), wish.conflicts,
+                may_rename=may_rename,
+            )  # fmt: skip
+            staged = _applier(store, arriving.running, source).look(coming.plan)
+            clashing = [c.path for c in staged.conflicts]
+            if not clashing:
+                return _Ready(changes, wish, world, coming, staged)
+            found = met.look_again(store, batch, clashing)
+        if not found:
+            break  # in the way, and nothing that history could take note of
+        met.record_met(store, batch, found)
+        seen = met.seen_by_command(store, found, arriving.running.started_ns)
+        base = edited(batch, base, seen)
+        changes = _with_unseen_removals(arriving.diff, base, batch, changes, seen)
+    raise RefusedError(
+        "the workspace keeps changing where the command worked: its change was not applied",
+        hint="`substrate world list` shows where it is kept; `substrate world apply` tries again",
+    )
+
+
+def _wish(
+    store: HistoryStore, batch: Batch, base: Snapshot, world: Snapshot, changes: list[Change]
+) -> Wish:
+    tip = store.tip()
+    if tip == base:
+        return Wish(changes, [], {}, [])
+    bringing = reversal_for(store, batch, Choice())
+    bringing.take_back(Step(before=world, after=base))
+    return bringing.wish()
+
+
+def _removable(to_trash: Iterable[Op], wish: Wish) -> list[Op]:
+    kept = set(wish.kept_directories)
+    return [op for op in to_trash if op.path.rpartition(b"/")[0] not in kept]
+
+
+def _with_unseen_removals(
+    diff: LayerDiff, base: Snapshot, batch: Batch, changes: list[Change], seen: list[Change]
+) -> list[Change]:
+    """`changes`, against the new base: what stood in emptied directories was removed, too."""
+    mentioned = {one.path for one in diff.entries}
+    out = {c.path: c._replace(old=snapshots.lookup(batch, base, c.path)) for c in changes}
+    for change in seen:
+        gone_with = any(_is_in(change.path, emptied) for emptied in diff.emptied)
+        if gone_with and change.path not in mentioned and change.new != ABSENT:
+            out[change.path] = Change(change.path, change.new, ABSENT)
+    return [out[path] for path in sorted(out) if out[path].old != out[path].new]
+
+
+def _is_in(path: RelPath, scope: RelPath) -> bool:
+    return path == scope or path.startswith(scope + b"/")
+
+
+def _entry(arriving: Arriving, ready: _Ready, batch: Batch) -> NewEntry:
+    running, result = arriving.running, arriving.result
+    detail: Detail = dict(result.detail)
+    if ready.wish.conflicts:
+        detail["conflicts"] = {display(p): why for p, why in ready.wish.conflicts.items()}
+    if ready.wish.merged:
+        detail["merged"] = [display(path) for path in ready.wish.merged]
+    return NewEntry(
+        running.command_id, "command", clock.now_ns(), running.command,
+        session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
+        exit=result.exit, duration_ms=result.duration_ms, detail=detail,
+        changed_files=count_files(ready.wish.changes), added_bytes=batch.added_bytes,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------------------ doing
+
+
+def _announce(
+    store: HistoryStore, batch: Batch, arriving: Arriving, ready: _Ready, new: NewEntry
+) -> tuple[Intent, str | None]:
+    """The first commit point: everything a crash would need to finish the change."""
+    extension = None
+    if ready.wish.changes:
+        snapshot = edited(batch, store.tip(), ready.wish.changes)
+        extension = Extension(store, batch, snapshot, new)
+    kept = _keep_own_version(batch, ready, new)
+    announced = journal.Announced(
+        ready.arrival, new, extension.commit if extension else None,
+        extension.attrs_commit if extension else None, arriving.upper,
+        arriving.running.world_id, arriving.may_rename, arriving.running.started_ns,
+        arriving.running.intent_id,
+    )  # fmt: skip
+    intent = store.new_intent(journal.ARRIVE, journal.to_payload(announced))
+    with store.commit_point(batch) as ledger:
+        if kept is not None:
+            kept.take_up(ledger)
+        if extension is not None:
+            ledger.set_ref(PENDING_PREFIX + intent.intent_id, extension.commit)
+            if extension.attrs_commit:
+                ledger.set_ref(PENDING_PREFIX + intent.intent_id + "-attrs", extension.attrs_commit)
+        ledger.add_intent(intent)
+    return intent, kept.ref if kept is not None else None
+
+
+def _keep_own_version(batch: Batch, ready: _Ready, new: NewEntry) -> recovery.Recovery | None:
+    """Where a path is left to somebody else's edit, the command's version is not dropped."""
+    if not ready.wish.conflicts:
+        return None
+    return recovery.pin(batch, ready.world, new, "conflict", tuple(ready.wish.conflicts))
+
+
+def _apply(store: HistoryStore, intent: Intent, ready: _Ready, source: LayerSource) -> Report:
+    for path, mode in ready.arrival.marks:
+        source.clean(path, mode)
+    applier = journal.applier_for(store, intent, source)
+    applier.fill(ready.staged)
+    return applier.carry_out(ready.staged)
+
+
+def _applier(store: HistoryStore, running: Running, source: LayerSource) -> Applier:
+    """To look only: its scratch directory goes again."""
+    return Applier(
+        store.root, store.scratch(f"look-{running.command_id}"), store.objects,
+        Trash(store.trash_dir), exclusions=store.exclusions, under=running.command_id,
+        layer=source,
+    )  # fmt: skip
+
+
+def _only_noted(
+    store: HistoryStore, batch: Batch, arriving: Arriving, ready: _Ready, new: NewEntry
+) -> Arrived:
+    """Nothing to change in the tree: times at most, or conflicts alone."""
+    give_touches(store.root, ready.arrival.touches, arriving.running.started_ns)
+    kept = _keep_own_version(batch, ready, new)
+    with store.commit_point(batch if kept else None) as ledger:
+        if kept is not None:
+            kept.take_up(ledger)
+        entry = ledger.add(new, None)
+        if arriving.running.intent_id:
+            ledger.drop_intent(arriving.running.intent_id)
+        if new.session_id:
+            sessions.touch(ledger, new.session_id)
+    return _arrived(entry, ready, kept.ref if kept else None, None)
+
+
+def _arrived(entry: Entry, ready: _Ready, ref: str | None, report: Report | None) -> Arrived:
+    conflicts = dict(ready.wish.conflicts)
+    notes = [f"kept directory {display(p)}: it holds other files" for p in
+             ready.wish.kept_directories]  # fmt: skip
+    left_over = False
+    if report is not None:
+        late = {c.path: "was changed in that moment; left as it is" for c in report.conflicts}
+        conflicts.update(late)
+        left_over = bool(late)
+        notes += [note for note in notes_of(report) if not note.startswith("moved to trash")]
+    return Arrived(
+        entry, ready.changes, ready.wish.merged, conflicts, ref, notes, is_left_over=left_over
+    )

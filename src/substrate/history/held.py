@@ -1,0 +1,137 @@
+"""Worlds whose change has not arrived: held on purpose, by a collision, or left by a crash.
+
+Each is an intent in the ledger, so that its base stays in the store until it is decided on.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import NotFoundError
+from substrate.history import sessions
+from substrate.history.ledger import Detail, Entry, Intent, NewEntry
+from substrate.history.record import RUNNING, Result, Running
+from substrate.history.store import HistoryStore, is_alive
+from substrate.system import clock
+
+HELD = "held"
+_STORE_NAME = b".substrate-git"
+
+
+class Held(NamedTuple):
+    """One world that waits, or (`state` is ``running``) is still at work."""
+
+    world_id: str
+    #: ``held``, ``crashed``, ``detached`` or ``running``.
+    state: str
+    #: Why it waits.
+    reason: str
+    #: The command it came from; its entry in the log.
+    command_id: str
+    session_id: str
+    agent_id: str | None
+    command: str
+    base_commit: bytes
+    started_ns: int
+    #: Where its upper directory may be.
+    places: tuple[Path, ...]
+    intent_id: str
+
+    @property
+    def directory(self) -> Path | None:
+        return next((place for place in self.places if (place / "upper").is_dir()), None)
+
+
+def payload_of(running: Running, state: str, reason: str) -> Detail:
+    return {**running.to_payload(), "state": state, "reason": reason}
+
+
+def hold(store: HistoryStore, running: Running, result: Result, state: str, reason: str) -> Entry:
+    """The command is over, its change waits. Inside the lock; its running intent goes."""
+    detail = {**result.detail, "world": running.world_id, "world_state": state, "held": reason}
+    new = NewEntry(
+        running.command_id, "command", clock.now_ns(), running.command,
+        session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
+        exit=result.exit, duration_ms=result.duration_ms, detail=detail,
+    )  # fmt: skip
+    with store.commit_point() as ledger:
+        entry = ledger.add(new, None)
+        ledger.drop_intent(running.intent_id)
+        ledger.add_intent(store.new_intent(HELD, payload_of(running, state, reason)))
+        if store.tip_commit is not None:
+            sessions.touch(ledger, running.session_id)
+    return entry
+
+
+def all_held(store: HistoryStore) -> list[Held]:
+    """Oldest first; running ones too."""
+    out = []
+    for intent in store.ledger.intents():
+        is_world = bool(intent.payload.get("world_id"))
+        if intent.kind == HELD or (intent.kind == RUNNING and is_world):
+            out.append(_held(intent))
+    return out
+
+
+def find(store: HistoryStore, text: str) -> Held:
+    """By the world's id or a unique prefix of it, or by its command's id."""
+    from substrate.history.resolve import one_of
+
+    known = {one.world_id: one for one in all_held(store)}
+    by_command = {one.command_id: one for one in known.values()}
+    if text in known or text in by_command:
+        return known.get(text) or by_command[text]
+    matching = [name for name in known if name.startswith(text)]
+    if not matching:
+        raise NotFoundError(
+            f"no world {text} waits here", hint="`substrate world list` shows those that do"
+        )
+    return known[one_of("world", text, matching)]
+
+
+def let_go(store: HistoryStore, held: Held) -> None:
+    """It is decided on. Inside the lock."""
+    with store.commit_point() as ledger:
+        ledger.drop_intent(held.intent_id)
+
+
+def crashed(store: HistoryStore, intent: Intent) -> str:
+    """A recorder died while its command ran in a world: the world is kept if it holds anything."""
+    running = Running.from_payload(intent)
+    held = _held(intent)
+    directory = held.directory
+    result = Result(None, None, {"outcome": "interrupted", "exact": intent.payload["exact"]})
+    if directory is not None and _holds_anything(directory / "upper"):
+        hold(store, running, result, "crashed", "the command's recorder was ended")
+        return f"{running.command_id} was interrupted; its changes wait in {running.world_id}"
+    new = NewEntry(
+        running.command_id, "command", clock.now_ns(), running.command,
+        session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
+        detail=result.detail,
+    )  # fmt: skip
+    with store.commit_point() as ledger:
+        ledger.add(new, None)
+        ledger.drop_intent(intent.intent_id)
+    return f"{running.command_id} was interrupted; it had changed nothing"
+
+
+def _holds_anything(upper: Path) -> bool:
+    try:
+        with os.scandir(os.fsencode(upper)) as names:
+            return any(entry.name != _STORE_NAME for entry in names)
+    except OSError:
+        return True  # shut to us: somebody should look
+
+
+def _held(intent: Intent) -> Held:
+    running = Running.from_payload(intent)
+    state = str(intent.payload.get("state", "running"))
+    if intent.kind == RUNNING and not is_alive(intent):
+        state = "crashed"
+    return Held(
+        running.world_id, state, str(intent.payload.get("reason", "")), running.command_id,
+        running.session_id, running.agent_id, running.command, running.base_commit,
+        running.started_ns, running.places, intent.intent_id,
+    )  # fmt: skip

@@ -1,0 +1,165 @@
+"""Outside edits that apply meets: the tree is not as history says where a command worked.
+
+They are recorded before the command's own change, and never taken for it. Whether the command
+had seen such an edit decides what its own change is a change *of*:
+
+    ──edit──┬─ start ── command writes ──┬── apply      seen: the edit is its base
+            └──────── edit ──────────────┘              not seen: merged three ways
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from substrate.history.ledger import NewEntry
+from substrate.history.line import Extension
+from substrate.history.observe import count_files, edited
+from substrate.history.store import HistoryStore
+from substrate.model.nodes import ABSENT, Change, Kind, Node
+from substrate.model.paths import RelPath, ancestors, join
+from substrate.objects import snapshot as snapshots
+from substrate.objects.batch import Batch
+from substrate.objects.snapshot import Snapshot
+from substrate.system import clock, ids
+from substrate.workspace.dirwalk import Walker
+from substrate.workspace.plan import Op
+from substrate.workspace.probe import kind_of
+from substrate.workspace.scan import observe
+
+#: The clock that stamps files ticks this slowly at most: 100 Hz, and a little more.
+_TICK_NS = 12_000_000
+
+
+class Met(NamedTuple):
+    changes: list[Change]
+    #: Excluded things in directories that the command emptied: they go to the trash.
+    to_trash: list[Op]
+
+
+def look_below_emptied(store: HistoryStore, batch: Batch, emptied: Iterable[RelPath]) -> Met:
+    """What stands in these directories that history does not know."""
+    met = Met([], [])
+    walker, tip = Walker(store.root), store.tip()
+    pending = list(emptied)
+    while pending:
+        path = pending.pop()
+        known_as = snapshots.lookup(batch, tip, path)
+        if known_as == ABSENT:
+            _unknown(store, batch, path, met)
+        if known_as.kind is not Kind.DIRECTORY:
+            continue
+        known = snapshots.listing(batch, tip, path)
+        try:
+            directory = walker.directory(path)
+        except OSError:
+            continue  # gone or replaced: apply will see that it is not as history says
+        with directory:
+            for name in directory.names():
+                below = join(path, name)
+                node = known.get(name, ABSENT)
+                if node.kind is Kind.DIRECTORY:
+                    pending.append(below)
+                elif node == ABSENT:
+                    _unknown(store, batch, below, met)
+    return met
+
+
+def _unknown(store: HistoryStore, batch: Batch, path: RelPath, met: Met) -> None:
+    try:
+        parent, name = Walker(store.root).parent_of(path)
+        with parent:
+            at = parent.lstat(name)
+    except OSError:
+        return
+    kind = kind_of(at)
+    is_dir = kind is Kind.DIRECTORY
+    if store.exclusions.reason(path, is_dir=is_dir, size=at.st_size) is not None:
+        met.to_trash.append(Op(path, Node(kind), ABSENT))
+        return
+    seen = observe(store.root, [path], store.exclusions, batch)
+    met.changes.extend(Change(one, ABSENT, node) for one, node in seen.items() if node != ABSENT)
+    if is_dir:
+        _excluded_below(store, path, met)
+
+
+def _excluded_below(store: HistoryStore, path: RelPath, met: Met) -> None:
+    """In a directory that nobody recorded, too, what is left out must go with it."""
+    pending, walker = [path], Walker(store.root)
+    while pending:
+        here = pending.pop()
+        try:
+            directory = walker.directory(here)
+        except OSError:
+            continue
+        with directory:
+            for name in directory.names():
+                below, at = join(here, name), directory.lstat(name)
+                is_dir = kind_of(at) is Kind.DIRECTORY
+                if store.exclusions.own_reason(below, is_dir=is_dir, size=at.st_size):
+                    met.to_trash.append(Op(below, Node(kind_of(at)), ABSENT))
+                elif is_dir:
+                    pending.append(below)
+
+
+def look_again(store: HistoryStore, batch: Batch, paths: Iterable[RelPath]) -> list[Change]:
+    """How these paths, which are not as the tip says, really stand."""
+    tip = store.tip()
+    out: dict[RelPath, Change] = {}
+    for path in paths:
+        scope = _highest_difference(store, batch, tip, path)
+        stands = observe(store.root, [scope], store.exclusions, batch)
+        known = dict(snapshots.walk(batch, tip, scope))
+        for one in sorted({*stands, *known}):
+            # What could not be read (or is excluded) says nothing about itself.
+            new = stands.get(one, ABSENT if scope in stands else known.get(one, ABSENT))
+            if known.get(one, ABSENT) != new:
+                out[one] = Change(one, known.get(one, ABSENT), new)
+    return [out[path] for path in sorted(out)]
+
+
+def _highest_difference(store: HistoryStore, batch: Batch, tip: Snapshot, path: RelPath) -> RelPath:
+    """The path, or the directory above it that is none any more."""
+    for above in reversed(ancestors(path)):
+        try:
+            Walker(store.root).directory(above).close()
+        except OSError:
+            if snapshots.lookup(batch, tip, above).kind is Kind.DIRECTORY:
+                return above
+    return path
+
+
+def record_met(store: HistoryStore, batch: Batch, changes: list[Change]) -> None:
+    """They become a commit of their own, before the command's."""
+    new = NewEntry(
+        ids.new_id("c"), "external", clock.now_ns(), "external-changes",
+        changed_files=count_files(changes), added_bytes=batch.added_bytes,
+    )  # fmt: skip
+    extension = Extension(store, batch, edited(batch, store.tip(), changes), new)
+    with store.commit_point(batch) as ledger:
+        ledger.add(new, extension.commit)
+        extension.take_up(ledger)
+
+
+def seen_by_command(store: HistoryStore, changes: list[Change], start_ns: int) -> list[Change]:
+    """Those that had been made when the command started, as far as times can tell."""
+    return [change for change in changes if _stood_at(store, change, start_ns - _TICK_NS)]
+
+
+def _stood_at(store: HistoryStore, change: Change, when_ns: int) -> bool:
+    walker = Walker(store.root)
+    try:
+        if change.new != ABSENT:
+            parent, name = walker.parent_of(change.path)
+            with parent:
+                return parent.lstat(name).st_ctime_ns < when_ns
+        for above in [*ancestors(change.path), RelPath(b"")]:
+            try:
+                with walker.directory(above) as directory:
+                    return os.fstat(directory.itself()).st_ctime_ns < when_ns  # type: ignore[arg-type]
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+    except OSError:
+        pass
+    return False

@@ -1,0 +1,115 @@
+"""What a world did to the user's own ``.git``, on its way into the real one.
+
+Objects, logs and the like are taken as they are. Three things are not:
+
+    the index    dropped if only its stat data is fresh
+    refs, HEAD   taken if they still stand where they stood when the world started
+    collisions   a ref or an index that both sides changed: the world is held
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.model.nodes import Kind
+from substrate.model.paths import RelPath, display
+from substrate.objects.index_sameness import same_but_for_stat
+from substrate.recorder.user_git import GitState, git_state
+from substrate.system.files import read_bytes_or_none
+from substrate.workspace.layer import LayerDiff, LayerEntry
+from substrate.workspace.locate import Workspace
+
+_GIT = b".git"
+_WATCHED = ("index", "packed-refs")
+
+
+class GitWatch(NamedTuple):
+    """Where the user's repository stood when the world started."""
+
+    state: GitState = GitState()
+    #: Of the index and the packed refs: inode, size, times; None where there is none.
+    stamps: tuple[tuple[int, ...] | None, ...] = (None, None)
+
+
+class GitArrival(NamedTuple):
+    diff: LayerDiff
+    #: What collides, for people; empty if all of it can come.
+    collisions: tuple[str, ...]
+
+
+def watch(workspace: Workspace) -> GitWatch:
+    state = git_state(workspace)
+    if workspace.git_dir is None:
+        return GitWatch(state)
+    return GitWatch(state, tuple(_stamp(workspace.git_dir / name) for name in _WATCHED))
+
+
+def look_after_git(
+    workspace: Workspace, upper: Path, diff: LayerDiff, before: GitWatch
+) -> GitArrival:
+    """`diff` without what need not come, and what must not."""
+    touched = {one.path: one for one in diff.entries if one.beyond and _in_git(one.path)}
+    if not touched:
+        return GitArrival(diff, ())
+    dropped = _stale_indexes(workspace.root, upper, touched)
+    if dropped:
+        rest = tuple(one for one in diff.entries if one.path not in dropped)
+        diff = diff._replace(entries=rest)
+    own = {
+        path.removeprefix(b".git/"): one
+        for path, one in touched.items()
+        if path.startswith(b".git/") and path not in dropped
+    }
+    return GitArrival(diff, tuple(_collisions(workspace, before, own)))
+
+
+def _in_git(path: RelPath) -> bool:
+    return _GIT in path.split(b"/")[:-1]
+
+
+def _stale_indexes(root: Path, upper: Path, touched: dict[RelPath, LayerEntry]) -> set[RelPath]:
+    """Indexes, of nested repositories too, that say nothing new."""
+    out = set()
+    for path, one in touched.items():
+        if not path.endswith(b".git/index") or one.new.kind is not Kind.FILE:
+            continue
+        below = os.fsdecode(path)
+        if one.old.kind is Kind.FILE:
+            mine, its = _content(root / below), _content(upper / below)
+            if mine is not None and its is not None and same_but_for_stat(mine, its):
+                out.add(path)
+    return out
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return None if path.is_symlink() else read_bytes_or_none(path)
+    except OSError:
+        return None
+
+
+def _collisions(workspace: Workspace, before: GitWatch, own: dict[bytes, LayerEntry]) -> list[str]:
+    now = watch(workspace)
+    out = []
+    if b"HEAD" in own and before.state.head != now.state.head:
+        out.append("HEAD was moved meanwhile")
+    was, stands = dict(before.state.refs), dict(now.state.refs)
+    for path, one in own.items():
+        name = display(path)
+        is_ref = one.new.kind is not Kind.DIRECTORY and name.startswith("refs/")
+        if is_ref and was.get(name) != stands.get(name):
+            out.append(f"{name} was moved meanwhile")
+    for name, then, at_present in zip(_WATCHED, before.stamps, now.stamps, strict=True):
+        if name.encode() in own and then != at_present:
+            out.append(f".git/{name} was written meanwhile")
+    return out
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        at = os.lstat(path)
+    except OSError:
+        return None
+    return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

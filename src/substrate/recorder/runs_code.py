@@ -1,0 +1,120 @@
+"""Changes that make other programs run code: what a person should look at before it happens.
+
+A hook runs at the next commit, a task when the editor opens the folder, a shell's start file at
+the next login. None of them is forbidden to a command; all of them are named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from substrate.model.nodes import ABSENT, Kind
+from substrate.model.paths import RelPath
+from substrate.workspace.layer import LayerEntry
+
+#: Whole paths at the root, or (ending in ``/``) directories, or (starting with ``*/``) names at
+#: any depth.
+_ANYWHERE = frozenset(
+    (
+        *(b".envrc", b".bashrc", b".bash_profile", b".bash_login", b".bash_logout", b".profile"),
+        *(b".zshrc", b".zprofile", b".zshenv", b".zlogin", b".kshrc", b".cshrc", b".tcshrc"),
+        *(b".inputrc", b".vimrc", b".nvimrc", b".exrc", b".nvim.lua", b".emacs", b".gdbinit"),
+        *(b".lldbinit", b".pythonrc", b".mcp.json", b".pre-commit-config.yaml", b".gitmodules"),
+        *(b".dir-locals.el", b".npmrc", b".yarnrc.yml", b"sitecustomize.py"),
+    )
+)
+_PLACES: tuple[tuple[bytes, ...], ...] = (
+    (b".claude", b"settings.json"),
+    (b".claude", b"settings.local.json"),
+    (b".claude", b"hooks"),
+    (b".claude", b"commands"),
+    (b".vscode", b"tasks.json"),
+    (b".vscode", b"launch.json"),
+    (b".vscode", b"settings.json"),
+    (b".cursor",),
+    (b".windsurf",),
+    (b".codex",),
+    (b".gemini",),
+    (b".aider.conf.yml",),
+    (b".idea", b"runConfigurations"),
+    (b".zed", b"tasks.json"),
+    (b".zed", b"settings.json"),
+    (b".devcontainer",),
+    (b".husky",),
+    (b".config", b"fish"),
+)
+#: Keys of git's configuration whose value is a program, or leads to one.
+_GIT_KEYS = re.compile(
+    r"core\.(fsmonitor|hookspath|sshcommand|pager|editor|askpass|gitproxy|attributesfile)"
+    r"|(filter|diff|merge)\..*\.?(clean|smudge|process|command|textconv|driver)"
+    r"|alias\..*|credential\..*|gpg\..*program|sequence\.editor|include(if)?\..*path"
+    r"|(pager|difftool|mergetool|browser|man|guitool|remote|url|protocol)\..*"
+    r"|uploadpack\.packobjectshook|interactive\.difffilter|diff\.external|init\.templatedir"
+)
+_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)')
+
+
+def runs_code(
+    entries: Iterable[LayerEntry], configs: Callable[[RelPath], tuple[bytes, bytes]]
+) -> list[RelPath]:
+    """The paths among `entries` that can make something run. `configs` gives the old and the
+    new content of a git configuration."""
+    out = []
+    for one in entries:
+        if one.new in (ABSENT, one.old) or one.new.kind is Kind.DIRECTORY:
+            continue
+        parts = tuple(one.path.split(b"/"))
+        if b".git" in parts[:-1]:
+            if _in_git(parts, one.path, configs):
+                out.append(one.path)
+        elif _is_named(parts):
+            out.append(one.path)
+    return sorted(out)
+
+
+def _is_named(parts: tuple[bytes, ...]) -> bool:
+    if parts[-1] in _ANYWHERE:
+        return True
+    for place in _PLACES:
+        width = len(place)
+        if any(parts[at : at + width] == place for at in range(len(parts) - width + 1)):
+            return True
+    return False
+
+
+def _in_git(
+    parts: tuple[bytes, ...],
+    path: RelPath,
+    configs: Callable[[RelPath], tuple[bytes, bytes]],
+) -> bool:
+    below = parts[len(parts) - 1 - parts[::-1].index(b".git") + 1 :]
+    if b"hooks" in below[:-1]:
+        return not parts[-1].endswith(b".sample")
+    if parts[-1] in (b"config", b"config.worktree"):
+        old, new = configs(path)
+        return _programs(new) != _programs(old) and bool(_programs(new) - _programs(old))
+    return below == (b"info", b"attributes")
+
+
+def _programs(config: bytes) -> set[tuple[str, str]]:
+    """The settings of a git configuration that name programs."""
+    out, section = set(), ""
+    for raw in config.decode("utf-8", "replace").splitlines():
+        line = raw.strip()
+        match = _SECTION.match(line)
+        if match:
+            section = match[1].lower() + (f".{match[2]}" if match[2] is not None else "")
+            line = match[3].strip()
+        if not line or line[0] in "#;":
+            continue
+        key, _, value = line.partition("=")
+        name = f"{section}.{key.strip().lower()}"
+        if _GIT_KEYS.fullmatch(name.lower()) and not _is_plain(name.lower()):
+            out.add((name, value.strip()))
+    return out
+
+
+def _is_plain(name: str) -> bool:
+    """A remote's address and what it fetches are every clone's; they run nothing."""
+    return bool(re.fullmatch(r"remote\..*\.(url|fetch|pushurl|tagopt|prune)", name))

@@ -1,0 +1,189 @@
+"""What lies in a world's layer becomes history and comes into the tree, or waits there.
+
+The order of `bring_in` is DESIGN's: read the layer, write what it holds, commit on a pending
+ref, apply, advance the branch. What can be decided by nobody but a person is held.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.errors import HalfAppliedError, SubstrateError, WorkspaceError
+from substrate.history import held, record
+from substrate.history.arrive import Arrived, Arriving, arrive
+from substrate.history.ledger import Entry
+from substrate.history.record import InWorld, Result, Running
+from substrate.history.store import HistoryStore
+from substrate.model.nodes import Change
+from substrate.model.paths import RelPath, display
+from substrate.objects.batch import Batch
+from substrate.recorder.git_arrival import GitWatch, look_after_git
+from substrate.recorder.place import Place
+from substrate.recorder.runs_code import runs_code
+from substrate.system import files, ids
+from substrate.system.files import read_bytes_or_none
+from substrate.workspace.exclude import IGNORE_NAME, Exclusions
+from substrate.workspace.layer import LayerDiff
+from substrate.world.changes import Base, is_untouched, read_layer
+from substrate.world.protocol import Layer
+
+_SHOWN = 20
+
+
+class Brought(NamedTuple):
+    """How it went with one world's change."""
+
+    entry: Entry
+    #: What the command changed of what history keeps.
+    changes: list[Change]
+    diff: LayerDiff = LayerDiff()
+    conflicts: dict[RelPath, str] = {}  # noqa: RUF012  a tuple: replaced, never changed
+    #: Where the command's own version of the conflicting paths is kept.
+    recovery_ref: str | None = None
+    #: Why it waits in its world; empty if it has arrived.
+    held: str = ""
+    #: Paths that can make other programs run code.
+    runs_code: tuple[RelPath, ...] = ()
+    notes: tuple[str, ...] = ()
+    #: The layer still holds something.
+    is_kept: bool = False
+
+
+class Request(NamedTuple):
+    running: Running
+    layer: Layer
+    result: Result
+    git: GitWatch
+    #: Asked to wait, or empty.
+    hold: str = ""
+    #: Processes that still run in the world.
+    left_running: int = 0
+    #: Somebody has looked at it and decided: nothing is held any more.
+    is_decided: bool = False
+
+
+def new_world(place: Place) -> InWorld:
+    """The id of a world to be, and where its directory may come to stand."""
+    world_id = ids.new_id("wld")
+    return InWorld(
+        world_id,
+        (
+            place.workspace.store / "worlds" / world_id,
+            place.environment.substrate_home / "worlds" / world_id,
+        ),
+    )
+
+
+def bring_in(place: Place, request: Request) -> Brought:
+    """Record a world's change and apply it. The caller removes the layer unless it is kept."""
+    with place.history() as store, store.writing("record a command"):
+        if is_untouched(request.layer) and not request.hold:
+            entry = record.note(store, request.running, request.result)
+            return Brought(entry, [])
+        with store.new_batch() as batch:
+            return _bring_in(place, store, batch, request)
+
+
+def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request) -> Brought:
+    running, layer = request.running, request.layer
+    diff = read(store, batch, layer, running)
+    git = look_after_git(place.workspace, layer.upper, diff, request.git)
+    diff = git.diff
+    code = tuple(runs_code(diff.entries, lambda path: _configs(place, layer, path)))
+    reason = request.hold or _why_held(store, request, git.collisions, code)
+    said = [f"{display(one.path)}: {one.reason}" for one in diff.left_out[:_SHOWN]]
+    result = request.result
+    if code:
+        names = [display(path) for path in code]
+        result = result._replace(detail={**result.detail, "runs_code": names})
+    if reason:
+        entry = held.hold(store, running, result, "held", reason)
+        return Brought(entry, diff.changes(), diff, held=reason, runs_code=code,
+                       notes=tuple(said), is_kept=True)  # fmt: skip
+    arriving = Arriving(running, result, diff, layer.upper, request.left_running == 0)
+    try:
+        arrived = arrive(store, batch, arriving)
+    except HalfAppliedError:
+        raise
+    except (SubstrateError, OSError) as error:
+        message = error.message if isinstance(error, SubstrateError) else str(error)
+        entry = held.hold(store, running, result, "held", message)
+        return Brought(entry, diff.changes(), diff, held=message, runs_code=code,
+                       notes=tuple(said), is_kept=True)  # fmt: skip
+    return _brought(arrived, diff, code, said)
+
+
+def read(store: HistoryStore, batch: Batch, layer: Layer, running: Running) -> LayerDiff:
+    """What the layer holds, against the state that its world started from."""
+    base = Base(batch, store.snapshot_of(running.base_commit))
+    rules = _rules(store, layer)
+    try:
+        return read_layer(layer, base, rules, batch)
+    except OSError as error:
+        raise WorkspaceError(
+            f"the world {layer.world_id} cannot be read: {error.strerror or error}",
+            hint=f"it is kept in {layer.directory}; `substrate world apply` tries again",
+        ) from error
+
+
+def _rules(store: HistoryStore, layer: Layer) -> Exclusions:
+    """As the command left them: it may have edited ``.substrateignore``."""
+    store.forget_exclusions()
+    if not os.path.lexists(layer.upper / IGNORE_NAME):
+        return store.exclusions
+    if not (layer.upper / IGNORE_NAME).is_file():  # removed
+        return Exclusions(size_cap_bytes=store.config.max_file_bytes)
+    return Exclusions.load(layer.upper, size_cap_bytes=store.config.max_file_bytes)
+
+
+def _why_held(
+    store: HistoryStore,
+    request: Request,
+    collisions: tuple[str, ...],
+    code: tuple[RelPath, ...],
+) -> str:
+    if collisions:
+        return "your repository was changed on both sides: " + "; ".join(collisions)
+    if code and store.config.world_hold_code and not request.is_decided:
+        names = ", ".join(display(path) for path in code[:_SHOWN])
+        return f"it changes what other programs run: {names}"
+    return ""
+
+
+def _configs(place: Place, layer: Layer, path: RelPath) -> tuple[bytes, bytes]:
+    def content(root: Path) -> bytes:
+        file = root / os.fsdecode(path)
+        try:
+            return b"" if file.is_symlink() else read_bytes_or_none(file) or b""
+        except OSError:
+            return b""
+
+    return content(place.workspace.root), content(layer.upper)
+
+
+def _brought(
+    arrived: Arrived, diff: LayerDiff, code: tuple[RelPath, ...], said: list[str]
+) -> Brought:
+    notes = [*said, *arrived.notes]
+    for path, why in list(arrived.conflicts.items())[:_SHOWN]:
+        notes.append(f"conflict: {display(path)} {why}; it was left as it stands")
+    if arrived.recovery_ref:
+        name = arrived.entry.command_id
+        notes.append(
+            f"the command's own version is kept: `substrate recover show {name}`,"
+            f" `substrate recover restore {name}`"
+        )
+    if arrived.merged:
+        names = ", ".join(display(path) for path in arrived.merged[:_SHOWN])
+        notes.append(f"merged with what others changed meanwhile: {names}")
+    return Brought(
+        arrived.entry, arrived.changes, diff, arrived.conflicts, arrived.recovery_ref, "", code,
+        tuple(notes), arrived.is_left_over,
+    )  # fmt: skip
+
+
+def remove_directory(directory: Path) -> None:
+    """The end of a world: its change has arrived or was discarded."""
+    files.remove_tree(directory)
