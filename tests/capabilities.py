@@ -132,6 +132,19 @@ def _has_package_index() -> bool:
         return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
+def _world(strategy: str) -> Callable[[], bool]:
+    """What the product's own probe says: where it says yes, no test of it may be skipped."""
+
+    def works() -> bool:
+        if not sys.platform.startswith("linux"):
+            return False
+        from substrate.world.probe import finding, probe
+
+        return finding(strategy, probe(fresh=True)).works
+
+    return works
+
+
 #: Name -> does this machine have it?
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "byte-names": _has_byte_names,
@@ -155,6 +168,9 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "strace": _has_strace,
     "symlinks": lambda: os.name == "posix",
     "user-xattrs": _has_user_xattrs,
+    "world-overlay": _world("overlay"),
+    "world-fuse-overlayfs": _world("fuse-overlayfs"),
+    "world-copy-diff": _world("copy-diff"),
 }
 
 

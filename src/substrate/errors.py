@@ -3,6 +3,7 @@
     SubstrateError
     ├── UsageError              2   the call's words are off
     ├── MissingDependencyError  3   git, a kernel feature or a package is not there
+    │   └── WorldFailedError    3   a world could not be made; the command has not run
     ├── NotFoundError           4   no such id, path, session or checkpoint
     │   └── AmbiguousError      4   several things answer to that prefix
     ├── RefusedError            5   refused for safety; nothing was changed
@@ -53,6 +54,12 @@ class UsageError(SubstrateError):
 class MissingDependencyError(SubstrateError):
     kind = "missing-dependency"
     exit_code = EXIT_MISSING
+
+
+class WorldFailedError(MissingDependencyError):
+    """The machine refused a part of a world; raised before the command started."""
+
+    kind = "world-failed"
 
 
 class NotFoundError(SubstrateError):

@@ -56,12 +56,12 @@ def _exec(program: Program, mask: Iterable[int], tell: int) -> NoReturn:
     """In the child: become the program, or say why not and go."""
     number = errno.EINVAL  # for an argument that exec cannot take, such as one with a NUL
     try:
-        _move_stdio(program.stdio)
+        move_stdio(program.stdio)
         if program.cwd is not None:
             os.chdir(program.cwd)
         env = _environment(program.env)
-        _restore_signals(mask)
-        _exec_first(program.argv, env)
+        restore_signals(mask)
+        exec_first(program.argv, env)
     except OSError as error:
         number = error.errno or errno.EINVAL
     finally:  # whatever it was: never return into a second copy of our caller
@@ -70,7 +70,7 @@ def _exec(program: Program, mask: Iterable[int], tell: int) -> NoReturn:
         os._exit(EXIT_NOT_FOUND)
 
 
-def _restore_signals(mask: Iterable[int]) -> None:
+def restore_signals(mask: Iterable[int]) -> None:
     """Give the program the dispositions and the mask we were started with."""
     # Python ignores these two for itself, and exec would pass that on.
     for ignored in ("SIGPIPE", "SIGXFSZ"):
@@ -88,7 +88,7 @@ def _environment(env: Mapping[str, str] | None) -> Mapping[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(value) for name, value in source.items()}
 
 
-def _exec_first(argv: tuple[bytes, ...], env: Mapping[bytes, bytes]) -> NoReturn:
+def exec_first(argv: tuple[bytes, ...], env: Mapping[bytes, bytes]) -> NoReturn:
     """exec the first match on PATH, as execvp(3): a file that may not be run does not end the
     search, and a script without ``#!`` is given to sh."""
     refused: OSError | None = None
@@ -115,7 +115,8 @@ def _candidates(name: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:
     return [os.path.join(directory or b".", name) for directory in search.split(b":")]
 
 
-def _move_stdio(stdio: Stdio) -> None:
+def move_stdio(stdio: Stdio) -> None:
+    """Make the wanted descriptors 0, 1 and 2."""
     # Copies above 2 first: one of the wanted descriptors may itself be 0, 1 or 2.
     copies = [None if fd is None else _above_stdio(fd) for fd in stdio]
     for target, fd in enumerate(copies):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
-from substrate.errors import UsageError
-from substrate.system import environment, process
+from substrate.system import process
+from substrate.world.command import argv_of, directory_of, environment_of, outcome_of
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
 _CANNOT_PROMISE = (
@@ -28,49 +26,14 @@ class DirectWorld:
 
     def run(self, request: RunRequest) -> RunOutcome:
         finished = process.run_foreground(
-            _argv(request),
-            cwd=_absolute(request),
-            env=_environment(request),
+            argv_of(request),
+            cwd=directory_of(request),
+            env=environment_of(request),
             timeout_s=request.timeout_s,
             kill_children=request.kill_children,
             stdio=process.Stdio(request.stdin, request.stdout, request.stderr),
         )
-        return RunOutcome(
-            exit=finished.exit_code,
-            signal=finished.signal,
-            timed_out=finished.timed_out,
-            duration_ms=round(finished.duration_ns / 1_000_000),
-            isolation=self._isolation,
-            notice=_notice(request, finished),
-        )
+        return outcome_of(request, finished, self._isolation)
 
     def discard(self, layer: Layer) -> None:
         """Nothing is ever left behind: there was no layer."""
-
-
-def _argv(request: RunRequest) -> list[str | bytes]:
-    if bool(request.argv) == bool(request.shell):
-        raise UsageError("no command was given", hint="substrate -c 'make', or run -- make")
-    return list(request.argv) if request.argv else process.shell_argv(request.shell)
-
-
-def _absolute(request: RunRequest) -> str:
-    return os.path.abspath(request.cwd)
-
-
-def _environment(request: RunRequest) -> dict[str, str]:
-    env = dict(environment.current().variables)
-    for name, value in request.env.items():
-        if value is None:
-            env.pop(name, None)
-        else:
-            env[name] = value
-    return env
-
-
-def _notice(request: RunRequest, finished: process.Finished) -> str:
-    if finished.error:
-        return finished.error
-    if finished.timed_out:
-        return f"the command was ended after {request.timeout_s:g} s"
-    return ""

@@ -1,4 +1,5 @@
-"""What only Linux has: namespaces, mounts, seccomp. Nothing here is imported elsewhere.
+"""What only Linux has: namespaces, mounts, capabilities, seccomp. Nothing here runs elsewhere.
 
-No module here imports `ctypes` or `fcntl` at its top: an import must work everywhere.
+No module here imports `ctypes` or `fcntl` at its top: an import must work everywhere. Failures
+are `OSError` with the call's name.
 """

@@ -1,0 +1,77 @@
+"""Landlock: a process gives up access to files, for itself and all it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from substrate.system.linux import calls
+
+_CREATE_RULESET_VERSION = 1
+_RULE_PATH_BENEATH = 1
+_SCOPE_ABSTRACT_UNIX_SOCKET = 1
+_SCOPE_SIGNAL = 2
+
+#: Rights by the ABI version that brought them: execute, write, read, … as in landlock(7).
+_WRITE_FILE = 1 << 1
+_REMOVE_DIR = 1 << 4
+_REMOVE_FILE = 1 << 5
+_MAKE_CHAR = 1 << 6
+_MAKE_DIR = 1 << 7
+_MAKE_REG = 1 << 8
+_MAKE_SOCK = 1 << 9
+_MAKE_FIFO = 1 << 10
+_MAKE_BLOCK = 1 << 11
+_MAKE_SYM = 1 << 12
+_REFER = 1 << 13
+_TRUNCATE = 1 << 14
+_CHANGES = (
+    _WRITE_FILE | _REMOVE_DIR | _REMOVE_FILE | _MAKE_CHAR | _MAKE_DIR | _MAKE_REG
+    | _MAKE_SOCK | _MAKE_FIFO | _MAKE_BLOCK | _MAKE_SYM
+)  # fmt: skip
+_FILE_RIGHTS = _WRITE_FILE | _TRUNCATE
+
+
+def abi_version() -> int:
+    """Raises `OSError` where the kernel has no Landlock or it is switched off."""
+    return calls.syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION)
+
+
+def allow_writes_only_below(paths: Iterable[bytes]) -> None:
+    """From here on nothing can be changed but what lies below `paths`; reading is not touched.
+
+    Where the kernel can (ABI 6), abstract sockets and signals of others are out of reach, too.
+    Needs `privileges.forbid_new_privileges`, or CAP_SYS_ADMIN in our user namespace.
+    """
+    import ctypes
+    import struct
+
+    version = abi_version()
+    handled = _CHANGES | (_REFER if version >= 2 else 0) | (_TRUNCATE if version >= 3 else 0)
+    scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if version >= 6 else 0
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    attributes = ctypes.create_string_buffer(struct.pack("QQQ", handled, 0, scoped)[:size], size)
+    ruleset = calls.syscall("landlock_create_ruleset", calls.address(attributes), size, 0)
+    try:
+        for path in paths:
+            _allow(ruleset, path, handled)
+        calls.syscall("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, path: bytes, rights: int) -> None:
+    import ctypes
+    import struct
+
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        if not os.path.isdir(path):
+            rights &= _FILE_RIGHTS
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, fd), 12)
+        calls.syscall("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, calls.address(rule), 0)
+    finally:
+        os.close(fd)

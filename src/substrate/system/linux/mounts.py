@@ -1,0 +1,127 @@
+"""Mounting, in whatever mount namespace we are in."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from substrate.system.linux import calls
+
+RDONLY = 0x1
+NOSUID = 0x2
+NODEV = 0x4
+NOEXEC = 0x8
+REMOUNT = 0x20
+BIND = 0x1000
+MOVE = 0x2000
+REC = 0x4000
+PRIVATE = 1 << 18
+SLAVE = 1 << 19
+
+_MNT_DETACH = 2
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_AT_EMPTY_PATH = 0x1000
+_OPEN_TREE_CLONE = 1
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+#: What a remount must repeat, or the kernel takes it for an attempt to lift it.
+_KEPT_FLAGS = RDONLY | NOSUID | NODEV | NOEXEC | 0x400 | 0x800
+_RELATIME = 1 << 21
+
+
+class Mount(NamedTuple):
+    """One line of mountinfo(5)."""
+
+    #: Absolute, as bytes.
+    target: bytes
+    fstype: bytes
+    options: frozenset[bytes]
+    device: bytes
+
+
+def mount(source: bytes, target: bytes, fstype: bytes, flags: int = 0, data: bytes = b"") -> None:
+    calls.call("mount", source, target, fstype or None, flags, data or None)
+
+
+def bind(source: bytes, target: bytes, *, recursive: bool = False) -> None:
+    calls.call("mount", source, target, None, BIND | (REC if recursive else 0), None)
+
+
+def unmount(target: bytes) -> None:
+    """Lazily: it goes away from here now, and for good when nobody uses it."""
+    calls.call("umount2", target, _MNT_DETACH)
+
+
+def make_private(target: bytes = b"/") -> None:
+    """What is mounted from now on stays here, and what others mount stays there."""
+    calls.call("mount", None, target, None, REC | PRIVATE, None)
+
+
+def restrict(target: bytes, flags: int, *, recursive: bool = False) -> None:
+    """Add `flags` (`RDONLY`, `NOSUID`, `NODEV`, `NOEXEC`) to a mount point.
+
+    Raises `OSError` if `target` is none.
+    """
+    import ctypes
+    import struct
+
+    # struct mount_attr: attr_set, attr_clr, propagation, userns_fd. The bits are those of MS_*.
+    attributes = ctypes.create_string_buffer(struct.pack("QQQQ", flags, 0, 0, 0), 32)
+    try:
+        calls.syscall(
+            "mount_setattr", _AT_FDCWD, target, _AT_RECURSIVE if recursive else 0,
+            calls.address(attributes), 32,
+        )  # fmt: skip
+    except OSError as error:
+        if error.errno != 38 or recursive:  # ENOSYS before Linux 5.12
+            raise
+        kept = os.statvfs(target).f_flag & _KEPT_FLAGS
+        calls.call("mount", None, target, None, BIND | REMOUNT | kept | flags, None)
+
+
+def clone_tree(path: bytes) -> int:
+    """A descriptor of a detached copy of the mounts at and below `path`."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
+    return calls.syscall("open_tree", _AT_FDCWD, path, flags)
+
+
+def attach_tree(tree: int, target: bytes) -> None:
+    """Put what `clone_tree` gave at `target`."""
+    calls.syscall("move_mount", tree, b"", _AT_FDCWD, target, _MOVE_MOUNT_F_EMPTY_PATH)
+
+
+def pivot_root(new_root: bytes) -> None:
+    """Make `new_root` (a mount point) the root, and let go of the old one."""
+    os.chdir(new_root)
+    calls.syscall("pivot_root", b".", b".")
+    # The old root now lies on top of the new one, at ".".
+    calls.call("umount2", b".", _MNT_DETACH)
+    os.chdir("/")
+
+
+def mounts() -> list[Mount]:
+    """What is mounted here, in order: a later one on the same target covers an earlier one."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        return [_parse(line) for line in file]
+
+
+def below(root: bytes, found: list[Mount]) -> list[bytes]:
+    """The targets of `found` strictly below `root`, outermost first, each once."""
+    prefix = root.rstrip(b"/") + b"/"
+    return sorted({mount.target for mount in found if mount.target.startswith(prefix)})
+
+
+def _parse(line: bytes) -> Mount:
+    fields = line.split(b" ")
+    separator = fields.index(b"-")
+    return Mount(
+        _unescape(fields[4]), fields[separator + 1], frozenset(fields[5].split(b",")), fields[2]
+    )
+
+
+def _unescape(text: bytes) -> bytes:
+    """The kernel writes blank, tab, newline and backslash as ``\\ooo``."""
+    if b"\\" not in text:
+        return text
+    head, *rest = text.split(b"\\")
+    return head + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in rest)

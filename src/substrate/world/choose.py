@@ -1,0 +1,159 @@
+"""Which world a command runs in: the best that works here and does what was asked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from substrate.errors import MissingDependencyError, UsageError, WorldFailedError
+from substrate.system import environment
+from substrate.world.direct import DirectWorld
+from substrate.world.probe import finding, probe
+from substrate.world.protocol import (
+    STRATEGIES,
+    TIERS,
+    Isolation,
+    Layer,
+    RunOutcome,
+    RunRequest,
+    Wanted,
+    World,
+)
+
+#: File systems that cannot hold an overlay's upper, or cannot rename into the workspace.
+_NO_UPPER = frozenset(
+    (b"overlay", b"nfs", b"nfs4", b"9p", b"cifs", b"smb3", b"virtiofs", b"vfat", b"exfat")
+)
+
+
+def choose_world(wanted: Wanted) -> World:
+    """The best world for `wanted`.
+
+    Raises `MissingDependencyError` if it was required and cannot be had; otherwise less is
+    given, and `Isolation.reason` says why.
+    """
+    _check(wanted)
+    if wanted.tier == "none" or wanted.strategy == "direct":
+        return DirectWorld(wanted.why)
+    worlds, refusals = _candidates(wanted)
+    if wanted.required:
+        if not worlds:
+            why = "; ".join(refusals) or "no strategy does it"
+            raise MissingDependencyError(
+                f"no world of tier {wanted.tier} can be had here: {why}", hint=_fix(wanted)
+            )
+        return Falling(worlds) if len(worlds) > 1 else worlds[0]
+    return Falling([*worlds, DirectWorld("; ".join(refusals))])
+
+
+class Falling:
+    """The first of several worlds that can be made; what went wrong with the others is said."""
+
+    def __init__(self, worlds: list[World]) -> None:
+        self._worlds = worlds
+
+    @property
+    def isolation(self) -> Isolation:
+        return self._worlds[0].isolation
+
+    def run(self, request: RunRequest) -> RunOutcome:
+        failed: list[str] = []
+        for world in self._worlds[:-1]:
+            try:
+                return _with_reason(world.run(request), failed)
+            except WorldFailedError as error:
+                failed.append(f"{world.isolation.strategy}: {error.message}")
+        return _with_reason(self._worlds[-1].run(request), failed)
+
+    def discard(self, layer: Layer) -> None:
+        self._worlds[0].discard(layer)
+
+
+def _with_reason(outcome: RunOutcome, failed: list[str]) -> RunOutcome:
+    if not failed:
+        return outcome
+    reasons = [*failed, outcome.isolation.reason]
+    reason = "; ".join(part for part in reasons if part)
+    return outcome._replace(isolation=outcome.isolation._replace(reason=reason))
+
+
+def _check(wanted: Wanted) -> None:
+    for value, known, what in (
+        (wanted.tier, TIERS, "tier"),
+        (wanted.strategy or STRATEGIES[0], STRATEGIES, "strategy"),
+    ):
+        if value not in known:
+            raise UsageError(f"no such {what}: {value}", hint=f"one of: {', '.join(known)}")
+
+
+def _candidates(wanted: Wanted) -> tuple[list[World], list[str]]:
+    """Worlds that should work, best first, and what stands against the others."""
+    worlds: list[World] = []
+    refusals: list[str] = []
+    for strategy in (wanted.strategy,) if wanted.strategy else ("overlay", "fuse-overlayfs"):
+        for refusal in _refusals(strategy, wanted):
+            refusals.append(f"{strategy}: {refusal}")
+            break
+        else:
+            worlds.append(_make(strategy, wanted))
+    return worlds, refusals
+
+
+def _refusals(strategy: str, wanted: Wanted) -> Iterator[str]:
+    if not sys.platform.startswith("linux"):
+        yield f"not on {sys.platform}"
+        return
+    found = finding(strategy, probe())
+    if not found.works:
+        yield found.why
+    root = os.path.realpath(wanted.root)
+    if root == "/":
+        yield "the workspace is the root directory"
+    if strategy == "overlay" and os.geteuid() != 0:
+        yield from _unprivileged_refusals(root)
+
+
+def _unprivileged_refusals(root: str) -> Iterator[str]:
+    from substrate.world.sandbox import submounts
+
+    if os.stat(root).st_gid != os.getegid():
+        # Only our own ids exist in such a world: nothing else can be copied up.
+        yield "the workspace belongs to a group that is not your primary one"
+    if submounts(os.fsencode(root)):
+        # The kernel refuses a view that would show what lies below somebody else's mount.
+        yield "something is mounted inside the workspace, and you are not root"
+
+
+def _make(strategy: str, wanted: Wanted) -> World:
+    if strategy == "overlay":
+        from substrate.world.overlay import OverlayWorld
+
+        return OverlayWorld(wanted, worlds_directory(wanted))
+    raise MissingDependencyError(f"the strategy {strategy} is not there yet")
+
+
+def worlds_directory(wanted: Wanted) -> Path:
+    """Where the world's layer goes: beside history, so that changes arrive by rename; in
+    `$SUBSTRATE_HOME` where there is no history, or the file system cannot hold a layer."""
+    if wanted.store.is_dir() and _file_system(wanted.store) not in _NO_UPPER:
+        return wanted.store / "worlds"
+    return environment.current().substrate_home / "worlds"
+
+
+def _file_system(path: Path) -> bytes:
+    from substrate.system.linux import mounts
+
+    where = os.fsencode(os.path.realpath(path))
+    best, fstype = b"", b""
+    for mount in mounts.mounts():
+        target = mount.target.rstrip(b"/")
+        if (where == mount.target or where.startswith(target + b"/")) and len(target) >= len(best):
+            best, fstype = target, mount.fstype
+    return fstype
+
+
+def _fix(wanted: Wanted) -> str:
+    found = finding(wanted.strategy or "overlay", probe())
+    return f"{found.fix}; `substrate doctor` says more" if found.fix else "run substrate doctor"

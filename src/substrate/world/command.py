@@ -1,0 +1,49 @@
+"""From a request to the program that is run: what every strategy does alike."""
+
+from __future__ import annotations
+
+import os
+
+from substrate.errors import UsageError
+from substrate.system import environment, process
+from substrate.world.protocol import Isolation, RunOutcome, RunRequest
+
+
+def argv_of(request: RunRequest) -> list[str | bytes]:
+    if bool(request.argv) == bool(request.shell):
+        raise UsageError("no command was given", hint="substrate -c 'make', or run -- make")
+    return list(request.argv) if request.argv else process.shell_argv(request.shell)
+
+
+def environment_of(request: RunRequest) -> dict[str, str]:
+    env = dict(environment.current().variables)
+    for name, value in request.env.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env
+
+
+def directory_of(request: RunRequest) -> str:
+    return os.path.abspath(request.cwd)
+
+
+def outcome_of(request: RunRequest, finished: process.Finished, isolation: Isolation) -> RunOutcome:
+    """What there is to say about every command, however it was run."""
+    return RunOutcome(
+        exit=finished.exit_code,
+        signal=finished.signal,
+        timed_out=finished.timed_out,
+        duration_ms=round(finished.duration_ns / 1_000_000),
+        isolation=isolation,
+        notice=_notice(request, finished),
+    )
+
+
+def _notice(request: RunRequest, finished: process.Finished) -> str:
+    if finished.error:
+        return finished.error
+    if finished.timed_out:
+        return f"the command was ended after {request.timeout_s:g} s"
+    return ""

@@ -1,0 +1,316 @@
+"""The waiting side of a world: make it, run a command in it in the foreground, end it.
+
+`open_world` may be called ahead of time and from a small warm process: what takes time is then
+done when the command arrives. The command stays in our process group, so the terminal's keys
+reach it directly; a signal sent to us alone is passed on (`system.foreground` does the same for
+a command without a world).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple, NoReturn, cast
+
+from substrate.errors import WorkspaceError, WorldFailedError
+from substrate.system import channel as channels
+from substrate.system import clock, process_tree, signals, spawn
+from substrate.system.channel import Channel, ClosedError
+from substrate.system.linux import namespaces
+from substrate.system.process import (
+    EXIT_NOT_EXECUTABLE,
+    EXIT_NOT_FOUND,
+    EXIT_TIMED_OUT,
+    KILL_GRACE_S,
+    Finished,
+    current_umask,
+    start_error,
+)
+from substrate.world import sandbox as sandboxes
+from substrate.world import world_init
+from substrate.world.sandbox import Sandbox, SetupError
+
+#: A command seen stopped this long was stopped alone, not by a Ctrl-Z that stopped us as well.
+_SETTLE_S = 0.05
+
+
+class Limits(NamedTuple):
+    timeout_s: float | None = None
+    kill_children: bool = False
+    grace_s: float = KILL_GRACE_S
+
+
+class Ended(NamedTuple):
+    finished: Finished
+    #: Processes that go on in the world; 0: the world is gone, mounts and all.
+    left_running: int
+    #: The world's init, as seen here.
+    init_pid: int
+
+
+class OpenWorld:
+    """A world that is ready for its command. Use it once, or `close` it."""
+
+    def __init__(self, sandbox: Sandbox, channel: Channel, init_pid: int) -> None:
+        self._sandbox = sandbox
+        self._channel = channel
+        self.init_pid = init_pid
+
+    def run(self, program: spawn.Program, limits: Limits) -> Ended:
+        """Start the command and wait for it. Raises `WorldFailedError` if it was not started
+        for a reason of ours, `WorkspaceError` if there is no such directory in the world."""
+        started = clock.monotonic_ns()
+        with _Signals() as old_mask:
+            del old_mask
+            try:
+                self._send(program)
+                pidfd = self._receive_pidfd()
+                if self._sandbox.network is not None:
+                    self._sandbox.network.parent(_pid_of(pidfd), ())
+                failure = self._failure(program)
+                if failure is not None:
+                    duration = clock.monotonic_ns() - started
+                    self._end()
+                    return Ended(failure._replace(duration_ns=duration), 0, self.init_pid)
+                return self._attend(pidfd, limits, started)
+            except ClosedError as error:
+                self._end()
+                raise WorldFailedError("the world ended before the command did") from error
+
+    def close(self) -> None:
+        """End it without a command."""
+        self._end()
+
+    def _send(self, program: spawn.Program) -> None:
+        wanted = {target: fd for target, fd in enumerate(program.stdio) if fd is not None}
+        env = dict(program.env or {})
+        cwd = os.fsencode(program.cwd or b".")
+        self._channel.send(
+            "program", program.argv, cwd, env, current_umask(), tuple(wanted),
+            fds=tuple(wanted.values()),
+        )  # fmt: skip
+
+    def _receive_pidfd(self) -> int:
+        message, fds = self._channel.receive()
+        if message[0] != "forked":
+            raise WorldFailedError(f"the world could not start the command: {message[-1]}")
+        return fds[0]
+
+    def _failure(self, program: spawn.Program) -> Finished | None:
+        """How the start failed, if it did: as a shell puts it, or as an error of ours."""
+        message, _ = self._channel.receive()
+        if message[0] == "started":
+            return None
+        _, step, number = message
+        error = OSError(cast(int, number), os.strerror(cast(int, number)))
+        if step == b"exec":
+            found = not isinstance(error, FileNotFoundError)
+            code = EXIT_NOT_EXECUTABLE if found else EXIT_NOT_FOUND
+            return Finished(code, None, False, 0, start_error(program.argv[0], error))
+        self._end()
+        if step == b"cwd":
+            where = os.fsdecode(program.cwd or b".")
+            raise WorkspaceError(f"{where} cannot be entered in the world: {error.strerror}")
+        name = cast(bytes, step).decode()
+        raise WorldFailedError(f"the command was not started: {name}: {error.strerror}")
+
+    def _attend(self, pidfd: int, limits: Limits, started: int) -> Ended:
+        command = _Command(self, pidfd, limits, started)
+        try:
+            status, left = command.wait()
+            killed = 0
+            if left and (limits.kill_children or command.timed_out):
+                killed = command.end_leftovers()
+                left = 0
+        finally:
+            os.close(pidfd)
+        if left:
+            with suppress(ClosedError):
+                self._channel.send("keep")
+            self._channel.close()
+        else:
+            self._end()
+        duration = clock.monotonic_ns() - started
+        return Ended(command.finished(status, duration, killed), left, self.init_pid)
+
+    def _end(self) -> None:
+        """Close the channel, at which the init exits; once it is reaped no mount is left."""
+        self._channel.close()
+        with suppress(ChildProcessError):
+            os.waitpid(self.init_pid, 0)
+
+
+class _Command:
+    """The running command and what has become of it."""
+
+    def __init__(self, world: OpenWorld, pidfd: int, limits: Limits, started_ns: int) -> None:
+        self._channel = world._channel
+        self._init_pid = world.init_pid
+        self._pidfd = pidfd
+        self._limits = limits
+        self.timed_out = False
+        self._deadline_ns = (
+            None if limits.timeout_s is None else started_ns + int(limits.timeout_s * 1e9)
+        )
+
+    def wait(self) -> tuple[int, int]:
+        """The command's wait status, and how many processes it left."""
+        self._channel.announce_by(signal.SIGCHLD)
+        while True:
+            while self._channel.ready():
+                message, _ = self._channel.receive()
+                if message[0] == "ended":
+                    return cast(int, message[1]), cast(int, message[2])
+                self._stop_with_it()
+            signum, from_terminal = signals.next_signal(self._patience_s())
+            if signum in signals.PASSED_ON and not from_terminal:
+                self._send(signum)
+            if self._deadline_ns is not None and clock.monotonic_ns() >= self._deadline_ns:
+                self._enforce_timeout()
+
+    def finished(self, status: int, duration_ns: int, killed_children: int) -> Finished:
+        code = os.waitstatus_to_exitcode(status)
+        exit_code = 128 - code if code < 0 else code
+        if self.timed_out:
+            exit_code = EXIT_TIMED_OUT
+        killed_by = -code if code < 0 else None
+        return Finished(exit_code, killed_by, self.timed_out, duration_ns, "", killed_children)
+
+    def end_leftovers(self) -> int:
+        left = process_tree.descendants(self._init_pid)
+        grace_ns = 0 if self._deadline_ns is None else self._deadline_ns - clock.monotonic_ns()
+        grace_s = max(0.0, grace_ns / 1e9) if self.timed_out else self._limits.grace_s
+        process_tree.end_all(left, grace_s)
+        return len(left)
+
+    def _stop_with_it(self) -> None:
+        """As `foreground` does: a command that stopped only itself stops us, too."""
+        clock.sleep(_SETTLE_S)
+        pid = _pid_of(self._pidfd)
+        if pid > 0 and process_tree.is_stopped(pid):
+            os.kill(os.getpid(), signal.SIGTSTP)
+            self._send(signal.SIGCONT)
+
+    def _send(self, signum: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(self._pidfd, signum)
+
+    def _patience_s(self) -> float | None:
+        if self._deadline_ns is None:
+            return None
+        return max(0.0, (self._deadline_ns - clock.monotonic_ns()) / 1e9)
+
+    def _enforce_timeout(self) -> None:
+        tree = process_tree.descendants(self._init_pid)
+        if self.timed_out:
+            process_tree.send(tree, signal.SIGKILL)
+            self._deadline_ns = None
+            return
+        self.timed_out = True
+        process_tree.send(tree, signal.SIGTERM)
+        # A stopped process acts on TERM only once it goes on.
+        process_tree.send(tree, signal.SIGCONT)
+        self._deadline_ns = clock.monotonic_ns() + int(self._limits.grace_s * 1e9)
+
+
+class _Signals:
+    """While a command is under way: signals wait for us, orphans come to us."""
+
+    def __enter__(self) -> Iterable[int]:
+        self._old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WAITED_FOR)
+        self._old_chld = _set_handler(signal.SIGCHLD, lambda *_: None)
+        return self._old_mask
+
+    def __exit__(self, *_: object) -> None:
+        _set_handler(signal.SIGCHLD, self._old_chld)
+        # What is still pending was meant for the command: it must not end us now.
+        signals.drain()
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._old_mask)
+
+
+def open_world(sandbox: Sandbox) -> OpenWorld:
+    """Make the namespaces and mounts, up to the point where only the command is missing.
+
+    Raises `WorldFailedError` with the step that the system refused.
+    """
+    if sandbox.network is not None:
+        sandbox.network.before_fork()
+    ours, theirs = channels.pair()
+    # The maker ends once the init is there; the init must then be ours to wait for.
+    process_tree.adopt_orphans(True)
+    with _Signals() as mask:
+        try:
+            maker = os.fork()
+            if maker == 0:
+                # The world ends when this closes; so it must not hold it open itself.
+                ours.close()
+                _make(sandbox, theirs, mask)
+            theirs.close()
+            return OpenWorld(sandbox, ours, _await_ready(ours, maker))
+        finally:
+            process_tree.adopt_orphans(False)
+
+
+def _make(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
+    """In the maker: the world, then its init; then nothing more."""
+    try:
+        sandboxes.enter(sandbox, channel)
+        pid = os.fork()
+        if pid == 0:
+            world_init.live(sandbox, channel, mask)
+        channel.send("init", pid)
+        os._exit(0)
+    except SetupError as error:
+        with suppress(ClosedError):
+            channel.send("failed", str(error))
+    except OSError as error:
+        with suppress(ClosedError):
+            channel.send("failed", error.strerror or str(error))
+    finally:
+        os._exit(1)
+
+
+def _await_ready(channel: Channel, maker: int) -> int:
+    init_pid, ready = 0, False
+    try:
+        while not (init_pid and ready):
+            message, _ = channel.receive()
+            if message[0] == "map":
+                namespaces.map_every_id(maker)
+                channel.send("go")
+            elif message[0] == "init":
+                init_pid = cast(int, message[1])
+            elif message[0] == "ready":
+                ready = True
+            else:
+                raise WorldFailedError(f"no world could be made: {message[-1]}")
+    except (ClosedError, OSError) as error:
+        channel.close()
+        raise WorldFailedError(f"no world could be made: {_words(error)}") from error
+    finally:
+        with suppress(ChildProcessError):
+            os.waitpid(maker, 0)
+    return init_pid
+
+
+def _words(error: ClosedError | OSError) -> str:
+    return str(error) if isinstance(error, OSError) else "its maker ended early"
+
+
+def _pid_of(pidfd: int) -> int:
+    """The process as we number it; -1 once it is gone."""
+    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("Pid:"):
+                return int(line.split()[1])
+    return -1
+
+
+def _set_handler(signum: int, handler: object) -> object:
+    """`signal.signal`, or nothing outside the main thread, where Python forbids it."""
+    try:
+        return signal.signal(signum, handler)  # type: ignore[arg-type]
+    except ValueError:
+        return None

@@ -1,0 +1,101 @@
+"""What this machine can do, found out by trying, and what would have to be done for the rest.
+
+The findings are kept for as long as the machine runs: `$SUBSTRATE_HOME/probe.json` names the
+boot, the user and the kernel they were found under.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate import __version__
+from substrate.errors import SubstrateError
+from substrate.system import environment, files, platform
+
+
+class Finding(NamedTuple):
+    """One strategy or feature: whether it works here; if not, why, and the command that helps."""
+
+    name: str
+    works: bool
+    why: str = ""
+    fix: str = ""
+    #: What else is worth knowing: a version, a variant.
+    detail: str = ""
+
+
+def probe(*, fresh: bool = False) -> list[Finding]:
+    """Every finding, strategies first. `fresh` looks again instead of believing the last look."""
+    home = environment.current().substrate_home
+    if not fresh:
+        known = _remembered(home)
+        if known is not None:
+            return known
+    from substrate.world import probes
+
+    found = [look() for look in probes.ALL]
+    _remember(home, found)
+    return found
+
+
+def finding(name: str, findings: Iterable[Finding] | None = None) -> Finding:
+    """The finding of that name; one that does not work if nobody looked."""
+    for found in probe() if findings is None else findings:
+        if found.name == name:
+            return found
+    return Finding(name, False, "nobody has looked")
+
+
+def _key() -> dict[str, object]:
+    return {
+        "boot": platform.boot_id(),
+        "uid": os.geteuid() if hasattr(os, "geteuid") else 0,
+        "kernel": os.uname().release if hasattr(os, "uname") else sys.platform,
+        "version": __version__,
+        # A container shares the boot and the kernel with its host, but not what it may do.
+        "root": _root_mount(),
+    }
+
+
+def _root_mount() -> list[int]:
+    try:
+        found = os.stat("/")
+        user = os.stat("/proc/self/ns/user").st_ino
+    except OSError:
+        return []
+    return [found.st_dev, found.st_ino, user]
+
+
+def _remembered(home: Path) -> list[Finding] | None:
+    import json
+
+    try:
+        data = files.read_bytes_or_none(home / "probe.json")
+        if data is None:
+            return None
+        record = json.loads(data)
+        if record["key"] != _key() or not record["key"]["boot"]:
+            return None
+        return [Finding(*row) for row in record["findings"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remember(home: Path, found: list[Finding]) -> None:
+    """Best effort: without it the next call looks again."""
+    import json
+
+    record = {"key": _key(), "findings": [list(row) for row in found]}
+    try:
+        os.makedirs(home, 0o700, exist_ok=True)
+        files.write_atomic(home / "probe.json", json.dumps(record).encode(), durable=False)
+    except (OSError, SubstrateError):
+        pass
+
+
+#: What `probes.ALL` holds.
+Look = Callable[[], Finding]

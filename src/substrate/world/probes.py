@@ -1,0 +1,178 @@
+"""The looks, one by one. Each says what stands in the way and what removes it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from substrate.errors import SubstrateError
+from substrate.system import environment, process
+from substrate.world.probe import Finding, Look
+
+_USERNS_SWITCHES = (
+    (
+        "/proc/sys/kernel/unprivileged_userns_clone",
+        "0",
+        "sysctl -w kernel.unprivileged_userns_clone=1",
+    ),
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    ("/proc/sys/user/max_user_namespaces", "0", "sysctl -w user.max_user_namespaces=10000"),
+)
+
+
+def overlay() -> Finding:
+    """A world over a directory of our own: namespaces, overlay, /proc, all of it."""
+    if not sys.platform.startswith("linux"):
+        return Finding("overlay", False, f"{sys.platform} has no overlayfs", "use Linux")
+    if "overlay" not in _read("/proc/filesystems") and not _module_there("overlay"):
+        return Finding("overlay", False, "the kernel has no overlayfs", "modprobe overlay")
+    from substrate.world.overlay import OverlayWorld
+    from substrate.world.protocol import RunRequest, Wanted
+
+    try:
+        with tempfile.TemporaryDirectory(dir=_home(), prefix="probe-") as place:
+            root = Path(place, "root")
+            root.mkdir()
+            (root / "lower").write_text("lower")
+            world = OverlayWorld(Wanted(root, Path(place)), Path(place, "worlds"))
+            request = RunRequest(root, argv=("sh", "-c", "test -f lower && echo upper > lower"))
+            outcome = world.run(request)
+            wrote = outcome.layer is not None and (outcome.layer.upper / "lower").is_file()
+            if outcome.layer is not None:
+                world.discard(outcome.layer)
+    except (SubstrateError, OSError) as error:
+        return Finding("overlay", False, _words(error), _overlay_fix())
+    if outcome.exit != 0 or not wrote:
+        return Finding("overlay", False, "a trial world did not keep what was written in it")
+    how = "as root" if os.geteuid() == 0 else "in a user namespace"
+    return Finding("overlay", True, detail=how)
+
+
+def user_namespaces() -> Finding:
+    name = "user-namespaces"
+    if not os.path.exists("/proc/self/ns/user"):
+        return Finding(name, False, "the kernel has none", "use a kernel with CONFIG_USER_NS")
+    for path, bad, fix in _USERNS_SWITCHES:
+        if _read(path).strip() == bad and (os.geteuid() != 0 or "max_user" in path):
+            return Finding(name, False, f"{path} is {bad}", f"sudo {fix}")
+    return Finding(name, True)
+
+
+def kernel() -> Finding:
+    if not hasattr(os, "uname"):
+        return Finding("kernel", False, sys.platform, "use Linux 5.13 or later")
+    release = os.uname().release
+    numbers = [int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit()]
+    good = os.uname().sysname == "Linux" and numbers >= [5, 13]
+    why = "" if good else f"{os.uname().sysname} {release}; worlds need Linux 5.13"
+    return Finding("kernel", good, why, "" if good else "use Linux 5.13 or later", release)
+
+
+def fuse_overlayfs() -> Finding:
+    name = "fuse-overlayfs"
+    if not _which("fuse-overlayfs"):
+        return Finding(name, False, "it is not installed", "apt-get install fuse-overlayfs")
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        return Finding(
+            name,
+            False,
+            "/dev/fuse cannot be opened",
+            "modprobe fuse; in a container: --device /dev/fuse",
+        )
+    return Finding(name, True)
+
+
+def copy_diff() -> Finding:
+    if sys.platform == "win32":
+        return Finding("copy-diff", False, "not on Windows")
+    return Finding("copy-diff", True)
+
+
+def cgroups() -> Finding:
+    from substrate.world import limits
+
+    return limits.look()
+
+
+def landlock() -> Finding:
+    from substrate.system.linux import landlock as calls
+
+    try:
+        version = calls.abi_version()
+    except OSError as error:
+        fix = "use a kernel with CONFIG_SECURITY_LANDLOCK and lsm=…,landlock"
+        return Finding("landlock", False, error.strerror or str(error), fix)
+    return Finding("landlock", True, detail=f"ABI {version}")
+
+
+def seccomp() -> Finding:
+    found = "Seccomp:" in _read("/proc/self/status")
+    fix = "" if found else "use a kernel with CONFIG_SECCOMP_FILTER"
+    return Finding("seccomp", found, "" if found else "the kernel has none", fix)
+
+
+def nft() -> Finding:
+    if _which("nft"):
+        return Finding("nft", True, detail="not needed: networks are enforced without it")
+    return Finding(
+        "nft", False, "it is not installed (nothing here needs it)", "apt-get install nftables"
+    )
+
+
+def git() -> Finding:
+    if not _which("git"):
+        return Finding("git", False, "it is not on PATH", "apt-get install git")
+    try:
+        said = process.run(["git", "version"], timeout_s=10).stdout.decode("utf-8", "replace")
+    except SubstrateError as error:
+        return Finding("git", False, error.message, error.hint)
+    return Finding("git", True, detail=said.strip().removeprefix("git version "))
+
+
+ALL: tuple[Look, ...] = (
+    *(overlay, fuse_overlayfs, copy_diff),
+    *(kernel, user_namespaces, cgroups, landlock, seccomp, nft, git),
+)
+
+
+def _overlay_fix() -> str:
+    blocked = user_namespaces()
+    if not blocked.works:
+        return blocked.fix
+    return "in a container: --privileged, or a volume that is no overlay at $SUBSTRATE_HOME"
+
+
+def _words(error: SubstrateError | OSError) -> str:
+    return error.message if isinstance(error, SubstrateError) else error.strerror or str(error)
+
+
+def _home() -> str:
+    home = environment.current().substrate_home
+    os.makedirs(home, 0o700, exist_ok=True)
+    return str(home)
+
+
+def _which(program: str) -> bool:
+    path = environment.current().get("PATH") or os.defpath
+    return any(os.access(os.path.join(part, program), os.X_OK) for part in path.split(os.pathsep))
+
+
+def _module_there(name: str) -> bool:
+    release = os.uname().release
+    with suppress(OSError):
+        return f"/{name}.ko" in Path(f"/lib/modules/{release}/modules.dep").read_text()
+    return False
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,161 @@
+"""What a world is made of, and making it: everything between fork and the command's own fork.
+
+    waiting process ──fork──▶ maker ──fork──▶ world's init (pid 1) ──fork──▶ the command
+                              │               mounts /proc, reaps,
+                              │               keeps no capability
+                              └ namespaces, mounts; then it is gone
+
+As root the mounts are made *outside* the command's user namespace, and the command's mount
+namespace is a copy that belongs to it: the kernel then locks every mount it got, so that none
+can be taken off to see what lies beneath, whatever the command becomes inside.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, ParamSpec
+
+from substrate.system.channel import Channel
+from substrate.system.linux import mounts, namespaces, privileges
+from substrate.world.protocol import Network
+
+_P = ParamSpec("_P")
+
+_INNER = namespaces.NEWUSER | namespaces.NEWNS | namespaces.NEWPID | namespaces.NEWIPC
+
+
+class Sandbox(NamedTuple):
+    """How the machine looks to the command. Paths are absolute, with links resolved."""
+
+    #: The workspace.
+    root: bytes
+    #: Puts the workspace's view at `root`; runs in the world's mount namespace.
+    mount_view: Callable[[], None]
+    #: One of `protocol.TIERS`.
+    tier: str = "workspace"
+    read_only: tuple[bytes, ...] = ()
+    #: Hidden behind an empty file or directory.
+    masked: tuple[bytes, ...] = ()
+    #: Where `guarded` and `full` let the command write, beside the workspace.
+    writable: tuple[bytes, ...] = ()
+    network: Network | None = None
+
+
+class SetupError(Exception):
+    """A step of making the world failed: what it was about, and the system's words."""
+
+    def __init__(self, step: str, error: OSError) -> None:
+        super().__init__(f"{step}: {error.strerror or error}")
+
+
+def is_privileged() -> bool:
+    """Whether worlds are made by root (identity-mapped) or as an ordinary user."""
+    return os.geteuid() == 0
+
+
+def enter(sandbox: Sandbox, channel: Channel) -> None:
+    """Leave our namespaces for the world's. The next fork is the world's init."""
+    privileged = is_privileged()
+    uid, gid = os.geteuid(), os.getegid()
+    if privileged:
+        _step("a mount namespace", namespaces.unshare, namespaces.NEWNS)
+    else:
+        _step("a user namespace", namespaces.unshare, _INNER)
+        _step("our own /proc", privileges.own_proc_entries)
+        _step("the ids of the user namespace", namespaces.map_own_id, uid, gid)
+    _step("private mounts", mounts.make_private)
+    arrange(sandbox)
+    if privileged:
+        _step("a user namespace", namespaces.unshare, _INNER)
+        # Only somebody outside may map more than one id.
+        channel.send("map")
+        channel.receive()
+
+
+def arrange(sandbox: Sandbox) -> None:
+    """Mount everything but ``/proc``, which belongs to processes that do not exist yet."""
+    trees = _trees_to_keep(sandbox)
+    _step("the workspace's view", sandbox.mount_view)
+    for path, tree in trees:
+        _step(f"the mount {os.fsdecode(path)}", _attach, tree, path)
+    for path in sandbox.read_only:
+        _step(f"{os.fsdecode(path)} read-only", _read_only, path, sandbox.root)
+    for path in (*sandbox.masked, *_block_devices()):
+        _step(f"hiding {os.fsdecode(path)}", _mask, path)
+
+
+def submounts(root: bytes) -> list[bytes]:
+    """Mounts inside the workspace: a view would hide them, so they are bound in as they are."""
+    found: list[bytes] = []
+    for target in mounts.below(root, mounts.mounts()):
+        if not any(target.startswith(outer + b"/") for outer in found):
+            found.append(target)
+    return found
+
+
+def mount_proc() -> None:
+    """In the world's init: a ``/proc`` that shows this world's processes and no others."""
+    flags = mounts.NOSUID | mounts.NODEV | mounts.NOEXEC
+    _step("/proc", mounts.mount, b"proc", b"/proc", b"proc", flags)
+
+
+def _trees_to_keep(sandbox: Sandbox) -> list[tuple[bytes, int]]:
+    """Copies of what the view will cover but the command must see as it really is."""
+    inside = sandbox.root.rstrip(b"/") + b"/"
+    paths = [*submounts(sandbox.root), *(p for p in sandbox.read_only if p.startswith(inside))]
+    trees = []
+    for path in paths:
+        with suppress(FileNotFoundError):
+            trees.append((path, mounts.clone_tree(path)))
+    return trees
+
+
+def _attach(tree: int, path: bytes) -> None:
+    mounts.attach_tree(tree, path)
+    os.close(tree)
+
+
+def _read_only(path: bytes, root: bytes) -> None:
+    if not path.startswith(root.rstrip(b"/") + b"/"):
+        mounts.bind(path, path, recursive=True)
+    mounts.restrict(path, mounts.RDONLY, recursive=True)
+
+
+def _mask(path: bytes) -> None:
+    """Hide what is there; what is not there needs no hiding."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return
+    if stat.S_ISDIR(found.st_mode):
+        flags = mounts.NOSUID | mounts.NODEV | mounts.NOEXEC | mounts.RDONLY
+        mounts.mount(b"tmpfs", path, b"tmpfs", flags, b"size=4k,mode=755")
+    else:
+        mounts.bind(b"/dev/null", path)
+
+
+def _block_devices() -> list[bytes]:
+    """Disks, through which root would reach the workspace's real blocks."""
+    if not is_privileged():
+        return []  # a user who may open disks has been given them; docs/security.md says so
+    found = []
+    for directory in (b"/dev", b"/dev/mapper"):
+        with suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_symlink() or entry.is_dir() or entry.is_file():
+                    continue
+                mode = entry.stat(follow_symlinks=False).st_mode
+                passes = entry.name.startswith((b"sg", b"nvme", b"raw")) and stat.S_ISCHR(mode)
+                if stat.S_ISBLK(mode) or passes:
+                    found.append(entry.path)
+    return found
+
+
+def _step(name: str, work: Callable[_P, None], *args: _P.args, **kwargs: _P.kwargs) -> None:
+    try:
+        work(*args, **kwargs)
+    except OSError as error:
+        raise SetupError(name, error) from error

@@ -1,0 +1,84 @@
+"""What a command must not reach or change outside the workspace, found on this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from substrate.system.environment import Environment
+
+#: Whoever can talk to one of these can have programs run outside the world.
+_HOST_SERVICES = (
+    *("/run/docker.sock", "/var/run/docker.sock", "/run/podman/podman.sock"),
+    *("/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/buildkit/buildkitd.sock"),
+    *("/run/dbus/system_bus_socket", "/run/systemd/private", "/run/snapd.socket"),
+    *("/run/libvirt/libvirt-sock", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket"),
+)
+_USER_SERVICES = ("bus", "docker.sock", "podman/podman.sock", "systemd/private")
+_ADDRESSES = ("DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DOCKER_HOST")
+_ROOTS_SOCKET = "/run/substrate.sock"
+
+
+def read_only(environment: Environment, root: Path) -> tuple[bytes, ...]:
+    """Our own home, and our own program: a command must not change what runs after it."""
+    home = os.path.realpath(environment.substrate_home)
+    return tuple(
+        os.fsencode(path)
+        for path in (home, *_own_program(environment, root))
+        if os.path.isdir(path) and not _holds(path, root)
+    )
+
+
+def masked(environment: Environment, *, allow_host_services: bool) -> tuple[bytes, ...]:
+    """Sockets that lead out of the world, and other worlds."""
+    home = os.path.realpath(environment.substrate_home)
+    paths = [_ROOTS_SOCKET, environment.get("SUBSTRATE_SOCKET") or _ROOTS_SOCKET]
+    paths += [os.path.join(home, "run"), os.path.join(home, "worlds")]
+    if not allow_host_services:
+        paths += _HOST_SERVICES
+        runtime = environment.get("XDG_RUNTIME_DIR")
+        if runtime:
+            paths += [os.path.join(runtime, name) for name in _USER_SERVICES]
+        for name in _ADDRESSES:
+            paths += _socket_paths(environment.get(name) or "")
+    found = {os.path.realpath(path) for path in paths if os.path.lexists(path)}
+    return tuple(os.fsencode(path) for path in sorted(found))
+
+
+def _own_program(environment: Environment, root: Path) -> tuple[str, ...]:
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    if _is_below(package, str(root)):
+        return ()  # the project is Substrate itself: its view protects it
+    prefix = os.path.realpath(sys.prefix)
+    # An environment made for us alone may be shut whole. One that the user works in may not
+    # (they install into it), and neither may /usr.
+    alone = sys.prefix != sys.base_prefix and not _is_below(prefix, str(root))
+    in_use = environment.get("VIRTUAL_ENV")
+    if alone and (in_use is None or os.path.realpath(in_use) != prefix):
+        return (prefix, package) if not _is_below(package, prefix) else (prefix,)
+    return (package,)
+
+
+def _socket_paths(address: str) -> list[str]:
+    """The paths in ``unix:path=/run/bus,guid=…;…`` or ``unix:///run/docker.sock``."""
+    found = []
+    for part in address.split(";"):
+        rest = part.removeprefix("unix:")
+        if rest == part:
+            continue
+        if rest.startswith("//"):
+            found.append(rest[2:])
+        found += [
+            pair.removeprefix("path=") for pair in rest.split(",") if pair.startswith("path=")
+        ]
+    return [path for path in found if path.startswith("/")]
+
+
+def _holds(path: str, root: Path) -> bool:
+    """Whether making `path` read-only would shut the workspace, which lies in it."""
+    return _is_below(str(root), path)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")

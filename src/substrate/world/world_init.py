@@ -1,0 +1,238 @@
+"""The first process of a world: it starts the command, reaps what nobody waits for, and reports.
+
+It speaks with the process that waits for the command over a channel. When that process is gone,
+the world ends: the kernel kills everything in a pid namespace whose first process exits.
+
+    told:    program, keep
+    reports: ready, started (with a pidfd) or not_started, stopped, ended
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import select
+import signal
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NoReturn, cast
+
+from substrate.system import clock, spawn
+from substrate.system.channel import Channel, ClosedError
+from substrate.system.linux import privileges
+from substrate.system.process import Stdio
+from substrate.world import tiers
+from substrate.world.sandbox import Sandbox, SetupError, is_privileged, mount_proc
+
+#: What is only just about to end is not "left running".
+_SETTLE_S = 0.1
+_PAUSE_S = 0.01
+#: Something in the namespace may be nobody's child of ours; look once in a while.
+_TICK_S = 5.0
+#: closerange costs nothing for descriptors that are not there.
+_MOST_FDS = 1 << 20
+
+
+def live(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
+    """Be the world's init until the world is over."""
+    try:
+        _Init(sandbox, channel, mask).run()
+        os._exit(0)
+    except ClosedError:
+        pass
+    finally:  # never return into a second copy of our caller
+        os._exit(1)
+
+
+class _Init:
+    def __init__(self, sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> None:
+        self.sandbox = sandbox
+        self.channel = channel
+        self.mask = mask
+        self.command = 0
+        #: A pipe that becomes readable when a child changes its state.
+        self.child_news, self.child_bell = _listen_for_children()
+
+    def run(self) -> None:
+        try:
+            mount_proc()
+            privileges.hide_from_tracers()
+        except (SetupError, OSError) as error:
+            self.channel.send("failed", str(error))
+            return
+        self.channel.send("ready")
+        message, fds = self.channel.receive()
+        self._start(message, fds)
+        status = self._wait_for_command()
+        left = self._settle()
+        self.channel.send("ended", status, left)
+        if left:
+            message, _ = self.channel.receive()
+            if message[0] == "keep":
+                self._outlive()
+
+    def _start(self, message: tuple[object, ...], fds: tuple[int, ...]) -> None:
+        _, argv, cwd, env, umask, targets = message
+        wanted = cast("tuple[int, ...]", targets)
+        given = dict(zip(wanted, fds, strict=True))
+        program = spawn.Program(
+            cast("tuple[bytes, ...]", argv), cast(bytes, cwd), cast("dict[str, str]", env),
+            Stdio(given.get(0), given.get(1), given.get(2)),
+        )  # fmt: skip
+        told, tell = os.pipe()
+        self.command = os.fork()
+        if self.command == 0:
+            _become(self.sandbox, program, cast(int, umask), self.mask, tell)
+        # From here on nothing of ours needs a capability, and C's own went with its exec.
+        privileges.drop_own_capabilities()
+        os.close(tell)
+        for fd in fds:
+            os.close(fd)
+        handle = os.pidfd_open(self.command)
+        self.channel.send("forked", fds=(handle,))
+        os.close(handle)
+        failure = b""
+        while chunk := os.read(told, 4096):
+            failure += chunk
+        os.close(told)
+        if failure:
+            step, _, number = failure.partition(b"\0")
+            self.channel.send("not_started", step, int(number))
+        else:
+            self.channel.send("started")
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Whoever waits for the end of a pipe that the command has would wait for us, too."""
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for fd in range(3):
+            os.dup2(null, fd, inheritable=False)
+        needed = sorted({2, self.channel.fileno(), self.child_news, self.child_bell})
+        for low, high in itertools.pairwise((*needed, _MOST_FDS)):
+            os.closerange(low + 1, high)
+
+    def _wait_for_command(self) -> int:
+        while True:
+            for pid, status in self._reap():
+                if pid != self.command:
+                    continue
+                if not os.WIFSTOPPED(status):
+                    return status
+                self.channel.send("stopped")
+            self._pause(None)
+
+    def _settle(self) -> int:
+        """How many processes the command left, once those about to end have ended."""
+        deadline = clock.monotonic_ns() + int(_SETTLE_S * 1e9)
+        while left := _others():
+            if clock.monotonic_ns() >= deadline:
+                break
+            self._pause(_PAUSE_S)
+            self._reap()
+        return left
+
+    def _outlive(self) -> None:
+        """Reap until nothing is left; nobody waits for us any more."""
+        self.channel.close()
+        self._reap()
+        while _others():
+            select.select([self.child_news], [], [], _TICK_S)
+            _drain(self.child_news)
+            self._reap()
+
+    def _reap(self) -> list[tuple[int, int]]:
+        found = []
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+                if pid == 0:
+                    break
+                found.append((pid, status))
+        return found
+
+    def _pause(self, timeout_s: float | None) -> None:
+        """Until a child changes its state; `ClosedError` if the waiting process went away."""
+        poll = select.poll()
+        poll.register(self.child_news, select.POLLIN)
+        poll.register(self.channel.fileno(), select.POLLIN)
+        ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
+        if any(fd == self.channel.fileno() for fd, _ in ready):
+            raise ClosedError  # it has nothing to say now: this can only be its end
+        _drain(self.child_news)
+
+
+def _become(
+    sandbox: Sandbox, program: spawn.Program, umask: int, mask: Iterable[int], tell: int
+) -> NoReturn:
+    """In the command's process: take on the last restrictions and become the program."""
+    step, number = "start", errno.EINVAL
+    try:
+        spawn.move_stdio(program.stdio)
+        os.umask(umask)
+        step = "cwd"
+        assert program.cwd is not None
+        os.chdir(program.cwd)
+        step = "descriptors"
+        _close_ways_out()
+        step = "network"
+        if sandbox.network is not None:
+            sandbox.network.in_child()
+        step = "privileges"
+        tiers.restrict_process(sandbox, privileged=is_privileged())
+        assert program.env is not None
+        env = {os.fsencode(name): os.fsencode(value) for name, value in program.env.items()}
+        step = "exec"
+        spawn.restore_signals(mask)
+        spawn.exec_first(program.argv, env)
+    except OSError as error:
+        number = error.errno or errno.EINVAL
+    finally:  # whatever it was: never return into a second copy of our caller
+        with suppress(OSError):
+            os.write(tell, step.encode() + b"\0%d" % number)
+        os._exit(127)
+
+
+def _close_ways_out() -> None:
+    """A descriptor of a directory was opened outside: from it the real files could be reached.
+
+    As stdin (``cmd < .``) it is opened again in here; any other is closed.
+    """
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        try:
+            is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
+        except OSError:  # the one that listed the directory
+            continue
+        if not is_directory or not os.get_inheritable(fd):
+            continue
+        if fd > 2:
+            os.close(fd)
+            continue
+        try:
+            inside = os.open(os.readlink(f"/proc/self/fd/{fd}"), os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            inside = os.open(os.devnull, os.O_RDWR)
+        os.dup2(inside, fd, inheritable=True)
+        os.close(inside)
+
+
+def _listen_for_children() -> tuple[int, int]:
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    # Only SIGCHLD may interrupt us; the keys of the terminal are the command's.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+    return reader, writer
+
+
+def _others() -> int:
+    return sum(name.isdigit() and name != "1" for name in os.listdir("/proc"))
+
+
+def _drain(fd: int) -> None:
+    with suppress(BlockingIOError):
+        while os.read(fd, 512):
+            pass

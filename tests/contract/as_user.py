@@ -1,0 +1,39 @@
+"""Doing something as another user: in a forked child, so that nothing has to be imported anew."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from collections.abc import Callable
+from typing import TypeVar
+
+NOBODY = 65534
+
+T = TypeVar("T")
+
+
+def as_user(uid: int, work: Callable[[], T]) -> T:
+    """What `work` returns, done by a child that became `uid` (0: as we are)."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            if uid:
+                os.setgroups([])
+                os.setgid(uid)
+                os.setuid(uid)
+            answer: tuple[bool, object] = (True, work())
+        except BaseException as error:  # noqa: BLE001 (it is told, in the parent)
+            answer = (False, f"{traceback.format_exc()}\n{error}")
+        with os.fdopen(writer, "wb") as pipe:
+            pickle.dump(answer, pipe)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    good, value = pickle.loads(said)
+    assert good, value
+    return value

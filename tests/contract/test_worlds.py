@@ -1,0 +1,370 @@
+"""What every strategy promises, asked of every strategy, as root and as an ordinary user.
+
+A strategy that the probe says works here is never skipped: `test_nothing_that_works_is_skipped`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from substrate.errors import UsageError, WorkspaceError
+from substrate.system.platform import pid_alive
+from substrate.world.choose import choose_world
+from substrate.world.protocol import STRATEGIES, RunOutcome, RunRequest, Wanted
+from tests.capabilities import present
+from tests.contract.as_user import NOBODY, as_user
+
+PATIENCE_S = 30.0
+
+
+class Case(NamedTuple):
+    strategy: str
+    uid: int
+
+    @property
+    def needs(self) -> str:
+        return f"world-{self.strategy}"
+
+
+CASES = [
+    Case(strategy, uid)
+    for strategy in ("overlay", "direct")
+    for uid in (os.geteuid() if hasattr(os, "geteuid") else 0, NOBODY)
+]
+
+
+class Site:
+    """A workspace that belongs to the user of the case, and worlds over it."""
+
+    def __init__(self, case: Case, base: Path) -> None:
+        self.case = case
+        self.base = base
+        self.root = base / "project"
+        self.store = self.root / ".substrate-git"
+        self.made: list[RunOutcome] = []
+
+    def run(self, line: str, **request: object) -> RunOutcome:
+        return self.ask(RunRequest(self.root, shell=line)._replace(**request))  # type: ignore[arg-type]
+
+    def ask(self, request: RunRequest, **wanted: object) -> RunOutcome:
+        wish = Wanted(self.root, self.store, strategy=self.case.strategy, required=True)
+        wish = wish._replace(**wanted)  # type: ignore[arg-type]
+        outcome = as_user(self.case.uid, lambda: choose_world(wish).run(request))
+        self.made.append(outcome)
+        return outcome
+
+    def seen(self, line: str, **request: object) -> str:
+        """What `line` printed, by way of a file outside the workspace."""
+        out = self.base / "out"
+        out.write_bytes(b"")
+        os.chmod(out, 0o666)
+        fd = os.open(out, os.O_WRONLY | os.O_TRUNC)
+        try:
+            self.run(line, stdout=fd, **request)
+        finally:
+            os.close(fd)
+        return out.read_text()
+
+    @property
+    def isolates(self) -> bool:
+        return self.case.strategy != "direct"
+
+    def result(self, outcome: RunOutcome, name: str) -> Path:
+        """Where a path of the workspace is found after the command."""
+        return (outcome.layer.upper if outcome.layer else self.root) / name
+
+    def discard(self) -> None:
+        wish = Wanted(self.root, self.store, strategy=self.case.strategy, required=True)
+        for outcome in self.made:
+            if outcome.layer is not None:
+                as_user(self.case.uid, partial(choose_world(wish).discard, outcome.layer))
+                assert not outcome.layer.directory.exists()
+
+
+@pytest.fixture(params=CASES, ids=lambda case: f"{case.strategy}-uid{case.uid}")
+def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    case: Case = request.param
+    if case.uid == NOBODY and not present("other-user"):
+        pytest.skip("needs other-user")
+    if case.strategy != "direct" and not present(case.needs):
+        pytest.skip(f"needs {case.needs}")
+    base = Path(tempfile.mkdtemp(prefix="substrate-world-"))
+    monkeypatch.setenv("HOME", str(base / "home"))
+    monkeypatch.setenv("SUBSTRATE_HOME", str(base / "home" / ".substrate"))
+    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")  # all of it open to everybody
+    made = Site(case, base)
+    for directory in (base / "home", made.root, made.store, made.root / "dir"):
+        directory.mkdir()
+    (made.root / "kept").write_text("kept\n")
+    (made.root / "gone").write_text("gone\n")
+    (made.root / "dir" / "inner").write_text("inner\n")
+    for path in (base, *base.rglob("*")):
+        os.chown(path, case.uid, case.uid)
+    os.chmod(made.store, 0o700)
+    try:
+        yield made
+        made.discard()
+    finally:
+        shutil.rmtree(base)
+
+
+def until(condition: object) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+
+
+def test_the_command_sees_its_changes_and_the_workspace_does_not(site: Site) -> None:
+    line = "echo new > new; echo more >> kept; rm gone; mkdir d; test -f new && ! test -e gone"
+    outcome = site.run(line)
+    assert (outcome.exit, outcome.notice) == (0, "")
+    assert site.result(outcome, "new").read_text() == "new\n"
+    assert site.result(outcome, "kept").read_text() == "kept\nmore\n"
+    assert site.result(outcome, "d").is_dir()
+    if site.isolates:
+        assert outcome.layer is not None
+        assert (site.root / "kept").read_text() == "kept\n"
+        assert (site.root / "gone").exists()
+        assert not (site.root / "new").exists()
+    else:
+        assert outcome.layer is None
+        assert not (site.root / "gone").exists()
+
+
+def test_what_applied_is_told(site: Site) -> None:
+    isolation = site.run("true").isolation
+    assert isolation.strategy == site.case.strategy
+    assert isolation.tier == ("workspace" if site.isolates else "none")
+    assert isolation.network == "open"
+
+
+@pytest.mark.parametrize("status", [0, 1, 77, 255])
+def test_the_status_is_the_commands(site: Site, status: int) -> None:
+    outcome = site.run(f"exit {status}")
+    assert (outcome.exit, outcome.signal) == (status, None)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV])
+def test_a_death_by_signal(site: Site, signum: signal.Signals) -> None:
+    outcome = site.run(f"kill -{signum.value} $$")
+    assert (outcome.exit, outcome.signal) == (128 + signum, signum)
+
+
+def test_a_program_that_is_not_there(site: Site) -> None:
+    outcome = site.ask(RunRequest(site.root, argv=("no-such-program",)))
+    assert (outcome.exit, outcome.notice) == (127, "no-such-program: command not found")
+
+
+def test_a_file_that_is_no_program(site: Site) -> None:
+    outcome = site.ask(RunRequest(site.root, argv=("./kept",)))
+    assert outcome.exit == 126
+
+
+def test_a_directory_below_the_root(site: Site) -> None:
+    assert site.seen("pwd; cat inner", cwd=site.root / "dir") == f"{site.root}/dir\ninner\n"
+
+
+def test_a_directory_that_is_not_there(site: Site) -> None:
+    with pytest.raises(AssertionError, match=WorkspaceError.__name__):
+        site.run("true", cwd=site.root / "nowhere")
+
+
+def test_exactly_one_command(site: Site) -> None:
+    with pytest.raises(AssertionError, match=UsageError.__name__):
+        site.ask(RunRequest(site.root))
+
+
+def test_bytes_of_stdin_arrive(site: Site) -> None:
+    data = bytes(range(256)) * 1000
+    (site.base / "in").write_bytes(data)
+    fd = os.open(site.base / "in", os.O_RDONLY)
+    outcome = site.run("cat > copy", stdin=fd)
+    os.close(fd)
+    assert site.result(outcome, "copy").read_bytes() == data
+
+
+def test_the_environment_is_ours_and_what_was_asked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOES", "x")
+    monkeypatch.setenv("STAYS", "y")
+    before = set(os.environ)
+    said = site.seen("env -0", env={"GOES": None, "COMES": "z"})
+    found = dict(pair.split("=", 1) for pair in said.split("\0") if pair)
+    assert (found["STAYS"], found["COMES"]) == ("y", "z")
+    extra = set(found) - before - {"COMES", "_", "PWD", "SHLVL", "OLDPWD"}
+    assert all(name.startswith("SUBSTRATE_") for name in extra)
+    assert "GOES" not in found
+
+
+def test_the_umask_is_ours(site: Site) -> None:
+    old = os.umask(0o027)
+    try:
+        outcome = site.run("touch f; mkdir d2")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(site.result(outcome, "f").stat().st_mode) == 0o640
+    assert stat.S_IMODE(site.result(outcome, "d2").stat().st_mode) == 0o750
+
+
+def test_the_root_itself_looks_as_it_is(site: Site) -> None:
+    os.chmod(site.root, 0o751)
+    assert site.seen("stat -c '%a %u' .").strip() == f"751 {site.case.uid}"
+
+
+def test_new_files_belong_to_the_user(site: Site) -> None:
+    outcome = site.run("touch mine")
+    assert site.result(outcome, "mine").stat().st_uid == site.case.uid
+
+
+def test_history_is_hidden_and_cleaning_up_does_not_trip_over_it(site: Site) -> None:
+    if not site.isolates:
+        return
+    (site.store / "secret").write_text("s")
+    line = "ls -A .substrate-git; git init -q . && git clean -fdxq && ls -A && git status --short"
+    outcome = site.run(line)
+    assert outcome.exit == 0
+    assert site.seen("ls -d .substrate-git* || echo hidden").strip() == "hidden"
+    assert (site.store / "secret").exists()
+
+
+def test_a_timeout_ends_everything(site: Site) -> None:
+    line = "sleep 60 & echo $! > child; sleep 60"
+    outcome = site.run(line, timeout_s=0.5)
+    assert (outcome.exit, outcome.timed_out) == (124, True)
+    assert outcome.notice == "the command was ended after 0.5 s"
+    assert outcome.left_running == 0
+
+
+def test_what_is_left_running_goes_on_and_is_told(site: Site) -> None:
+    if not site.isolates:
+        return
+    mark = site.base / "mark"
+    os.mkdir(mark)
+    os.chown(mark, site.case.uid, site.case.uid)
+    line = f"(sleep 0.5; echo late > late; touch {mark}/done; sleep 0.2) & echo now > now"
+    outcome = site.run(line)
+    assert outcome.exit == 0
+    assert outcome.left_running >= 1
+    assert site.result(outcome, "now").read_text() == "now\n"
+    until((mark / "done").exists)
+    assert site.result(outcome, "late").read_text() == "late\n"
+    until(lambda: not _is_running(outcome))
+
+
+def _is_running(outcome: RunOutcome) -> bool:
+    from substrate.world import layers
+
+    assert outcome.layer is not None
+    return layers.is_running(outcome.layer)
+
+
+def test_children_can_be_ended_with_the_command(site: Site) -> None:
+    outcome = site.run("sleep 60 & echo $!", kill_children=True)
+    assert (outcome.exit, outcome.left_running) == (0, 0)
+
+
+def test_orphans_are_reaped(site: Site) -> None:
+    """Zombies of a double fork would fill up the pid table of a long command."""
+    line = "for i in 1 2 3; do (sleep 0.05 & ); done; sleep 0.4; ps -eo stat,comm"
+    if site.isolates:
+        assert "Z" not in site.seen(line)
+
+
+def test_nothing_is_left_behind(site: Site) -> None:
+    before = Path("/proc/self/mountinfo").read_text()
+    site.run("true")
+    assert Path("/proc/self/mountinfo").read_text() == before
+    site.discard()
+    site.made.clear()
+    if site.isolates:
+        assert os.listdir(site.store / "worlds") == []
+
+
+def test_names_that_are_no_text(site: Site) -> None:
+    outcome = site.ask(RunRequest(site.root, argv=("touch", b"a\xff\nb", "c,d:e\\f")))
+    names = set(os.listdir(os.fsencode(outcome.layer.upper if outcome.layer else site.root)))
+    assert {b"a\xff\nb", b"c,d:e\\f"} <= names
+
+
+def test_a_root_with_every_character_that_mount_options_would_read(site: Site) -> None:
+    odd = site.base / "a,b:c\\d e\nf"
+    site.root.rename(odd)
+    site.root, site.store = odd, odd / ".substrate-git"
+    outcome = site.run("echo x > new; cat kept > copy")
+    assert outcome.exit == 0
+    assert site.result(outcome, "copy").read_text() == "kept\n"
+    assert (site.root / "new").exists() is not site.isolates
+
+
+@pytest.mark.needs("mounts")
+def test_a_mount_inside_is_seen_and_named(site: Site) -> None:
+    import subprocess
+
+    inner = site.root / "dir"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=777", "tmpfs", inner], check=True)
+    try:
+        (inner / "mounted").write_text("m\n")
+        if site.isolates and site.case.uid:
+            with pytest.raises(AssertionError, match="something is mounted inside"):
+                site.run("true")
+            return
+        outcome = site.run("cat dir/mounted && echo real > dir/real")
+        assert outcome.exit == 0
+        assert (inner / "real").read_text() == "real\n"
+        if site.isolates:
+            assert str(inner) in outcome.isolation.reason
+    finally:
+        subprocess.run(["umount", inner], check=True)
+
+
+def test_a_killed_waiter_takes_the_world_with_it(site: Site) -> None:
+    """Nobody would ever apply what it goes on doing."""
+    if not site.isolates:
+        return
+    marks = site.base / "marks"
+    os.mkdir(marks)
+    os.chown(marks, site.case.uid, site.case.uid)
+    child = os.fork()
+    if child == 0:
+        line = f"echo $$ > {marks}/up; while :; do touch {marks}/beat; sleep 0.02; done"
+        try:
+            site.run(line)
+        finally:
+            os._exit(0)
+    until((marks / "beat").exists)
+    for pid in _children(child):  # as_user's child is the one that waits
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(child, 0)
+    until(lambda: _beat_has_stopped(marks / "beat"))
+    assert not pid_alive(child)
+    for name in os.listdir(site.store / "worlds"):
+        shutil.rmtree(site.store / "worlds" / name)
+
+
+def _children(pid: int) -> list[int]:
+    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    return [int(word) for word in text.split()]
+
+
+def _beat_has_stopped(beat: Path) -> bool:
+    first = beat.stat().st_mtime_ns
+    time.sleep(0.3)
+    return beat.stat().st_mtime_ns == first
+
+
+def test_nothing_that_works_is_skipped() -> None:
+    """Every strategy stands in the list of cases: a new one cannot be forgotten."""
+    assert {case.strategy for case in CASES} == set(STRATEGIES) - {"fuse-overlayfs", "copy-diff"}
