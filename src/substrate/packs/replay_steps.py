@@ -128,6 +128,9 @@ class StepReplay:
             found = difference(self._objects, step.output_ref, result.produced)
             reasons.append(f"its output differs: {found.summary}")
             diff = found.diff
+        known = step.result.get("stdout")
+        if isinstance(known, str) and known != report.actual:
+            reasons.append("its output differs: of the recorded one only the hash is known")
         if report.recorded_exit is not None and result.exit not in (None, report.recorded_exit):
             reasons.append(f"it exited with {result.exit}, recorded was {report.recorded_exit}")
         reasons += self._changes(step)
@@ -148,11 +151,11 @@ class StepReplay:
 
     def _changes(self, step: Step) -> list[str]:
         """What the step changed in the tree, against what was recorded, if that was recorded."""
-        if self._watch is None:
+        then = step.result.get("changed")
+        if self._watch is None or not isinstance(then, list):
             return []
         now = [tree_state.change_json(c) for c in tree_state.leaves(self._watch.changes())]
-        then = step.result.get("changed")
-        return changes_difference(then, now) if isinstance(then, list) else []
+        return changes_difference(then, now)
 
 
 def compare_outputs(

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from substrate.packs.hashes import is_ref
 from substrate.packs.manifest import Pack
+from substrate.packs.store import Store
 from substrate.system.files import read_bytes_or_none, write_atomic
 
 SUFFIX = ".ctx.json"
@@ -86,6 +87,13 @@ def read_sidecar(path: Path) -> Sidecar | None:
         _text(found.get("confidence"), "confidence"),
         _text(found.get("notes"), "notes"),
     )
+
+
+def wants_sidecars(store: Store) -> bool:
+    """Whether the configuration asks for sidecars of every recorded session's artifacts:
+    ``{"sidecars": "sessions"}``.
+    """
+    return store.config().get("sidecars") == "sessions"
 
 
 def write_sidecars(

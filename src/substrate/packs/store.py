@@ -55,6 +55,11 @@ class Store:
     def scratch(self) -> Path:
         return self.directory / "tmp"
 
+    def config(self) -> dict[str, object]:
+        """What ``config.json`` says; `open_store` has checked that it is an object."""
+        found = json.loads(read_bytes_or_none(self.directory / "config.json") or b"{}")
+        return found if isinstance(found, dict) else {}
+
     @contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
         """Around everything that writes objects: meanwhile nothing is collected as garbage."""

@@ -36,6 +36,21 @@ class Transcript(NamedTuple):
     report: Report
 
 
+def sentences(report: Report) -> Iterator[str]:
+    """What a person should know of the conversion."""
+    kept = ", ".join(f"{count} {kind}" for kind, count in report.kept.items())
+    yield f"kept of {report.lines} lines: {kept}"
+    if report.left_out:
+        left = ", ".join(f"{count} {kind}" for kind, count in report.left_out.items())
+        yield f"left out: {left}"
+    if report.unreadable:
+        shown = ", ".join(map(str, report.unreadable[:10]))
+        yield f"{len(report.unreadable)} lines are no JSON objects: {shown}"
+    if report.torn:
+        yield f"the last line ({report.lines}) was cut short and is left out"
+    yield from report.notes
+
+
 class Account:
     """Counts while a transcript is read."""
 

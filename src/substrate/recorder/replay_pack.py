@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -72,7 +71,7 @@ def replay_pack(
     progress: Progress = lambda done, total: None,
 ) -> Replayed:
     """Carry a pack out again, in a private tree. Nothing comes from, or goes to, a live one."""
-    own = own_tools(_config(store), store.directory.parent)
+    own = own_tools(store.config(), store.directory.parent)
     return replay_from(store.objects, pack, environment, options, own, progress)
 
 
@@ -157,12 +156,6 @@ def _shell_notes(manifest: Manifest, shell: ScratchShell) -> Iterator[str]:
     )
     if unknown:
         yield f"{unknown} commands could read a stdin that is not recorded: here it is empty"
-
-
-def _config(store: Store) -> Mapping[str, object]:
-    raw = files.read_bytes_or_none(store.directory / "config.json")
-    found = json.loads(raw) if raw else {}
-    return found if isinstance(found, dict) else {}
 
 
 @contextmanager

@@ -6,13 +6,14 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from substrate.errors import EXIT_OK, NotFoundError, UsageError
 from substrate.packs.create import LogFile, pack_log
 from substrate.packs.hashes import uri_of
-from substrate.packs.sidecars import Written, sidecar_of, write_sidecars
+from substrate.packs.sidecars import Written, sidecar_of, wants_sidecars, write_sidecars
 from substrate.packs.store import Store, find_store
+from substrate.packs.transcript_lines import Report, sentences
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from substrate.packs.manifest import Pack
 
 NAME = "pack"
-HELP = "make a Context Pack of an execution log"
+HELP = "make a Context Pack of a log, a recorded session or an agent's transcript"
 EXAMPLE = "ctx pack run.json --sidecars"
 
 #: `--sidecars` without a directory.
@@ -37,12 +38,24 @@ a small log:
    "outputs": [{"name": "answer.md", "content": "It greets."}],
    "environment": {"os": "linux", "runtime": "python3.12"}}
 
+other sources:
+  ctx pack --session S                   what Substrate recorded, ready to be replayed anywhere
+  ctx pack --from claude-code FILE       an agent's transcript: claude-code, codex or gemini
+
 It prints the pack's address. The same log always gives the same address.
 """
 
 
 def configure(parser: ArgumentParser) -> None:
+    from argparse import SUPPRESS
+
     parser.add_argument("log", nargs="?", metavar="LOG|-", help="JSON or JSON Lines; - is stdin")
+    parser.add_argument(
+        "--from", dest="agent", metavar="AGENT", help="LOG is a transcript of this agent"
+    )
+    parser.add_argument(
+        "--session", metavar="S", default=SUPPRESS, help="pack this session of the history"
+    )
     parser.add_argument(
         "--sidecars",
         nargs="?",
@@ -60,23 +73,70 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     if args.log is None and args.sidecars and not Path(context.cwd, args.sidecars).is_dir():
         args.log, args.sidecars = args.sidecars, _BESIDE  # `ctx pack --sidecars LOG`
-    if args.log is None:
-        raise UsageError("no log was named", hint="ctx pack LOG, or ctx pack - to read stdin")
-    if (args.confidence or args.notes) and args.sidecars is None:
-        raise UsageError("--confidence and --notes are written to sidecars", hint="add --sidecars")
+    _check(args, context)
     store = find_store(context.cwd)
-    with _opened(args.log, context, store) as log:
-        pack = pack_log(store, log)
+    made = _made(args, context, store)
+    pack = made.pack
     written: list[Written] = []
+    if args.sidecars is None and made.is_session and wants_sidecars(store):
+        args.sidecars = _BESIDE
     if args.sidecars is not None:
         directory = Path(context.cwd, args.sidecars) if args.sidecars else None
         sidecar = sidecar_of(pack, args.confidence, args.notes)
-        written = write_sidecars(pack, sidecar, (context.cwd, *log.roots), directory)
-    _tell(pack, written, context)
+        written = write_sidecars(pack, sidecar, made.roots, directory)
+    _tell(made, written, context)
     return EXIT_OK
 
 
-def _tell(pack: Pack, written: list[Written], context: Context) -> None:
+def _check(args: Namespace, context: Context) -> None:
+    if context.session is not None and (args.log or args.agent):
+        raise UsageError(
+            "a session and a log are two packs", hint="ctx pack LOG, or ctx pack --session S"
+        )
+    if args.log is None and context.session is None:
+        if args.agent is not None:
+            raise UsageError(
+                f"no transcript of {args.agent} was named",
+                hint=f"ctx pack --from {args.agent} FILE",
+            )
+        raise UsageError(
+            "no log was named",
+            hint="ctx pack LOG, or - to read stdin; ctx pack --session S packs a recorded session",
+        )
+    if (args.confidence or args.notes) and args.sidecars is None:
+        raise UsageError("--confidence and --notes are written to sidecars", hint="add --sidecars")
+
+
+class _Made(NamedTuple):
+    pack: Pack
+    #: Where its outputs may lie.
+    roots: tuple[Path, ...]
+    #: Sentences about what the pack lacks.
+    notes: tuple[str, ...] = ()
+    report: Report | None = None
+    is_session: bool = False
+
+
+def _made(args: Namespace, context: Context, store: Store) -> _Made:
+    if context.session is not None:
+        from substrate.cli.render import place_of
+        from substrate.recorder.pack_session import pack_session
+
+        place = place_of(context)
+        packed = pack_session(place, store, context.session)
+        return _Made(packed.pack, (place.workspace.root,), packed.notes, None, True)
+    with _opened(args.log, context, store) as log:
+        roots = (context.cwd, *log.roots)
+        if args.agent is None:
+            return _Made(pack_log(store, log), roots)
+        from substrate.packs.pack_transcript import pack_transcript
+
+        pack, report = pack_transcript(store, args.agent, log.file)
+        return _Made(pack, roots, tuple(sentences(report)), report)
+
+
+def _tell(made: _Made, written: list[Written], context: Context) -> None:
+    pack = made.pack
     if context.json:
         context.output.emit_json(
             {
@@ -89,9 +149,13 @@ def _tell(pack: Pack, written: list[Written], context: Context) -> None:
                     for item in written
                 ],
             }
+            | ({"notes": list(made.notes)} if made.notes else {})
+            | ({"transcript": made.report._asdict()} if made.report else {})
         )
         return
     context.output.line(uri_of(pack.ref))
+    for note in made.notes:
+        context.output.note(note)
     for item in written:
         if item.path is None:
             context.output.note(f"no sidecar for {item.output}: {item.why_not}")
