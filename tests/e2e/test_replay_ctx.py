@@ -126,3 +126,30 @@ def test_help_says_what_the_statuses_mean(project: Path) -> None:
     said = ctx(project, "replay", "--help").stdout
     assert "1 degraded" in said
     assert "64" in said
+
+
+def test_a_transcript_is_packed_told_of_and_replayed(project: Path) -> None:
+    records: list[dict[str, Any]] = [
+        {"type": "user", "cwd": "/home/ada/p", "message": {"content": "look"}},
+        {"type": "assistant", "cwd": "/home/ada/p", "timestamp": "2026-01-02T03:04:05Z",
+         "message": {"model": "m", "content": [
+             {"type": "tool_use", "id": "1", "name": "Bash", "input": {"command": "pwd"}}]}},
+        {"type": "user", "message": {"content": [
+            {"type": "tool_result", "tool_use_id": "1", "content": "/home/ada/p"}]}},
+        {"type": "strange"},
+    ]  # fmt: skip
+    text = "".join(json.dumps(record) + "\n" for record in records) + '{"torn'
+    (project / "t.jsonl").write_text(text)
+    done = ctx(project, "pack", "--from", "claude-code", "t.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ctx://")
+    assert "1 strange" in done.stderr
+    assert "cut short" in done.stderr
+    again = json.loads(ctx(project, "pack", "--from", "claude-code", "t.jsonl", "--json").stdout)
+    assert again["uri"] == done.stdout.strip()
+    assert again["transcript"]["left_out"] == {"strange": 1}
+    assert ctx(project, "replay", "latest").returncode == 0
+    assert ctx(project, "pack", "--from", "claude-code").returncode == 2
+    assert ctx(project, "pack", "--from", "aider", "t.jsonl").returncode == 2
+    assert ctx(project, "pack", "--from", "codex", "t.jsonl").returncode == 2
+    assert ctx(project, "pack", "--from", "codex", "missing.jsonl").returncode == 4

@@ -43,6 +43,7 @@ VERBS: Mapping[str, str] = {
     "fsck": _COMMANDS + "fsck",
     "history": _COMMANDS + "history",
     "trace": _COMMANDS + "trace",
+    "replay": _COMMANDS + "replay",
 }
 
 #: Global options that take a value, and the name the value has in the parsed arguments.
@@ -123,6 +124,10 @@ def split(
             verb = "run"
             at += 1
             found[_RUN_OPTIONS[word]] = _value_of(word, argv, at, program)
+        elif word == "--replay" and "replay" in verbs:
+            verb = "replay"
+            at += 1
+            early.append(_value_of(word, argv, at, program))
         elif word == "--":
             raise UsageError(
                 "no verb before --", hint="to run a command: substrate run -- COMMAND …"

@@ -150,6 +150,11 @@ class Output:
         text = "".join(_paint(piece, self._color_err) for piece in pieces)
         self._stderr.write(f"{self._program}: {label} {text}\n")
 
+    def aside(self, label: str, text: str) -> None:
+        """A line beside the answer under its own label, such as ``[replay] scopes: …``: stderr."""
+        self._clear_progress()
+        self._stderr.write(f"[{safe(label)}] {safe(text)}\n")
+
     def emit_error(self, error: SubstrateError) -> None:
         """What happened and what to do next, on stderr; with `--json` as a document there too."""
         self._clear_progress()
