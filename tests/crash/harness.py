@@ -6,6 +6,7 @@ tracing one run that goes well, met again in a fresh copy of the same workspace.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 import shutil
@@ -43,6 +44,8 @@ class Before(NamedTuple):
     new: Tree
     #: Every entry the log had.
     ids: tuple[str, ...]
+    #: The entries that the operation adds when nothing goes wrong: kind and files.
+    added: tuple[tuple[str, str], ...] = ()
 
 
 class Site(NamedTuple):
@@ -63,7 +66,16 @@ def make(directory: Path, prepare: Callable[[Cli], None], words: tuple[str, ...]
     site = copy(before, "expected")
     done = site.cli(*words)
     assert done.returncode == 0, done.stderr.decode()
-    return before._replace(new=tree(site.cli.workspace))
+    new = tree(site.cli.workspace)
+    site.cli.ok("-c", "true")  # takes note of edits that the operation had no reason to look at
+    return before._replace(new=new, added=_added(site))
+
+
+def _added(site: Site) -> tuple[tuple[str, str], ...]:
+    """With a commit, oldest first; what only notes something has none."""
+    fresh = [e for e in site.cli.log() if e["command_id"] not in site.before.ids]
+    made = [e for e in fresh if e["substrate_git_commit"]]
+    return tuple((str(e["kind"]), str(e["changed_files"])) for e in reversed(made))
 
 
 def _cli(base: Path) -> Cli:
@@ -78,22 +90,32 @@ def copy(before: Before, name: str) -> Site:
     return Site(_cli(base), before)
 
 
-def points(before: Before, words: tuple[str, ...]) -> list[Point]:
-    """Every call of one good run at which it could have been killed."""
+def points(before: Before, words: tuple[str, ...], within: str = "") -> list[Point]:
+    """Every call of one good run at which it could have been killed.
+
+    `within`: only from the first call that names this to the last that does.
+    """
     site = copy(before, "traced")
     log = before.directory / "strace.log"
-    argv = ["strace", "-o", str(log), "-e", "trace=" + ",".join(CALLS), *site.cli.argv(*words)]
-    assert site.cli.spawn(argv).returncode == 0
+    argv = ["strace", "-y", "-o", str(log), "-e", "trace=" + ",".join(CALLS)]
+    assert site.cli.spawn([*argv, *site.cli.argv(*words)]).returncode == 0
+    found = read_points(log)
+    named = [number for number, (_, line) in enumerate(found) if within in line]
+    return [point for point, _ in found[named[0] : named[-1] + 1]]
+
+
+def read_points(log: Path) -> list[tuple[Point, str]]:
+    """The calls that change something, and the line that the log has of each."""
     seen: Counter[str] = Counter()
-    out = []
+    found: list[tuple[Point, str]] = []
     for line in log.read_text(errors="replace").splitlines():
         match = _CALL.match(line)
         if match is None or match[1] not in CALLS:
             continue
         seen[match[1]] += 1
         if match[1] != "openat" or _WRITES.search(match[2]):
-            out.append(Point(match[1], seen[match[1]]))
-    return out
+            found.append((Point(match[1], seen[match[1]]), line))
+    return found
 
 
 def sample(found: list[Point], count: int, seed: int = 1) -> list[Point]:
@@ -146,8 +168,29 @@ def verdict(site: Site, status: int, kinds: Sequence[str]) -> str:
         state = "new" if made else "old"
     if status == 0:
         assert state == "new", "acknowledged, and not there"
+        assert _added(site) == before.added, f"{_added(site)}, not {before.added}"
+    lost = lost_contents(cli, before.old)
+    assert lost == [], f"nowhere any more: {lost}"
     check_ids(cli, before.ids, {str(e["command_id"]) for e in log})
     return state
+
+
+def lost_contents(cli: Cli, old: Tree) -> list[bytes]:
+    """Paths whose bytes are neither where they stood nor in anything that history's refs reach."""
+    out = cli.git("rev-list", "--objects", "--all").stdout
+    reachable = {line[:40] for line in out.split(b"\n")}
+    now = tree(cli.workspace)
+    return [
+        path
+        for path, seen in old.items()
+        if seen.kind in ("file", "symlink")
+        and now.get(path) != seen
+        and blob(seen.content) not in reachable
+    ]
+
+
+def blob(content: bytes) -> bytes:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest().encode()
 
 
 def check_ids(cli: Cli, ids: Iterable[str], live: set[str]) -> None:

@@ -5,21 +5,15 @@ Nothing here imports the product.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.crash.harness import CALLS, Point
+from tests.crash.harness import CALLS, Point, blob, read_points
 from tests.crash.oracle import Cli, Tree, differences, tree
-
-_CALL = re.compile(r"(\w+)\((.*)")
-_WRITES = re.compile(r"O_CREAT|O_WRONLY|O_RDWR|O_TRUNC")
 
 
 class State(NamedTuple):
@@ -80,23 +74,23 @@ def copy(fault: Fault, name: str) -> Cli:
     return cli_at(base)
 
 
-def points(fault: Fault, within: str) -> list[Point]:
-    """The program's own calls from the first that names `within` to the last that does."""
+def points(fault: Fault, within: str, first: str = "") -> list[Point]:
+    """The program's own calls from the first that names `within` to the last that does.
+
+    `first`: only from the writing of the file of this name, under its temporary one.
+    """
     cli = copy(fault, "traced")
     log = fault.directory / "strace.log"
-    argv = ["strace", "-y", "-o", str(log), "-e", "trace=" + ",".join(CALLS)]
+    argv = ["strace", "-y", "-s", "300", "-o", str(log), "-e", "trace=" + ",".join(CALLS)]
     assert cli.spawn([*argv, *cli.argv(*fault.words)]).returncode == fault.status
-    seen: Counter[str] = Counter()
-    found: list[tuple[Point, str]] = []
-    for line in log.read_text(errors="replace").splitlines():
-        match = _CALL.match(line)
-        if match is None or match[1] not in CALLS:
-            continue
-        seen[match[1]] += 1
-        if match[1] != "openat" or _WRITES.search(match[2]):
-            found.append((Point(match[1], seen[match[1]]), line))
+    found = read_points(log)
     named = [number for number, (_, line) in enumerate(found) if within in line]
-    return [point for point, _ in found[named[0] : named[-1] + 1]]
+    start = named[0]
+    if first:
+        renamed = next(line for _, line in found if f'{first}")' in line)
+        temporary = renamed.partition('"')[2].partition('"')[0]
+        start = next(number for number, (_, line) in enumerate(found) if temporary in line)
+    return [point for point, _ in found[start : named[-1] + 1]]
 
 
 def announced(cli: Cli) -> bool:
@@ -141,10 +135,6 @@ def lost_contents(root: Path, before: Tree) -> list[bytes]:
         and now.get(path) != seen
         and blob(seen.content) not in reachable
     ]
-
-
-def blob(content: bytes) -> bytes:
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest().encode()
 
 
 def write(root: Path, name: str | bytes, text: str) -> None:

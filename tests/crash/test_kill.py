@@ -1,6 +1,6 @@
 """Killed at any system call, an operation has happened or it has not; the next call sees to it.
 
-A bounded sample of the points by default, all of them with `--long`.
+A bounded sample of the points; `test_sweep` goes through all of them.
 """
 
 from __future__ import annotations
@@ -82,33 +82,27 @@ def before(named: str, tmp_path: Path) -> Before:
     return harness.make(tmp_path, lambda cli: prepare(cli, named), OPERATIONS[named].words)
 
 
-def chosen(before: Before, operation: Operation, request: pytest.FixtureRequest) -> list[Point]:
-    found = harness.points(before, operation.words)
-    if request.config.getoption("--long"):
-        return found
-    return harness.sample(found, operation.default_points)
-
-
-def test_killed_at_a_system_call(
-    named: str, before: Before, request: pytest.FixtureRequest
-) -> None:
+def test_killed_at_a_system_call(named: str, before: Before) -> None:
     operation = OPERATIONS[named]
-    ended: Counter[str] = Counter()
-    for point in chosen(before, operation, request):
-        site = harness.copy(before, "struck")
-        status, said = harness.struck(site, operation.words, point, "signal=KILL")
-        assert status in KILLED or status == 0, f"{point}: {status} {said}"
-        waiting = has_intent(site.cli)
-        try:
-            state = harness.verdict(site, status, operation.kinds)
-        except AssertionError as error:
-            raise AssertionError(f"{named} killed at {point}: {error}") from error
-        ended[state] += 1
-        ended["recovered"] += waiting
-        ended["survived"] += status == 0
-    points = ended["old"] + ended["new"]
-    print(f"\n{named}: {points} kill points, {dict(ended)}")
-    assert points - ended["survived"] > 0
+    found = harness.points(before, operation.words)
+    points = harness.sample(found, operation.default_points)
+    ended = Counter(killed(before, operation, point) for point in points)
+    print(f"\n{named}: {ended.total()} kill points, {dict(ended)}")
+    assert ended.total() - ended["survived"] > 0
+
+
+def killed(before: Before, operation: Operation, point: Point) -> str:
+    """How it ended after the next call: "old", "new", or "recovered" where that had something to
+    finish or take back; "survived" if the call never came."""
+    site = harness.copy(before, "struck")
+    status, said = harness.struck(site, operation.words, point, "signal=KILL")
+    assert status in KILLED or status == 0, f"{point}: {status} {said}"
+    waiting = has_intent(site.cli)
+    try:
+        state = harness.verdict(site, status, operation.kinds)
+    except AssertionError as error:
+        raise AssertionError(f"{operation.words} killed at {point}: {error}") from error
+    return "survived" if status == 0 else "recovered" if waiting else state
 
 
 def has_intent(cli: Cli) -> bool:

@@ -31,26 +31,29 @@ class Operation(NamedTuple):
 
 
 REWRITE = ("rewrite", "--base", "base", "--target", "target")
+RESTORE = ("recover", "restore", "default/", "--with-git")
+#: Only the sweep does these.
+LARGE = {"rewrite, many": Operation(REWRITE, JOURNAL), "restore, many": Operation(RESTORE, JOURNAL)}
 OPERATIONS = {
     "rewrite": Operation(REWRITE, JOURNAL),
     "conflict": Operation(REWRITE, JOURNAL, 1, 8),
     "defer": Operation((*REWRITE, "--defer-untracked"), JOURNAL, 0, 6),
-    "restore": Operation(("recover", "restore", "default/", "--with-git"), JOURNAL, 0, 12),
+    "restore": Operation(RESTORE, JOURNAL, 0, 12),
 }
 
 
 def prepare(cli: Cli, named: str) -> None:
     root = cli.workspace
     git(root, "init", "-q", "-b", "main")
-    for name in ("mm", "clean", "gone/deep/g", "swap", "run"):
+    for name in ("mm", "clean", "gone/deep/g", "swap", "run", *_many(named, "old")):
         write(root, name, TEN)
     os.symlink("clean", root / "link")
     git(root, "add", "--all")
     git(root, "commit", "-qm", "base")
     git(root, "tag", "base")
-    for name in ("mm", "clean", "run"):
+    for name in ("mm", "clean", "run", *_many(named, "old")[10:], *_many(named, "new")):
         write(root, name, "target\n" + TEN)
-    git(root, "rm", "-q", "-r", "gone", "swap")
+    git(root, "rm", "-q", "-r", "gone", "swap", *_many(named, "old")[:10])
     write(root, "swap/in", "a directory now\n")
     write(root, "new/file", "new\n")
     (root / "run").chmod(0o755)
@@ -64,24 +67,27 @@ def prepare(cli: Cli, named: str) -> None:
     write(root, b"untracked-\xff", "mine\n")
     if named == "conflict":
         write(root, "clean", "mine\n" + TEN)
-    if named == "restore":
+    if named.startswith("restore"):
         cli.ok(*REWRITE)
         write(root, "clean", "later work\n")
         write(root, "added", "later\n")
     git(root, "status")
 
 
+def _many(named: str, what: str) -> list[str]:
+    """For the sweep: more steps between the journal's first write and its last."""
+    return [f"{what}{n % 7}/{n}" for n in range(60)] if named.endswith("many") else []
+
+
 def fault(named: str, tmp_path: Path) -> Fault:
-    operation = OPERATIONS[named]
+    operation = (OPERATIONS | LARGE)[named]
     return rewrite_site.make(
         tmp_path, lambda cli: prepare(cli, named), operation.words, operation.status
     )
 
 
-def chosen(found: list[Point], operation: Operation, request: pytest.FixtureRequest) -> list[Point]:
-    if request.config.getoption("--long"):
-        return found
-    # Spread over the whole run, so that each outcome is met.
+def chosen(found: list[Point], operation: Operation) -> list[Point]:
+    """Spread over the whole run, so that each outcome is met."""
     step = max(1, len(found) // operation.default_points)
     return found[step // 2 :: step]
 
@@ -94,25 +100,27 @@ def struck(made: Fault, point: Point, how: str) -> tuple[Cli, int, str]:
 
 
 @pytest.mark.parametrize("named", list(OPERATIONS))
-def test_killed_at_a_system_call(
-    named: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_killed_at_a_system_call(named: str, tmp_path: Path) -> None:
+    """All of the calls: see test_sweep."""
     operation = OPERATIONS[named]
     made = fault(named, tmp_path)
-    ended: Counter[str] = Counter()
-    for point in chosen(rewrite_site.points(made, operation.within), operation, request):
-        cli, status, said = struck(made, point, "signal=KILL")
-        assert status in KILLED or status == operation.status, f"{point}: {status} {said}"
-        begun = rewrite_site.announced(cli)
-        try:
-            state = rewrite_site.verdict(made, cli)
-        except AssertionError as error:
-            raise AssertionError(f"{named} killed at {point}: {error}") from error
-        assert not begun or state == "new", f"{point}: announced, and not carried out"
-        ended["recovered" if begun else state] += 1
-    print(f"\n{named}: {sum(ended.values())} kill points, {dict(ended)}")
+    points = chosen(rewrite_site.points(made, operation.within), operation)
+    ended = Counter(killed(made, point) for point in points)
+    print(f"\n{named}: {ended.total()} kill points, {dict(ended)}")
     assert ended["old"] and ended["recovered"]
-    assert ended["new"] or not request.config.getoption("--long")
+
+
+def killed(made: Fault, point: Point) -> str:
+    """How it ended: "old", "new", or "recovered" where the next call had to finish it."""
+    cli, status, said = struck(made, point, "signal=KILL")
+    assert status in KILLED or status == made.status, f"{point}: {status} {said}"
+    begun = rewrite_site.announced(cli)
+    try:
+        state = rewrite_site.verdict(made, cli)
+    except AssertionError as error:
+        raise AssertionError(f"{made.words} killed at {point}: {error}") from error
+    assert not begun or state == "new", f"{point}: announced, and not carried out"
+    return "recovered" if begun else state
 
 
 def test_killed_again_while_it_is_being_finished(
@@ -170,29 +178,35 @@ def test_a_disk_that_is_full_or_fails(
     assert failed > 0
 
 
-def test_prune_killed_at_a_system_call(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """The tombstone comes first: a snapshot is there, or it is known to have gone, and why."""
+PRUNE = ("recover", "prune", "--older-than", "0")
 
+
+def prunable(tmp_path: Path) -> Fault:
     def with_snapshot(cli: Cli) -> None:
         prepare(cli, "rewrite")
         cli.ok(*REWRITE)
 
-    words = ("recover", "prune", "--older-than", "0")
-    made = rewrite_site.make(tmp_path, with_snapshot, words)
+    return rewrite_site.make(tmp_path, with_snapshot, PRUNE)
+
+
+def test_prune_killed_at_a_system_call(tmp_path: Path) -> None:
+    """The tombstone comes first: a snapshot is there, or it is known to have gone, and why."""
+    made = prunable(tmp_path)
     found = rewrite_site.points(made, ".manifold/")
-    ended: Counter[str] = Counter()
-    every = 1 if request.config.getoption("--long") else max(1, len(found) // 8)
-    for point in found[::every]:
-        cli, status, _ = struck(made, point, "signal=KILL")
-        kept = git(cli.workspace, "for-each-ref", "refs/manifold").splitlines()
-        listed = json.loads(cli.ok("recover", "list", "--json"))["recoveries"]
-        stones = json.loads(cli.ok("recover", "list", "--pruned", "--json"))["pruned"]
-        assert len(listed) == len(kept)
-        assert kept or stones, f"{point}: gone without a word"
-        assert status == 0 or status in KILLED
-        cli.ok(*words)
-        assert git(cli.workspace, "for-each-ref", "refs/manifold") == b""
-        assert rewrite_site.state(cli.workspace) == made.old, "prune touches no file"
-        ended["old" if kept and not stones else "recovered" if kept else "new"] += 1
-    print(f"\nprune: {sum(ended.values())} kill points, {dict(ended)}")
+    ended = Counter(prune_killed(made, point) for point in found[:: max(1, len(found) // 8)])
+    print(f"\nprune: {ended.total()} kill points, {dict(ended)}")
     assert ended["old"] and ended["new"]
+
+
+def prune_killed(made: Fault, point: Point) -> str:
+    cli, status, _ = struck(made, point, "signal=KILL")
+    assert status == 0 or status in KILLED
+    kept = git(cli.workspace, "for-each-ref", "refs/manifold").splitlines()
+    listed = json.loads(cli.ok("recover", "list", "--json"))["recoveries"]
+    stones = json.loads(cli.ok("recover", "list", "--pruned", "--json"))["pruned"]
+    assert len(listed) == len(kept)
+    assert kept or stones, f"{point}: gone without a word"
+    cli.ok(*PRUNE)
+    assert git(cli.workspace, "for-each-ref", "refs/manifold") == b""
+    assert rewrite_site.state(cli.workspace) == made.old, "prune touches no file"
+    return "old" if kept and not stones else "recovered" if kept else "new"

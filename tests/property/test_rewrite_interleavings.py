@@ -18,10 +18,12 @@ from hypothesis import strategies as st
 
 from substrate.errors import SubstrateError
 from substrate.objects.store import ObjectStore
+from substrate.recorder.rewrite_working_copy import rewrite_working_copy
 from substrate.rewrite.bring_back import Choice, bring_back
 from substrate.rewrite.kept import all_kept
-from substrate.rewrite.move import Request, rewrite
+from substrate.rewrite.move import Request
 from substrate.rewrite.working_copy import open_working_copy
+from tests.property.driver import Driver
 from tests.unit.rewrite.interference import interfere
 from tests.unit.rewrite.scene import Scene, lines
 
@@ -34,6 +36,7 @@ MOMENTS = (
     "diff-tree",
 )
 COMMITS = ("one", "two", "three")
+AGENTS = ("s-a", "s-b")
 
 
 class Workshop:
@@ -41,6 +44,7 @@ class Workshop:
 
     def __init__(self, root: Path, seed: int) -> None:
         self.scene = Scene(root)
+        self.driver = Driver(root, root.parent)
         self.random = random.Random(seed)
         #: What is typed into a file while the next operation runs.
         self.typed = b""
@@ -91,13 +95,23 @@ class Workshop:
         )
         self.scene.git(*how, "--", name, check=False)
 
+    def agent(self, session: str, name: str) -> None:
+        """One of two agents runs a recorded command on the same files."""
+        self.steps += 1
+        self._guarded(lambda: self.driver.run(session, lambda: self.edit(name)))
+
+    def undo(self, session: str) -> None:
+        self.steps += 1
+        self._guarded(lambda: self.driver.undo(None, session, ()))
+
     def rewrite(self, target: str, policy: str) -> None:
         self.steps += 1
         self._guarded(lambda: self._rewrite(target, policy))
 
     def _rewrite(self, target: str, policy: str) -> None:
         base = self.scene.git("rev-parse", "HEAD").decode().strip()
-        rewrite(open_working_copy(self.scene.root), Request(base, target, policy))
+        request = Request(base, target, policy)
+        rewrite_working_copy(self.scene.root, request, None, self.driver._place)
 
     def restore(self, number: int) -> None:
         self.steps += 1
@@ -123,6 +137,9 @@ class Workshop:
 
     def check(self, before: dict[bytes, tuple[str, int, bytes]], staged: set[str]) -> None:
         out = self.scene.git("rev-list", "--objects", "--all", "HEAD", "--indexed-objects")
+        history = self.scene.root / ".substrate-git" / ".git"
+        if history.exists():  # there all versions are found by `log` and `recover`
+            out += self.scene.git(f"--git-dir={history}", "rev-list", "--objects", "--all")
         reachable = {line[:40].decode() for line in out.split(b"\n")}
         now = self.scene.tree()
         for path, (kind, _, content) in before.items():
@@ -149,6 +166,8 @@ names = st.sampled_from(NAMES)
 steps = st.one_of(
     st.tuples(st.just("edit"), names),
     st.tuples(st.just("edit"), names),
+    st.tuples(st.just("agent"), st.sampled_from(AGENTS), names),
+    st.tuples(st.just("undo"), st.sampled_from(AGENTS)),
     st.tuples(st.just("stage"), names),
     st.tuples(st.just("rewrite"), st.sampled_from(COMMITS), st.sampled_from(("warn", "strict"))),
     st.tuples(st.just("rewrite"), st.sampled_from(COMMITS), st.just("warn")),
@@ -183,6 +202,10 @@ def run(root: Path, plan: list[tuple[object, ...]], seed: int) -> int:
 )
 @example([("edit", "d/c"), ("rewrite", "three", "warn"), ("rewrite", "one", "warn")], 2)
 @example([("edit", "x.log"), ("rewrite", "three", "warn"), ("restore", 0)], 3)
+@example(
+    [("agent", "s-a", "a"), ("edit", "a"), ("rewrite", "two", "warn"), ("agent", "s-b", "b"),
+     ("undo", "s-a"), ("restore", 0), ("undo", "s-b")], 5
+)  # fmt: skip
 @example([("during", "--index-info", "a", "two"), ("during", MOMENTS[1], "b", "three")], 4)
 def test_nothing_that_ever_stood_there_is_lost(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[object, ...]], seed: int
@@ -212,6 +235,7 @@ def _any_step(chooser: random.Random) -> tuple[object, ...]:
     return chooser.choice(
         (
             ("edit", name), ("edit", name), ("edit", name), ("stage", name),
+            ("agent", chooser.choice(AGENTS), name), ("undo", chooser.choice(AGENTS)),
             ("rewrite", target, "warn"), ("rewrite", target, "strict"),
             ("restore", chooser.randrange(6)), ("during", chooser.choice(MOMENTS), name, target),
         )

@@ -1,0 +1,125 @@
+"""The checks of `test_kill` can fail: plant a defect in each step of history, and see it caught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.crash import harness
+from tests.crash.harness import Site
+from tests.crash.test_kill import OPERATIONS, has_intent, prepare
+
+RUN = "\nimport sys\nfrom substrate.cli.main import substrate\nsys.exit(substrate())"
+
+
+class Defect(NamedTuple):
+    operation: str
+    #: What is broken, as Python run before the program.
+    planted: str
+
+
+FORGETFUL = (
+    "from substrate.history import restore\n"
+    "from substrate.workspace.plan import Plan\n"
+    "apply = restore._apply\n"
+    "restore._apply = lambda store, intent, plan: apply(\n"
+    "    store, intent, Plan.of([op for op in plan.ops if op.path != b'src/a']))"
+)
+DEFECTS = {
+    "a command's change is not committed": Defect(
+        "record",
+        "from substrate.history import record\n"
+        "extend = record._extend\n"
+        "record._extend = lambda store, batch, seen, *rest, **more: extend(\n"
+        "    store, batch, seen._replace(changes=[]), *rest, **more)",
+    ),
+    "a command's change is committed in part": Defect(
+        "record",
+        "from substrate.history import record\n"
+        "extend = record._extend\n"
+        "record._extend = lambda store, batch, seen, *rest, **more: extend(\n"
+        "    store, batch, seen._replace(changes=seen.changes[1:]), *rest, **more)",
+    ),
+    "outside edits are not taken note of": Defect(
+        "undo",
+        "from substrate.history import record\nrecord.record_outside = lambda store: None",
+    ),
+    "an undo forgets a file": Defect("undo", FORGETFUL),
+    "a rollback forgets a file": Defect("rollback", FORGETFUL),
+    "an exact rollback forgets a file": Defect("exact", FORGETFUL),
+    "an undo leaves no entry": Defect(
+        "undo",
+        "from substrate.history import restore\n"
+        "def gone(store, intent):\n"
+        "    restore.abandon(store, intent)\n"
+        "    raise SystemExit(0)\n"
+        "restore.complete = gone",
+    ),
+    "scratch files stay": Defect(
+        "undo",
+        "from substrate.history import restore\n"
+        "complete = restore.complete\n"
+        "def messy(store, intent):\n"
+        "    entry = complete(store, intent)\n"
+        "    store.scratch(intent.intent_id).mkdir(parents=True, exist_ok=True)\n"
+        "    return entry\n"
+        "restore.complete = messy",
+    ),
+    "compaction forgets what it squashed": Defect(
+        "compact",
+        "from substrate.history import squash\n"
+        "squash.NewLine.take_up = (lambda take_up: lambda self, ledger: (\n"
+        "    take_up(self, ledger),\n"
+        "    ledger.db.execute('DELETE FROM entries WHERE squashed_into IS NOT NULL')))(\n"
+        "    squash.NewLine.take_up)",
+    ),
+    "compaction loses a state": Defect(
+        "compact",
+        "from substrate.history import squash\n"
+        "write = squash._write_squash\n"
+        "def short(batch, out, here, members, step, parent):\n"
+        "    return write(batch, out, here, members, (step[0], step[0] or step[1]), parent)\n"
+        "squash._write_squash = short",
+    ),
+}
+
+
+@pytest.mark.parametrize("named", DEFECTS)
+def test_the_oracle_sees(named: str, tmp_path: Path) -> None:
+    defect = DEFECTS[named]
+    operation = OPERATIONS[defect.operation]
+    before = harness.make(tmp_path, lambda cli: prepare(cli, defect.operation), operation.words)
+    site = harness.copy(before, "struck")
+    done = site.cli._replace(launcher=("-c", defect.planted + RUN))(*operation.words)
+    assert b"NameError" not in done.stderr and b"ImportError" not in done.stderr, done.stderr
+    with pytest.raises(AssertionError):
+        harness.verdict(site, done.returncode, operation.kinds)
+
+
+@pytest.mark.needs("strace")
+def test_the_oracle_sees_that_nothing_is_finished(tmp_path: Path) -> None:
+    operation = OPERATIONS["undo"]
+    before = harness.make(tmp_path, lambda cli: prepare(cli, "undo"), operation.words)
+    found = harness.points(before, operation.words)
+    for point in reversed([p for p in found if p.call == "renameat2"] or found):
+        site = harness.copy(before, "struck")
+        status, _ = harness.struck(site, operation.words, point, "signal=KILL")
+        if has_intent(site.cli):
+            break
+    planted = "from substrate.history import settle\nsettle.settle = lambda store: []"
+    broken = site.cli._replace(launcher=("-c", planted + RUN))
+    with pytest.raises(AssertionError):
+        harness.verdict(Site(broken, before), status, operation.kinds)
+
+
+def test_the_sound_program_passes(tmp_path: Path) -> None:
+    for name in ("record", "undo", "compact"):
+        operation = OPERATIONS[name]
+        before = harness.make(
+            tmp_path / name, lambda cli, name=name: prepare(cli, name), operation.words  # type: ignore[misc]
+        )  # fmt: skip
+        site = harness.copy(before, "struck")
+        assert site.cli(*operation.words).returncode == 0
+        assert harness.verdict(site, 0, operation.kinds) == "new"
