@@ -113,6 +113,8 @@ def read_points(log: Path) -> list[tuple[Point, str]]:
         if match is None or match[1] not in CALLS:
             continue
         seen[match[1]] += 1
+        if match[1] == "write" and "<pipe:" in line:
+            continue  # to a program that was started, not to a disk
         if match[1] != "openat" or _WRITES.search(match[2]):
             found.append((Point(match[1], seen[match[1]]), line))
     return found

@@ -128,7 +128,7 @@ def has_intent(cli: Cli) -> bool:
             copied.with_name(copied.name + suffix).unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("named", ["undo", "rollback", "compact"], indirect=False)
+@pytest.mark.parametrize("named", ["record", "undo", "rollback", "compact"], indirect=False)
 def test_killed_again_while_recovering(
     named: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -156,6 +156,7 @@ def test_killed_again_while_recovering(
     assert rounds > 0
 
 
+#: A full disk stays full; a disk that fails may do so once.
 NO_SPACE = (
     ("pwrite64", "error=ENOSPC", "+"),
     ("write", "error=ENOSPC", ""),
@@ -163,10 +164,13 @@ NO_SPACE = (
     ("rename", "error=ENOSPC", ""),
     ("mkdir", "error=ENOSPC", ""),
     ("fdatasync", "error=EIO", ""),
+    ("pwrite64", "error=EIO", ""),
+    ("write", "error=EIO", ""),
+    ("renameat2", "error=EIO", ""),
 )
 
 
-@pytest.mark.parametrize("named", ["record", "undo", "compact"], indirect=False)
+@pytest.mark.parametrize("named", ["record", "undo", "rollback", "compact"], indirect=False)
 def test_no_space_left_at_a_system_call(
     named: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

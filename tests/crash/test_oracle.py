@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import pytest
 
 from tests.crash import harness
-from tests.crash.harness import Site
+from tests.crash.harness import Before, Site
 from tests.crash.test_kill import OPERATIONS, has_intent, prepare
 
 RUN = "\nimport sys\nfrom substrate.cli.main import substrate\nsys.exit(substrate())"
@@ -86,11 +87,23 @@ DEFECTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Before]:
+    """Each operation's workspace, made once."""
+
+    @cache
+    def make(name: str) -> Before:
+        place = tmp_path_factory.mktemp(name)
+        return harness.make(place, lambda cli: prepare(cli, name), OPERATIONS[name].words)
+
+    return make
+
+
 @pytest.mark.parametrize("named", DEFECTS)
-def test_the_oracle_sees(named: str, tmp_path: Path) -> None:
+def test_the_oracle_sees(named: str, made: Callable[[str], Before]) -> None:
     defect = DEFECTS[named]
     operation = OPERATIONS[defect.operation]
-    before = harness.make(tmp_path, lambda cli: prepare(cli, defect.operation), operation.words)
+    before = made(defect.operation)
     site = harness.copy(before, "struck")
     done = site.cli._replace(launcher=("-c", defect.planted + RUN))(*operation.words)
     assert b"NameError" not in done.stderr and b"ImportError" not in done.stderr, done.stderr
@@ -99,9 +112,8 @@ def test_the_oracle_sees(named: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("strace")
-def test_the_oracle_sees_that_nothing_is_finished(tmp_path: Path) -> None:
-    operation = OPERATIONS["undo"]
-    before = harness.make(tmp_path, lambda cli: prepare(cli, "undo"), operation.words)
+def test_the_oracle_sees_that_nothing_is_finished(made: Callable[[str], Before]) -> None:
+    operation, before = OPERATIONS["undo"], made("undo")
     found = harness.points(before, operation.words)
     for point in reversed([p for p in found if p.call == "renameat2"] or found):
         site = harness.copy(before, "struck")
@@ -114,12 +126,9 @@ def test_the_oracle_sees_that_nothing_is_finished(tmp_path: Path) -> None:
         harness.verdict(Site(broken, before), status, operation.kinds)
 
 
-def test_the_sound_program_passes(tmp_path: Path) -> None:
-    for name in ("record", "undo", "compact"):
-        operation = OPERATIONS[name]
-        before = harness.make(
-            tmp_path / name, lambda cli, name=name: prepare(cli, name), operation.words  # type: ignore[misc]
-        )  # fmt: skip
-        site = harness.copy(before, "struck")
-        assert site.cli(*operation.words).returncode == 0
-        assert harness.verdict(site, 0, operation.kinds) == "new"
+@pytest.mark.parametrize("name", ["record", "undo", "compact"])
+def test_the_sound_program_passes(name: str, made: Callable[[str], Before]) -> None:
+    operation = OPERATIONS[name]
+    site = harness.copy(made(name), "struck")
+    assert site.cli(*operation.words).returncode == 0
+    assert harness.verdict(site, 0, operation.kinds) == "new"

@@ -123,10 +123,11 @@ def killed(made: Fault, point: Point) -> str:
     return "recovered" if begun else state
 
 
+@pytest.mark.parametrize("named", ["rewrite", "restore"])
 def test_killed_again_while_it_is_being_finished(
-    tmp_path: Path, request: pytest.FixtureRequest
+    named: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    made = fault("rewrite", tmp_path)
+    made = fault(named, tmp_path)
     found = rewrite_site.points(made, JOURNAL)
     every = 1 if request.config.getoption("--long") else 12
     rounds = 0
@@ -143,9 +144,9 @@ def test_killed_again_while_it_is_being_finished(
         except AssertionError as error:
             raise AssertionError(f"at {point}, then {again}: {error}") from error
         rounds += 1
-        if rounds == 5 and every > 1:
+        if rounds == 3 and every > 1:
             break
-    print(f"\nrewrite: killed again {rounds} times")
+    print(f"\n{named}: killed again {rounds} times")
     assert rounds > 0
 
 
@@ -154,16 +155,17 @@ FAILING = ("write", "openat", "fsync", "renameat2", "mkdir", "rename")
 
 
 @pytest.mark.parametrize("error", FAULTS)
+@pytest.mark.parametrize("named", ["rewrite", "restore"])
 def test_a_disk_that_is_full_or_fails(
-    error: str, tmp_path: Path, request: pytest.FixtureRequest
+    named: str, error: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """A clear error, all old or all new, and the next call works."""
-    made = fault("rewrite", tmp_path)
+    made = fault(named, tmp_path)
     found = rewrite_site.points(made, JOURNAL)
     failed = 0
     for call in FAILING:
         places = [point for point in found if point.call == call]
-        some = places if request.config.getoption("--long") else places[:: max(1, len(places) // 2)]
+        some = places if request.config.getoption("--long") else places[:: len(places) // 2 + 1]
         for point in some:
             cli, status, said = struck(made, point, f"error={error}")
             where = f"{point} {error}: {status} {said}"
@@ -174,7 +176,22 @@ def test_a_disk_that_is_full_or_fails(
                 rewrite_site.verdict(made, cli)
             except AssertionError as wrong:
                 raise AssertionError(f"{where}\n{wrong}") from wrong
-    print(f"\nrewrite: {failed} runs met {error}")
+    print(f"\n{named}: {failed} runs met {error}")
+    assert failed > 0
+
+
+@pytest.mark.parametrize("error", FAULTS)
+def test_a_prune_on_a_disk_that_is_full_or_fails(error: str, tmp_path: Path) -> None:
+    """The snapshot is there, or its tombstone is; and the next prune works."""
+    made = prunable(tmp_path)
+    found = [p for p in rewrite_site.points(made, ".manifold/") if p.call in FAILING]
+    failed = 0
+    for point in found:
+        cli, status, said = struck(made, point, f"error={error}")
+        assert "Traceback" not in said and status in (0, 1, 3, 5, 6), f"{point}: {status} {said}"
+        failed += bool(status)
+        after_prune(made, cli, point)
+    print(f"\nprune: {failed} runs met {error}")
     assert failed > 0
 
 
@@ -201,6 +218,10 @@ def test_prune_killed_at_a_system_call(tmp_path: Path) -> None:
 def prune_killed(made: Fault, point: Point) -> str:
     cli, status, _ = struck(made, point, "signal=KILL")
     assert status == 0 or status in KILLED
+    return after_prune(made, cli, point)
+
+
+def after_prune(made: Fault, cli: Cli, point: Point) -> str:
     kept = git(cli.workspace, "for-each-ref", "refs/manifold").splitlines()
     listed = json.loads(cli.ok("recover", "list", "--json"))["recoveries"]
     stones = json.loads(cli.ok("recover", "list", "--pruned", "--json"))["pruned"]

@@ -25,6 +25,7 @@ from substrate.rewrite.sweep import Sweep
 from substrate.rewrite.tree_files import files_of
 from substrate.rewrite.under_way import UnderWay, under_way
 from substrate.rewrite.working_copy import WorkingCopy, check_ready
+from substrate.system.files import fsync_file
 from substrate.system.process import current_umask
 from substrate.workspace.plan import Plan
 
@@ -148,6 +149,7 @@ class _Attempt:
             place.write_bytes(self.store.read_blob(self.kept.index_file))
         else:
             self.copy.git.run("read-tree", self.kept.index_tree.hex(), index=place)
+        fsync_file(place)  # whoever finishes this after a power cut needs it whole
         return _INDEX
 
     def _head_move(self) -> HeadMove:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ from substrate.rewrite.survey import Survey, assumed_unchanged, entry_flags
 from substrate.rewrite.sweep import Asked
 from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
 from substrate.system import clock
+from substrate.system.files import fsync_dir
 
 _TRIES = 1000
 
@@ -91,6 +93,7 @@ def capture(
     make_durable(batch)
     # Created, never moved: two captures in one instant cannot share a ref.
     copy.git.run("update-ref", "--no-deref", ref, commit.hex(), "0" * 40)
+    _sync_names(copy.common_dir, ref)
     nodes.update(untracked)
     return Captured(ref, commit, meta, index_tree, tracked_state.tree, nodes, tuple(skipped))
 
@@ -130,6 +133,13 @@ def _free_ref(copy: WorkingCopy) -> str:
             return ref
         stamp += 1
     raise WorkspaceError("no free name for a recovery ref", hint="check the system's clock")
+
+
+def _sync_names(common_dir: Path, ref: str) -> None:
+    """Git syncs the ref's file, but not the names that lead to it."""
+    for above in Path(ref).parents[:-1]:
+        with suppress(FileNotFoundError):  # packed meanwhile; then git saw to it
+            fsync_dir(common_dir / above)
 
 
 def verify(copy: WorkingCopy, captured: Captured, batch: Batch) -> list[RelPath]:

@@ -25,7 +25,7 @@ from substrate.rewrite.index_lock import IndexLock
 from substrate.rewrite.journal import Intent
 from substrate.rewrite.replay import Stages
 from substrate.rewrite.working_copy import WorkingCopy
-from substrate.system.files import read_bytes_or_none, write_atomic
+from substrate.system.files import fsync_dir, fsync_file, read_bytes_or_none, write_atomic
 from substrate.workspace.apply import Applier, Report
 from substrate.workspace.observe import node_at
 from substrate.workspace.probe import blob_id
@@ -69,11 +69,16 @@ def carry_out(copy: WorkingCopy, intent: Intent, blobs: BlobReader, lock: IndexL
 
 
 def _keep_old_index(copy: WorkingCopy, intent: Intent) -> None:
-    """By a link where it can be: git and we replace the index, nobody writes into it."""
+    """By a link where it can be: git and we replace the index, nobody writes into it.
+
+    Durable, because git's own are not: what the index was planned from must not go with the power.
+    """
     try:
         os.link(copy.index_file, intent.old_index_file)
     except OSError:
         write_atomic(intent.old_index_file, copy.index_file.read_bytes())
+    else:
+        fsync_file(intent.old_index_file)
 
 
 def settle(copy: WorkingCopy) -> list[str]:
@@ -209,6 +214,9 @@ def _finish_head(copy: WorkingCopy, intent: Intent) -> list[str]:
     else:
         args = ("update-ref", "--no-deref", "-m", wanted.message)
         copy.git.run(*args, "HEAD", wanted.commit, now.commit.hex())
+    # Git syncs no symbolic ref; without one that can be read there is no repository.
+    fsync_file(copy.git_dir / "HEAD")
+    fsync_dir(copy.git_dir)
     return []
 
 

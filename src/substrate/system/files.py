@@ -60,6 +60,15 @@ def fsync_dir(path: Path) -> None:
         os.close(fd)
 
 
+def fsync_file(path: Path) -> None:
+    """Make the content of a file durable that another program wrote."""
+    fd = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    try:
+        fsync_fd(fd)
+    finally:
+        os.close(fd)
+
+
 def fsync_fd(fd: int) -> None:
     """`os.fsync`, for directories too: some file systems answer EINVAL there and mean "no need"."""
     try:
