@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ class Limits(NamedTuple):
 _SETTLE_S = 0.05
 
 
-def run(program: spawn.Program, limits: Limits) -> Finished:
+def run(program: spawn.Program, limits: Limits, on_start: Callable[[], None]) -> Finished:
     """See `process.run_foreground`."""
     started = clock.monotonic_ns()
     finds_orphans = limits.kill_children or limits.timeout_s is not None
@@ -42,6 +43,7 @@ def run(program: spawn.Program, limits: Limits) -> Finished:
         pid, error = spawn.start(program, old_mask)
         if error is not None:
             return _not_started(program, error, clock.monotonic_ns() - started)
+        on_start()
         child = _Child(pid, limits, started)
         child.wait()
         killed = child.end_leftovers(ours) if limits.kill_children else 0

@@ -6,7 +6,7 @@ import os
 
 from substrate.errors import UsageError
 from substrate.system import environment, process
-from substrate.world.protocol import Isolation, RunOutcome, RunRequest
+from substrate.world.protocol import Isolation, Network, RunOutcome, RunRequest
 
 
 def argv_of(request: RunRequest) -> list[str | bytes]:
@@ -38,6 +38,18 @@ def outcome_of(request: RunRequest, finished: process.Finished, isolation: Isola
         duration_ms=round(finished.duration_ns / 1_000_000),
         isolation=isolation,
         notice=_notice(request, finished),
+    )
+
+
+def with_network(outcome: RunOutcome, network: Network) -> RunOutcome:
+    """The network's account of the command, which has ended."""
+    scopes = network.finish()
+    notices = "; ".join(part for part in (outcome.notice, network.notice) if part)
+    return outcome._replace(
+        isolation=outcome.isolation._replace(network=network.mode),
+        scopes_used=scopes,
+        net_denied=network.denied,
+        notice=notices,
     )
 
 

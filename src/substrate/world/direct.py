@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from substrate.system import process
+from substrate.world.capture import Capturing
 from substrate.world.command import argv_of, directory_of, environment_of, outcome_of
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
@@ -25,15 +26,21 @@ class DirectWorld:
         return self._isolation
 
     def run(self, request: RunRequest) -> RunOutcome:
-        finished = process.run_foreground(
-            argv_of(request),
-            cwd=directory_of(request),
-            env=environment_of(request),
-            timeout_s=request.timeout_s,
-            kill_children=request.kill_children,
-            stdio=process.Stdio(request.stdin, request.stdout, request.stderr),
-        )
-        return outcome_of(request, finished, self._isolation)
+        capturing = Capturing(request.capture, request.stdout, request.stderr)
+        try:
+            finished = process.run_foreground(
+                argv_of(request),
+                cwd=directory_of(request),
+                env=environment_of(request),
+                timeout_s=request.timeout_s,
+                kill_children=request.kill_children,
+                stdio=process.Stdio(request.stdin, *capturing.streams),
+                on_start=capturing.start,
+            )
+        finally:
+            stdout, stderr = capturing.finish()
+        outcome = outcome_of(request, finished, self._isolation)
+        return outcome._replace(stdout=stdout, stderr=stderr)
 
     def discard(self, layer: Layer) -> None:
         """Nothing is ever left behind: there was no layer."""

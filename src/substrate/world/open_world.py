@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple, NoReturn, cast
 
@@ -58,9 +58,17 @@ class OpenWorld:
         self._channel = channel
         self.init_pid = init_pid
 
-    def run(self, program: spawn.Program, limits: Limits) -> Ended:
-        """Start the command and wait for it. Raises `WorldFailedError` if it was not started
-        for a reason of ours, `WorkspaceError` if there is no such directory in the world."""
+    def run(
+        self,
+        program: spawn.Program,
+        limits: Limits,
+        on_start: Callable[[], None] = lambda: None,
+    ) -> Ended:
+        """Start the command and wait for it; `on_start` is called once it runs.
+
+        Raises `WorldFailedError` if it was not started for a reason of ours, `WorkspaceError`
+        if there is no such directory in the world.
+        """
         started = clock.monotonic_ns()
         with _Signals() as old_mask:
             del old_mask
@@ -74,6 +82,7 @@ class OpenWorld:
                     duration = clock.monotonic_ns() - started
                     self._end()
                     return Ended(failure._replace(duration_ns=duration), 0, self.init_pid)
+                on_start()
                 return self._attend(pidfd, limits, started)
             except ClosedError as error:
                 self._end()

@@ -10,7 +10,14 @@ from substrate.system import environment, ids, spawn
 from substrate.system.linux import mounts, namespaces
 from substrate.system.process import Stdio
 from substrate.world import layers, surroundings
-from substrate.world.command import argv_of, directory_of, environment_of, outcome_of
+from substrate.world.capture import Capturing
+from substrate.world.command import (
+    argv_of,
+    directory_of,
+    environment_of,
+    outcome_of,
+    with_network,
+)
 from substrate.world.open_world import Limits, open_world
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest, Wanted
 from substrate.world.sandbox import Sandbox, is_privileged, submounts
@@ -39,29 +46,28 @@ class OverlayWorld:
 
     def run(self, request: RunRequest) -> RunOutcome:
         world_id = request.world_id or ids.new_id("wld")
-        program = spawn.Program(
-            tuple(os.fsencode(arg) for arg in argv_of(request)),
-            directory_of(request),
-            {**environment_of(request), "SUBSTRATE_WORLD_ID": world_id},
-            Stdio(request.stdin, request.stdout, request.stderr),
-        )
-        isolation = self.isolation
+        argv = tuple(os.fsencode(arg) for arg in argv_of(request))
+        env = {**environment_of(request), "SUBSTRATE_WORLD_ID": world_id}
         prefix = TRUSTED if _may_use_trusted() else USER
         layer = layers.create(self._worlds, world_id, self._root, "overlay", prefix)
+        capturing = Capturing(request.capture, request.stdout, request.stderr)
         try:
             opened = open_world(self._sandbox(request, layer))
-            ended = opened.run(program, Limits(request.timeout_s, request.kill_children))
+            stdio = Stdio(request.stdin, *capturing.streams)
+            program = spawn.Program(argv, directory_of(request), env, stdio)
+            limits = Limits(request.timeout_s, request.kill_children)
+            ended = opened.run(program, limits, capturing.start)
         except BaseException:
+            capturing.finish()
             layers.remove(layer)
             raise
+        stdout, stderr = capturing.finish()
         if ended.left_running:
             layers.note_running(layer, ended.init_pid)
-        network = request.network
-        return outcome_of(request, ended.finished, isolation)._replace(
-            layer=layer,
-            left_running=ended.left_running,
-            scopes_used=() if network is None else network.finish(),
+        outcome = outcome_of(request, ended.finished, self.isolation)._replace(
+            layer=layer, left_running=ended.left_running, stdout=stdout, stderr=stderr
         )
+        return outcome if request.network is None else with_network(outcome, request.network)
 
     def discard(self, layer: Layer) -> None:
         layers.remove(layer)
