@@ -16,6 +16,7 @@ import struct
 from typing import NamedTuple
 
 from substrate.errors import MissingDependencyError
+from substrate.system.linux.calls import libc
 
 _SET_MODE_FILTER = 1
 _FLAG_SPEC_ALLOW = 4
@@ -63,7 +64,7 @@ _MACHINES = {"x86_64": (X86_64, I386), "aarch64": (AARCH64, ARM)}
 #: The same number everywhere. A ring could connect without a call that anybody sees.
 _IO_URING_SETUP = 425
 _SECCOMP_CALL = {"x86_64": 317, "aarch64": 277}
-_PIDFD_OPEN, _PIDFD_GETFD = 434, 438
+_PIDFD_GETFD = 438
 _X32_BIT = 0x40000000
 #: i386's ``socketcall`` numbers, and the calls they stand for.
 SOCKETCALLS = {3: "connect", 6: "getsockname", 11: "sendto", 16: "sendmsg", 20: "sendmmsg"}
@@ -203,7 +204,7 @@ class Handover:
 
         if not machine_supported():
             raise MissingDependencyError(f"seccomp is not known for {os.uname().machine} here")
-        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc = libc()
         self._errno = ctypes.get_errno
         self._descriptor = descriptor
         self._byte = ctypes.create_string_buffer(b"L", 1)
@@ -261,13 +262,10 @@ class Listener:
     """The supervisor's side of a filter."""
 
     def __init__(self, descriptor: int) -> None:
-        import ctypes
         import fcntl
 
         self.descriptor = descriptor
         self._ioctl = fcntl.ioctl
-        self._syscall = ctypes.CDLL(None, use_errno=True).syscall
-        self._errno = ctypes.get_errno
         try:
             # The waiter wakes on the core we run on: a third of the cost (Linux 6.6).
             fcntl.ioctl(descriptor, _IOCTL_SET_FLAGS, _SYNC_WAKE_UP)
@@ -316,11 +314,12 @@ class Listener:
 
     def borrow_socket(self, pid: int, descriptor: int) -> socket.socket | None:
         """Our own handle of a process's socket; None if there is none, or we may not."""
-        handle = self._syscall(_PIDFD_OPEN, pid, 0)
-        if handle < 0:
+        try:
+            handle = os.pidfd_open(pid)
+        except OSError:
             return None
         try:
-            copy = self._syscall(_PIDFD_GETFD, handle, descriptor, 0)
+            copy = libc().syscall(_PIDFD_GETFD, handle, descriptor, 0)
         finally:
             os.close(handle)
         if copy < 0:

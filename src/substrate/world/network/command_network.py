@@ -45,6 +45,7 @@ class CommandNetwork:
         self._supervisor: Supervisor | None = None
         self._listener: Listener | None = None
         self._started = threading.Event()
+        self._settled = threading.Event()
         self._unseen = ""
         self._outlives = False
 
@@ -69,6 +70,7 @@ class CommandNetwork:
         return ""
 
     def before_fork(self) -> None:
+        """May be called again if what was to be forked could not be made."""
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._handover = Handover(self._theirs.fileno())
@@ -111,7 +113,6 @@ class CommandNetwork:
         with suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)  # a child that never came as far as exec
         self._started.wait(_SETTLE_TIMEOUT_S)
-        settled = threading.Event()
 
         def settle() -> None:
             if self._supervisor is not None:
@@ -123,11 +124,10 @@ class CommandNetwork:
                     go_on.hand_over(self._listener.descriptor)
             if self._loop is not None and not self._outlives:
                 self._loop.stop()
-            settled.set()
+            self._settled.set()
 
         self._loop.call_soon(settle)
-        while not settled.is_set() and self._thread.is_alive():
-            settled.wait(0.05)
+        self._settled.wait(_SETTLE_TIMEOUT_S)
         if not self._outlives:
             self._thread.join(_SETTLE_TIMEOUT_S)  # the caller may want to fork
         return self._log.scopes()
@@ -159,6 +159,7 @@ class CommandNetwork:
             self._unseen = f"{type(error).__name__}: {error}"
         finally:
             self._started.set()
+            self._settled.set()
             if self._supervisor is not None:
                 self._supervisor.close()
             elif self._listener is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from functools import cached_property
 from typing import NamedTuple
 
 from substrate.errors import MissingDependencyError
@@ -67,8 +68,11 @@ class Supervisor:
         self._unproved: dict[tuple[int, int], _Unproved] = {}
         #: Replaced sockets: the inode of ours -> the program's own, to put back.
         self._replaced: dict[int, socket.socket] = {}
-        self._resolvers = _system_resolvers()
         loop.watch(listener.descriptor, READ, self._ready)
+
+    @cached_property
+    def _resolvers(self) -> frozenset[str]:
+        return _system_resolvers()
 
     def settle(self) -> None:
         """The command is over: a datagram socket that was connected and never asked for its own
