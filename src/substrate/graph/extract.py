@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from hashlib import blake2b as _blake
 from hashlib import sha256
@@ -14,12 +15,18 @@ from substrate.graph import languages
 from substrate.graph.facts import Call, Detail, Facts, Import, Span, Symbol
 from substrate.graph.grammars import grammar_for
 from substrate.graph.grammars.grammar import Description, Grammar, Source, signature
+from substrate.graph.syntax_tree import (
+    AT_ONCE_BYTES,
+    DEEPEST,
+    as_utf8,
+    is_deep,
+    last_code,
+    stretches,
+)
 
 #: Larger sources are tables or bundles; parsing one would hold a core for seconds.
-MAX_PARSED_BYTES = 4 << 20
-_LONE_CR = re.compile(rb"\r(?!\n)")
-_COOKIE = re.compile(rb"\A(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)")
-_COMMENT_LINE = re.compile(rb"\s*#")
+MAX_PARSED_BYTES = 2 << 20
+_TOO_DEEP = "nested too deeply"
 _RECEIVER_CHARS = 80
 _PARAMETER = re.compile(r"[(,*&]\s*(\w+)\s*(?=[:,=)\s])")
 _DEFINITIONS = frozenset(
@@ -46,6 +53,9 @@ _ANCHORS = {
 CLASS_KINDS = frozenset({"class", "interface", "struct", "trait", "enum", "scope", "type"})
 
 
+_Matches = list[tuple[int, dict[str, list[Node]]]]
+
+
 class _Tools:
     """A language's parser and query, made once a process."""
 
@@ -53,7 +63,8 @@ class _Tools:
         make = getattr(import_module(grammar.package), grammar.function)
         language = Language(make())
         self.parser = Parser(language)
-        self.cursor = QueryCursor(Query(language, "\n".join(text for _, text in grammar.patterns)))
+        self.query = Query(language, "\n".join(text for _, text in grammar.patterns))
+        self.cursor = QueryCursor(self.query)
         self.kinds = tuple(kind for kind, _ in grammar.patterns)
         #: The capture that says where a match is.
         self.anchors = tuple(_ANCHORS.get(kind, "d") for kind in self.kinds)
@@ -100,22 +111,6 @@ def _go_module(data: bytes) -> str:
     return found[1].decode("utf-8", "replace") if found else ""
 
 
-def _as_utf8(data: bytes, language: str) -> bytes:
-    """What the parser is to read: UTF-8, with line feeds where lines end, lines unmoved."""
-    if not data.isascii():
-        data = data.removeprefix(b"\xef\xbb\xbf")
-        try:
-            data.decode("utf-8")
-        except UnicodeDecodeError:
-            cookie = _COOKIE.match(data) if language == "Python" else None
-            codec = cookie[1].decode() if cookie else "latin-1"
-            try:
-                data = data.decode(codec).encode("utf-8", "replace")
-            except (LookupError, UnicodeError):
-                data = data.decode("latin-1").encode("utf-8")
-    return _LONE_CR.sub(b"\n", data) if b"\r" in data else data
-
-
 class _Scope:
     """A definition on the sweep's stack."""
 
@@ -130,13 +125,17 @@ class _Scope:
         self.signature = ""
 
 
+class _TooDeepError(Exception):
+    """Texts inside texts: hashing each would take time by the square of the size."""
+
+
 class _Reading:
     """One file being read."""
 
     def __init__(self, grammar: Grammar, language: str, data: bytes, facts: Facts) -> None:
         self.grammar = grammar
         self.tools = _tools(language)
-        self.source = Source(_as_utf8(data, language))
+        self.source = Source(as_utf8(data, language))
         self.facts = facts
         self.seen: dict[tuple[str, str], int] = {}
         self.definitions: set[tuple[int, int]] = set()
@@ -145,19 +144,44 @@ class _Reading:
         self.outer: tuple[int, int] | None = None
         self.stack: list[_Scope] = []
         self.own: list[_Scope] = []
+        self.bytes_to_hash = 64 * len(self.source.data) + (1 << 20)
 
     def run(self) -> None:
         root = self.tools.parser.parse(self.source.data).root_node
         if root.has_error:
             self.facts.trouble = "syntax errors"
+        self._module(root)
+        try:
+            for start, end, matches in self._matches(root):
+                self._read(start, end, matches)
+        except _TooDeepError:
+            self.facts.trouble = _TOO_DEEP
+        self._hash_own_text()
+
+    def _matches(self, root: Node) -> Iterator[tuple[int, int, _Matches]]:
+        """Stretches of the file, and what begins in each."""
+        deep = is_deep(root)
+        if not deep and len(self.source.data) <= AT_ONCE_BYTES:
+            yield 0, len(self.source.data), self.tools.cursor.matches(root)
+            return
+        cursor = QueryCursor(self.tools.query)
+        if deep:
+            self.facts.trouble = _TOO_DEEP
+            cursor.set_max_start_depth(DEEPEST)
+        for start, end in stretches(root):
+            cursor.set_byte_range(start, end)
+            yield start, end, cursor.matches(root)
+
+    def _read(self, first: int, last: int, matches: _Matches) -> None:
         found = []
         kinds, anchors = self.tools.kinds, self.tools.anchors
-        for number, (pattern, captures) in enumerate(self.tools.cursor.matches(root)):
+        for number, (pattern, captures) in enumerate(matches):
             node = captures[anchors[pattern]][0]
-            # The number decides last, so that nodes are never compared.
-            found.append((node.start_byte, -node.end_byte, pattern, number, node, captures))
+            start = node.start_byte
+            if first <= start < last:  # patterns that begin at the root reach beyond the stretch
+                # The number decides last, so that nodes are never compared.
+                found.append((start, -node.end_byte, pattern, number, node, captures))
         found.sort()
-        self._module(root)
         for start, minus_end, pattern, _, node, captures in found:
             kind = kinds[pattern]
             while self.stack[-1].end <= start and len(self.stack) > 1:
@@ -168,7 +192,6 @@ class _Reading:
                 self._definition(kind, node, captures, start, -minus_end)
             else:
                 self._other(kind, node, captures)
-        self._hash_own_text()
 
     # -- definitions ----------------------------------------------------------------------------
 
@@ -208,8 +231,6 @@ class _Reading:
         elif real == "method" and around.type not in CLASS_KINDS and not told.owner:
             real = "function" if around.type in ("module", "function") else "method"
         index = len(self.facts.symbols)
-        key = self._symbol_key(real, local)
-        self.facts.symbols.append(Symbol(real, told.name, local, parent, key, told.bases))
         scope = _Scope(start, end, index, local, real)
         outer_start, outer_end = self.outer or (0, -1)
         if outer_end >= end:
@@ -219,6 +240,8 @@ class _Reading:
             around.holes.append((start, end))
         self.outer = None
         detail = self._detail(node, told, scope)
+        key = self._symbol_key(real, local)
+        self.facts.symbols.append(Symbol(real, told.name, local, parent, key, told.bases))
         self.facts.details.append(detail)
         self.own.append(scope)
         if real not in ("constant", "variable"):
@@ -242,7 +265,7 @@ class _Reading:
     def _detail(self, node: Node, told: Description, scope: _Scope) -> Detail:
         last = node
         if self.grammar.ends_before_comments:
-            last = _last_code(node, scope.end, self.source.data)
+            last = last_code(node, scope.end, self.source.data)
             if last is not node:
                 scope.end = max(last.end_byte, scope.start + 1)
         span = self._span(node, scope.start, scope.end, last)
@@ -251,6 +274,9 @@ class _Reading:
 
     def _span(self, node: Node, start: int, end: int, last: Node | None = None) -> Span:
         """From `node`, which begins at `start`, to the end of `last` (or its own) at `end`."""
+        self.bytes_to_hash -= end - start
+        if self.bytes_to_hash < 0:
+            raise _TooDeepError
         row, column = node.start_point
         end_row, end_column = (last or node).end_point
         digest = _blake(self.source.data[start:end], digest_size=8).hexdigest()
@@ -291,7 +317,7 @@ class _Reading:
             return
         called, receiver = _CALLS[kind], ""
         if "r" in captures:
-            node_text = self.source.text(captures["r"][0])
+            node_text = self.source.beginning(captures["r"][0], 8 * _RECEIVER_CHARS)
             if not node_text.isidentifier():
                 node_text = "".join(node_text[: 2 * _RECEIVER_CHARS].split())
             receiver = node_text[:_RECEIVER_CHARS]
@@ -355,15 +381,3 @@ def _split_receiver(text: str) -> tuple[str, str]:
         if found:
             return receiver, name
     return "", text
-
-
-def _last_code(node: Node, end: int, data: bytes) -> Node:
-    """The last descendant that is no comment: a block may hold the comments that follow it."""
-    if not _COMMENT_LINE.match(data, data.rfind(b"\n", 0, end) + 1, end):
-        return node
-    here = node
-    while True:
-        below = [child for child in here.children if child.type != "comment"]
-        if not below:
-            return here
-        here = below[-1]

@@ -25,6 +25,12 @@ class Source:
     def text(self, node: Node) -> str:
         return self.data[node.start_byte : node.end_byte].decode()
 
+    def beginning(self, node: Node, most_bytes: int) -> str:
+        """The text, cut off after so many bytes."""
+        start = node.start_byte
+        end = min(node.end_byte, start + most_bytes)
+        return self.data[start:end].decode("utf-8", "ignore")
+
 
 class RawImport(NamedTuple):
     """An import before it has a place: see `facts.Import`."""

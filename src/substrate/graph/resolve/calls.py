@@ -7,12 +7,11 @@ The figures are set from the hand-labelled calls in tests/unit/graph; `impact` f
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from substrate.graph.extract import CLASS_KINDS
 from substrate.graph.facts import Call, Facts, Links
 from substrate.graph.grammars import grammar_for
-from substrate.graph.resolve.names import Entity, FileNames, Names
+from substrate.graph.resolve.names import Entity, FileNames, Names, Target
 from substrate.graph.resolve.world import Definition
 from substrate.graph.wellknown import BUILTINS, COMMON_METHODS
 
@@ -35,14 +34,6 @@ _SELF_NAMES = frozenset({"self", "this", "cls", "Self", "@"})
 _SUPER = frozenset({"super", "super()"})
 _PLAIN = re.compile(r"[\w.]+\Z")
 _MADE = re.compile(r"(?:new)?([\w.]+)\(.*\)\Z")
-
-
-class Target(NamedTuple):
-    """Exactly one of the two is set."""
-
-    symbol: Definition | None
-    external: str
-    confidence: float
 
 
 class CallResolver:
@@ -89,7 +80,10 @@ class CallResolver:
         if name in self.builtins:
             return Target(None, f"builtins.{name}", BUILTIN)
         if self.file.family in ("c", "ruby"):
-            return self._global_function(name)
+            key = (self.file.directory, self.file.family, name)
+            if key not in self.names.global_functions:
+                self.names.global_functions[key] = self._global_function(name)
+            return self.names.global_functions[key]
         return Target(None, name, UNKNOWN)
 
     def _from_import(self, entity: Entity, name: str) -> Target:
@@ -145,7 +139,7 @@ class CallResolver:
         plain = [found for found in candidates if found.symbol.kind != "method"] or candidates
         if len(plain) == 1:
             return Target(plain[0], "", ONLY_FUNCTION if plain[0].symbol.parent == 0 else UNKNOWN)
-        near = [f for f in plain if f.path.rpartition(b"/")[0] == self._directory]
+        near = [f for f in plain if f.path.rpartition(b"/")[0] == self.file.directory]
         if len(near) == 1:
             return Target(near[0], "", ONLY_METHOD)
         return Target(None, name, UNKNOWN)
@@ -273,10 +267,6 @@ class CallResolver:
         return Target(only, "", ONLY_METHOD) if only is not None else external
 
     # -- small things -----------------------------------------------------------------------------
-
-    @property
-    def _directory(self) -> bytes:
-        return self.file.path.rpartition(b"/")[0]
 
     def _own(self, index: int) -> Definition:
         return Definition(self.file.path, index, self.symbols[index])

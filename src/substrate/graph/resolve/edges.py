@@ -9,8 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from substrate.graph.facts import Facts, Import, Links, name_hash
 from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
-from substrate.graph.resolve.calls import CallResolver, Target
-from substrate.graph.resolve.names import FileNames, Names
+from substrate.graph.resolve.calls import CallResolver
+from substrate.graph.resolve.names import FileNames, Names, Target
 from substrate.graph.section import region_id
 
 

@@ -23,6 +23,14 @@ class Entity(NamedTuple):
     external: str = ""
 
 
+class Target(NamedTuple):
+    """What a call calls: exactly one of the first two is set."""
+
+    symbol: Definition | None
+    external: str
+    confidence: float
+
+
 class FileNames:
     """The names of one file."""
 
@@ -72,6 +80,8 @@ class Names:
     def __init__(self, world: World) -> None:
         self.world = world
         self._files: dict[bytes, FileNames | None] = {}
+        #: Of C and Ruby, by directory, family and name.
+        self.global_functions: dict[tuple[bytes, str, str], Target] = {}
         self._bindings: dict[tuple[bytes, str], Entity | None] = {}
         self._submodules: dict[tuple[bytes, str, int], list[bytes]] = {}
         self._modules: dict[tuple[bytes, str, int, str], list[bytes]] = {}

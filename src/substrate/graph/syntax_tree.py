@@ -1,0 +1,70 @@
+"""What the parser is given, and how its tree is gone through without surprises of size or depth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tree_sitter import Node
+
+#: Matches of a larger source are taken piece by piece, which bounds the memory they need.
+AT_ONCE_BYTES = 256 << 10
+#: What nests deeper is written by programs. The time of a query grows with size times depth.
+DEEPEST = 1500
+_DEPTH_SAMPLE = 1000
+_LONE_CR = re.compile(rb"\r(?!\n)")
+_COOKIE = re.compile(rb"\A(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)")
+_COMMENT_LINE = re.compile(rb"\s*#")
+
+
+def as_utf8(data: bytes, language: str) -> bytes:
+    """What the parser is to read: UTF-8, with line feeds where lines end, lines unmoved."""
+    if not data.isascii():
+        data = data.removeprefix(b"\xef\xbb\xbf")
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError:
+            cookie = _COOKIE.match(data) if language == "Python" else None
+            codec = cookie[1].decode() if cookie else "latin-1"
+            try:
+                data = data.decode(codec).encode("utf-8", "replace")
+            except (LookupError, UnicodeError):
+                data = data.decode("latin-1").encode("utf-8")
+    return _LONE_CR.sub(b"\n", data) if b"\r" in data else data
+
+
+def is_deep(root: Node) -> bool:
+    """Whether the tree is much deeper than what people write: certainly from 2,500 on.
+
+    What lies below a node is one run of descendants, so that a sample meets every deep one.
+    """
+    cursor = root.walk()
+    for number in range(_DEPTH_SAMPLE, root.descendant_count, _DEPTH_SAMPLE):
+        cursor.goto_descendant(number)
+        if cursor.depth > DEEPEST:
+            return True
+    return False
+
+
+def stretches(root: Node) -> Iterator[tuple[int, int]]:
+    """Runs of the root's children."""
+    start = end = 0
+    for child in root.children:
+        end = child.end_byte
+        if end - start >= AT_ONCE_BYTES:
+            yield start, end
+            start = end
+    if end > start:
+        yield start, end
+
+
+def last_code(node: Node, end: int, data: bytes) -> Node:
+    """The last descendant that is no comment: a block may hold the comments that follow it."""
+    if not _COMMENT_LINE.match(data, data.rfind(b"\n", 0, end) + 1, end):
+        return node
+    here = node
+    while True:
+        below = [child for child in here.children if child.type != "comment"]
+        if not below:
+            return here
+        here = below[-1]

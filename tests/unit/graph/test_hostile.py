@@ -1,0 +1,110 @@
+"""Sources that nobody wrote by hand: too deep, too large, odd bytes. They cost only themselves."""
+
+from __future__ import annotations
+
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from substrate.graph import extract as extract_module
+from substrate.graph import syntax_tree
+from substrate.graph.extract import MAX_PARSED_BYTES, extract
+from tests.unit.graph.conftest import Project
+
+#: Each would take minutes, or all of the memory, if time or text grew with the square of depth.
+DEEP = {
+    ".py": [
+        "def first(): ...\nx = a" + ".b()" * 20_000 + "\n",
+        "def first(): ...\nx = " + "f(" * 20_000 + ")" * 20_000 + "\n",
+        "def first(): ...\nx = " + "(" * 50_000 + "1" + ")" * 50_000 + "\n",
+    ],
+    ".js": ["function first() {}\n" + "function f(){" * 10_000 + "}" * 10_000],
+    ".java": ["class first {}\n" + "class A{" * 5_000 + "}" * 5_000],
+    ".cpp": ["void first() {}\n" + "namespace a {" * 5_000 + "}" * 5_000],
+    ".rs": ["fn first() {}\n" + "mod a {" * 5_000 + "}" * 5_000],
+    ".go": ["package a\nfunc first() {}\nvar x = " + "f(" * 10_000 + ")" * 10_000 + "\n"],
+    ".rb": ["def first\nend\n" + "def a\n" * 3_000 + "end\n" * 3_000],
+    ".c": ["void first() {}\nint f(){" + "{" * 50_000 + "}" * 50_000 + "}"],
+    ".ts": ["function first() {}\ntype A = " + "Array<" * 10_000 + "x" + ">" * 10_000 + ";"],
+}
+
+
+@pytest.mark.parametrize(
+    ("key", "number"), [(key, n) for key, texts in DEEP.items() for n in range(len(texts))]
+)
+def test_what_nests_too_deeply_is_marked_and_read_from_the_top(key: str, number: int) -> None:
+    facts = extract(key, DEEP[key][number].encode())
+    assert facts.trouble == "nested too deeply"
+    assert "first" in {symbol.name for symbol in facts.symbols}
+    assert len(facts.symbols) == len(facts.details)
+    assert all(detail.hash for detail in facts.details)
+    assert sum(len(symbol.local) for symbol in facts.symbols) < 4_000_000
+
+
+def test_what_people_nest_is_read_whole() -> None:
+    chain = "query = session" + ".filter(lambda row: f(g(h(row))))" * 100 + "\n"
+    nested = "".join("    " * n + f"def f{n}():\n" for n in range(40)) + "    " * 40 + "pass\n"
+    sums = "total = " + " + ".join(f"part({n})" for n in range(400)) + "\n"
+    facts = extract(".py", (chain + nested + sums).encode())
+    assert facts.trouble == ""
+    assert len(facts.calls) == 100 + 300 + 400
+    assert len([s for s in facts.symbols if s.kind == "function"]) == 40
+
+
+@pytest.mark.parametrize("module", ["_pydecimal", "functools", "typing", "datetime"])
+def test_a_large_source_in_pieces_is_the_same_as_in_one(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = Path(sysconfig.get_paths()["stdlib"], f"{module}.py").read_bytes()
+    whole = extract(".py", data)
+    monkeypatch.setattr(extract_module, "AT_ONCE_BYTES", 500)
+    monkeypatch.setattr(syntax_tree, "AT_ONCE_BYTES", 500)
+    assert extract(".py", data) == whole
+    assert len(whole.calls) > 100
+
+
+def test_a_source_that_is_too_large_keeps_its_size_and_lines() -> None:
+    data = b"x = 1\n" * (MAX_PARSED_BYTES // 6 + 1)
+    facts = extract(".py", data)
+    assert facts.trouble == "too large to parse"
+    assert (facts.size, facts.loc, facts.symbols) == (len(data), len(data) // 6, [])
+
+
+@pytest.mark.parametrize(
+    "codec", ["hex", "zlib", "rot13", "undefined", "idna", "nonsense", "utf-7"]
+)
+def test_a_coding_cookie_may_say_anything(codec: str) -> None:
+    facts = extract(".py", b"# coding: " + codec.encode() + b"\ndef f(): ...\n\xff\xfe\n")
+    assert not facts.trouble.startswith("not read")
+
+
+def test_files_that_import_and_inherit_in_circles(project: Project) -> None:
+    project.commit(
+        {
+            "a.py": "from b import *\nfrom b import x\n\n\ndef f():\n    x()\n    missing()\n",
+            "b.py": "from a import *\nfrom a import f as x\n\n\ndef g():\n    x()\n    f()\n",
+            "own.py": "from own import *\nimport own\n\n\nclass A(A):\n    def m(self):\n"
+            "        self.nowhere()\n\n\nclass B(C):\n    def m(self):\n"
+            "        super().nowhere()\n\n\nclass C(B): ...\n",
+            "js/a.js": 'export * from "./b";\nimport {q} from "./b";\nq();\n',
+            "js/b.js": 'export * from "./a";\nexport {q} from "./a";\n',
+            "pkg/__init__.py": "from . import *\nfrom .. import *\nfrom ..... import x\n",
+        }
+    )
+    calls = project.calls()
+    assert ("a.f", "a.f") in calls
+    assert ("b.g", "a.f") in calls
+
+
+def test_thousands_of_definitions_of_one_name(project: Project) -> None:
+    """Looked at once, not once for each call."""
+    project.commit(
+        {
+            "lib/many.c": "".join(f"int same() {{ return {n}; }}\n" for n in range(3000)),
+            "app/use.c": "".join(f"int u{n}() {{ return same(); }}\n" for n in range(3000)),
+        }
+    )
+    rows = [row for row in project.records("edges.calls.jsonl") if "to_external_ref" in row]
+    assert len(rows) == 3000
+    assert {row["confidence"] for row in rows} == {0.3}
