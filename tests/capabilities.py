@@ -165,6 +165,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "mounts": _has_mounts,
     "netns": _has_network_namespaces,
     "not-root": lambda: not _has_root(),
+    "ssh-keygen": lambda: shutil.which("ssh-keygen") is not None,
     "strace": _has_strace,
     "symlinks": lambda: os.name == "posix",
     "user-xattrs": _has_user_xattrs,

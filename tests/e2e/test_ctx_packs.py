@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -282,3 +284,198 @@ jq -r '.steps[0].tool, .model.identifier, .outputs[0].name' "$file"
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == ["read_file", "claude-opus-4-6", "answer.md"]
+
+
+SUBSTRATE = [
+    sys.executable,
+    "-c",
+    "import sys; from substrate.cli.main import substrate; sys.exit(substrate())",
+]
+
+
+def with_sidecar(project: Path) -> Path:
+    """`answer.md` as recorded, its sidecar beside it."""
+    (project / "answer.md").write_text("It greets.\n")
+    said(project, "pack", "-", "--sidecars", stdin=json.dumps(LOG))
+    return project / "answer.md"
+
+
+def test_verify_exits_0_only_for_the_recorded_bytes(project: Path) -> None:
+    artifact = with_sidecar(project)
+    told = answer(project, "verify", "answer.md")
+    assert (told["verified"], told["status"]) == (True, "verified")
+    assert "verified" in said(project, "verify", "answer.md")
+    assert "verified" in said(project.parent, "verify", "project/answer.md")
+    artifact.write_text("It greets!\n")
+    assert answer(project, "verify", "answer.md", status=1)["status"] == "modified"
+    assert "modified" in said(project, "verify", "answer.md", status=1)
+    (project / "answer.md.ctx.json").unlink()
+    assert answer(project, "verify", "answer.md", status=1)["status"] == "sidecar_missing"
+    assert (
+        answer(project, "verify", "answer.md", "--pack", "latest", status=1)["status"] == "modified"
+    )
+    assert ctx(project, "verify", "nosuch.md").returncode == 4
+
+
+def test_verify_names_the_recorded_command_that_wrote_the_bytes(project: Path) -> None:
+    environment = {**os.environ, "SUBSTRATE_AGENT": "off"}
+
+    def recorded(command: str) -> None:
+        subprocess.run([*SUBSTRATE, "-c", command], cwd=project, env=environment, check=True)
+
+    recorded("echo draft > answer.md")
+    recorded("echo 'It greets.' > answer.md")
+    recorded("echo other > other.md")
+    said(project, "pack", "-", "--sidecars", stdin=json.dumps(LOG))
+    told = answer(project, "verify", "answer.md")
+    assert told["command"]["command"] == "echo 'It greets.' > answer.md"
+    assert told["command"]["command_id"].startswith("c-")
+    assert "echo 'It greets.' > answer.md" in said(project, "verify", "answer.md")
+    (project / "answer.md").write_text("by hand\n")
+    assert answer(project, "verify", "answer.md", status=1)["command"] is None
+
+
+@pytest.mark.needs("ssh-keygen")
+def test_signatures_of_ssh_keygen(project: Path, tmp_path: Path) -> None:
+    with_sidecar(project)
+    for name in ("ada", "eve"):
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)]
+        subprocess.run(argv, check=True)
+    allowed = tmp_path / "allowed_signers"
+    allowed.write_text("ada@example.org " + (tmp_path / "ada.pub").read_text())
+    words = ("verify", "answer.md", "--signed-by", str(allowed))
+    told = answer(project, *words, status=1)
+    assert (told["status"], told["signatures"]) == ("verified", [])
+    said(project, "sign", "latest", "--key", str(tmp_path / "eve"))
+    assert answer(project, *words, status=1)["signatures"][0]["valid"] is False
+    assert "not signed" in said(project, *words, status=1)
+    said(project, "sign", "latest", "--key", str(tmp_path / "ada"))
+    told = answer(project, *words)
+    assert told["verified"] is True
+    assert [s["principal"] for s in told["signatures"] if s["valid"]] == ["ada@example.org"]
+    assert answer(project, *words, "--identity", "eve@example.org", status=1)["verified"] is False
+    # A signature of another pack, put in this one's place, does not count.
+    digits = pack(project, LOG | {"system_prompt": "Other."})
+    (mine,) = [s["file"] for s in told["signatures"] if s["valid"]]
+    place = project / ".ctx/signatures" / digits
+    place.mkdir()
+    (place / "0.sig").write_bytes(Path(mine).read_bytes())
+    (project / "answer.md.ctx.json").unlink()
+    moved = answer(project, *words, "--pack", digits, status=1)
+    assert moved["status"] == "verified"
+    assert moved["signatures"][0]["valid"] is False
+    assert ctx(project, "sign", "latest", "--key", "nosuch").returncode == 4
+    # And the bundle carries them.
+    said(project, "export", "latest", told["pack"], str(tmp_path / "b.tgz"))
+    other = tmp_path / "other"
+    other.mkdir()
+    said(other, "init")
+    assert answer(other, "import", str(tmp_path / "b.tgz"))["signatures"] == 3
+
+
+def test_fork_edit_finalize(project: Path) -> None:
+    digits = pack(project)
+    done = ctx(project, "fork", "latest")
+    assert done.returncode == 0
+    draft = Path(done.stdout.strip())
+    edited = json.loads(draft.read_text()) | {"system_prompt": "Be bold."}
+    draft.write_text(json.dumps(edited))
+    second = ctx(project, "fork", digits[:8])
+    assert "there are 2 drafts of this pack" in second.stderr
+    assert json.loads(draft.read_text()) == edited
+    address = said(project, "finalize", draft.name).strip()
+    assert answer(project, "show", address)["parent"] == f"sha256:{digits}"
+    told = json.loads(said(project, "diff", digits, "latest", status=1))
+    assert [entry["type"] for entry in told["entries"]] == ["prompt_drift"]
+    assert "-Be careful." in told["entries"][0]["content_diff"]
+    log = said(project, "log")
+    assert f"fork of {digits[:12]}" in log
+    assert log.index(address[6:18]) < log.index(f"*  {digits[:12]}")
+    assert ctx(project, "finalize", "nosuch").returncode == 4
+
+
+def test_export_and_import(project: Path, tmp_path: Path) -> None:
+    digits = pack(project)
+    said(project, "export", "latest", "run.tgz")
+    assert ctx(project, "export", "latest", "run.tgz").returncode == 5
+    assert ctx(project, "export", "run.tgz").returncode == 2
+    other = tmp_path / "other"
+    other.mkdir()
+    said(other, "init")
+    assert said(other, "import", str(project / "run.tgz")) == f"ctx://{digits}\n"
+    assert answer(other, "show", digits)["hash"] == f"sha256:{digits}"
+    assert "sound" in said(other, "fsck")
+    (other / "bad.tgz").write_bytes((project / "run.tgz").read_bytes()[:-40])
+    done = ctx(other, "import", "bad.tgz")
+    assert done.returncode == 5
+    assert "nothing was changed" in done.stderr
+    said(project, "export", "latest", "run.json", "--format", "in-toto")
+    told = json.loads((project / "run.json").read_text())
+    assert told["_type"] == "https://in-toto.io/Statement/v1"
+    assert told["subject"] == [
+        {
+            "name": "answer.md",
+            "digest": {"sha256": hashlib.sha256(b"It greets.\n").hexdigest()},
+        }
+    ]
+    said(project, "export", "latest", "run.dsse", "--format", "dsse")
+    envelope = json.loads((project / "run.dsse").read_text())
+    assert json.loads(base64.b64decode(envelope["payload"]))["subject"] == told["subject"]
+
+
+def test_fsck_and_gc(project: Path) -> None:
+    digits = pack(project)
+    assert answer(project, "fsck")["sound"] is True
+    content = hashlib.sha256(b"It greets.\n").hexdigest()
+    path = project / ".ctx/objects" / content[:2] / content[2:]
+    path.chmod(0o600)
+    path.write_bytes(b"It greetz.\n")
+    told = answer(project, "fsck", status=6)
+    (finding,) = told["findings"]
+    assert finding["what"] == f"sha256:{content}"
+    assert finding["breaks"] == [f"pack {digits[:12]}: outputs[0] (answer.md)"]
+    assert "breaks pack" in said(project, "fsck", status=6)
+    assert pack(project) == digits  # packing again heals it
+    assert answer(project, "fsck")["sound"] is True
+    (project / ".ctx/objects/ab").mkdir(exist_ok=True)
+    (project / ".ctx/objects/ab/cd.tmp").write_text("as the original left them")
+    assert "would remove objects/ab/cd.tmp" in said(project, "gc", "--dry-run")
+    assert answer(project, "gc")["leftovers"] == ["objects/ab/cd.tmp"]
+    assert answer(project, "gc", "--drop", "latest")["dropped"] == [f"sha256:{digits}"]
+    assert answer(project, "log")["packs"] == []
+    assert not [p for p in (project / ".ctx/objects").rglob("*") if p.is_file()]
+
+
+def test_a_pack_that_the_original_stored_is_read(project: Path) -> None:
+    """Blobs and manifest as the Go program writes them; it lists the pack and knows no tags."""
+    store = project / ".ctx"
+
+    def put(data: bytes) -> str:
+        digits = hashlib.sha256(data).hexdigest()
+        (store / "objects" / digits[:2]).mkdir(exist_ok=True)
+        path = store / "objects" / digits[:2] / digits[2:]
+        path.write_bytes(data)
+        path.chmod(0o444)
+        return f"sha256:{digits}"
+
+    prompt, output = put(b"You are careful."), put(b"a < b")
+    manifest = (
+        '{"created":"2026-02-10T14:30:00.123456789Z","environment":{"os":"darwin","runtime":"go1.22",'
+        '"tool_versions":null},"hash":"","inputs":[],"model":{"identifier":"claude-opus-4-6",'
+        '"parameters":{"max_tokens":4096,"temperature":0}},"outputs":[{"content_ref":"OUTPUT","name":'
+        '"result.md"}],"prompts":[],"steps":[{"deterministic":true,"index":0,"output_ref":"OUTPUT",'
+        '"parameters":{"path":"a \\u003c b"},"timestamp":"2026-02-10T14:30:00Z","tool":"read_file",'
+        '"type":"tool_call"}],"system_prompt":"PROMPT","version":"0.1"}'
+    )
+    manifest = manifest.replace("OUTPUT", output).replace("PROMPT", prompt)
+    ref = put(manifest.encode())
+    (store / "packs" / ref[7:]).write_text(ref)
+    told = answer(project, "show", ref[7:15])
+    assert told["steps"][0]["parameters"] == {"path": "a < b"}
+    assert told["outputs"][0]["context_pack"] == ref
+    assert answer(project, "log")["packs"][0]["model"] == "claude-opus-4-6"
+    assert answer(project, "fsck")["sound"] is True
+    sidecar = {"context_pack": ref, "inputs": None, "tools": ["read_file"]}
+    (project / "result.md").write_bytes(b"a < b")
+    (project / "result.md.ctx.json").write_text(json.dumps(sidecar))
+    assert answer(project, "verify", "result.md")["verified"] is True

@@ -10,29 +10,17 @@ of the three for `output` or `system_prompt`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from substrate.packs.canonical import canonical_bytes
-from substrate.packs.log_items import Item, LogItems, Origin, Problem, kind, unknown_field
+from substrate.packs.fields import CONTENT, OUTPUT, Fields, Source, whole_text
+from substrate.packs.log_items import Item, LogItems, Origin, Problem
 from substrate.packs.manifest import NO_TIME, Environment, Model
-from substrate.packs.read_manifest import instant_ns
-from substrate.packs.spill import Spilled
 
+_CONTENT, _OUTPUT = CONTENT[:3], OUTPUT[:3]
 #: Steps of these types are a model's work: unless it is said otherwise, they may differ next time.
 NOT_DETERMINISTIC = frozenset(
     {"llm", "llm_call", "model", "model_call", "completion", "reasoning", "thinking", "message"}
 )
-_CONTENT = ("content", "content_b64", "path")
-_OUTPUT = ("output", "output_b64", "output_path")
-
-
-class Source(NamedTuple):
-    """Where a content's bytes come from: the text itself, base64 of it, or a file's name."""
-
-    kind: Literal["text", "base64", "file"]
-    value: str | Spilled
-    place: str
-    origin: Origin
 
 
 class LogContent(NamedTuple):
@@ -72,8 +60,8 @@ class Log(NamedTuple):
 def check_log(items: LogItems) -> tuple[Log | None, list[Problem]]:
     """The log, or everything that is wrong with it."""
     problems = list(items.problems)
-    model = _Fields(_single(items, "model"), problems)
-    environment = _Fields(_single(items, "environment"), problems)
+    model = Fields(_single(items, "model"), problems)
+    environment = Fields(_single(items, "environment"), problems)
     model.only("identifier", "parameters")
     environment.only("os", "runtime", "tool_versions")
     log = Log(
@@ -101,13 +89,13 @@ def _system_prompt(items: LogItems, problems: list[Problem]) -> Source:
     if item is None or item.value in ("", None):
         problems.append(Problem("system_prompt", "is missing", item.origin if item else Origin(0)))
         return missing
-    return _whole(item.place, item.value, item.origin, problems) or missing
+    return whole_text(item.place, item.value, item.origin, problems) or missing
 
 
 def _content(
     item: Item, label: str, problems: list[Problem], *, required: bool = False
 ) -> LogContent:
-    found = _Fields(item, problems)
+    found = Fields(item, problems)
     found.only(label, *_CONTENT)
     name = found.required(label) if required else found.text(label)
     source = found.source(_CONTENT) or Source("text", "", f"{item.place}.content", item.origin)
@@ -129,7 +117,7 @@ def _steps(items: Sequence[Item], problems: list[Problem]) -> tuple[LogStep, ...
 
 
 def _step(item: Item, position: int, problems: list[Problem]) -> LogStep:
-    found = _Fields(item, problems)
+    found = Fields(item, problems)
     found.only("index", "type", "tool", "parameters", *_OUTPUT, "deterministic", "timestamp")
     step_type = found.required("type")
     return LogStep(
@@ -141,145 +129,3 @@ def _step(item: Item, position: int, problems: list[Problem]) -> LogStep:
         found.flag("deterministic", step_type.lower() not in NOT_DETERMINISTIC),
         found.time("timestamp"),
     )
-
-
-def _whole(place: str, value: object, origin: Origin, problems: list[Problem]) -> Source | None:
-    """A text, or an object that says where the text is."""
-    if isinstance(value, dict):
-        found = _Fields(Item(place, value, origin), problems)
-        found.only(*_CONTENT)
-        return found.source(_CONTENT)
-    if isinstance(value, str):
-        try:
-            canonical_bytes(value)
-        except ValueError as error:
-            problems.append(Problem(place, f"{error}; use content_b64", origin))
-    elif not isinstance(value, Spilled):
-        problems.append(Problem(place, f"a text was expected, not {kind(value)}", origin))
-        return None
-    return Source("text", value, place, origin)
-
-
-class _Fields:
-    """One object of the log; what is wrong with it is added to `problems`."""
-
-    def __init__(self, item: Item, problems: list[Problem]) -> None:
-        self._place = item.place
-        self._origin = item.origin
-        self._problems = problems
-        self._found: Mapping[str, object] = item.value if isinstance(item.value, dict) else {}
-        self._is_object = isinstance(item.value, dict)
-        if not self._is_object:
-            self._add("", f"an object was expected, not {kind(item.value)}")
-
-    def only(self, *names: str) -> None:
-        for name in self._found:
-            if name not in names:
-                self._add(name, unknown_field(name, names))
-
-    def required(self, name: str) -> str:
-        text = self.text(name)
-        if not text and self._is_object and self._found.get(name) in (None, ""):
-            self._add(name, "is missing")
-        return text
-
-    def text(self, name: str) -> str:
-        value = self._found.get(name)
-        if value is None:
-            return ""
-        if isinstance(value, Spilled):
-            value = value.text()
-        if not isinstance(value, str):
-            self._add(name, f"a text was expected, not {kind(value)}")
-            return ""
-        return value if self._is_json(name, value) else ""
-
-    def integer(self, name: str, default: int) -> int:
-        value = self._found.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, int) or isinstance(value, bool):
-            self._add(name, f"an integer was expected, not {kind(value)}")
-            return default
-        return value
-
-    def flag(self, name: str, default: bool) -> bool:
-        value = self._found.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            self._add(name, f"true or false was expected, not {kind(value)}")
-        return value is True
-
-    def time(self, name: str) -> str:
-        text = self.text(name)
-        if not text:
-            return NO_TIME
-        try:
-            instant_ns(text)
-        except ValueError as error:
-            self._add(name, str(error))
-        return text
-
-    def map(self, name: str) -> Mapping[str, object]:
-        value = self._found.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self._add(name, f"an object was expected, not {kind(value)}")
-            return {}
-        whole = _in_memory(value)
-        assert isinstance(whole, dict)
-        return whole if self._is_json(name, whole) else {}
-
-    def versions(self) -> Mapping[str, str]:
-        inner = self._found.get("tool_versions")
-        if inner is None:
-            return {}
-        place = f"{self._place}.tool_versions"
-        versions = _Fields(Item(place, inner, self._origin.at("tool_versions")), self._problems)
-        return {name: versions.text(name) for name in versions._found}
-
-    def source(self, names: Sequence[str]) -> Source | None:
-        """The content that one of `names` (as text, in base64, in a file) holds."""
-        there = [name for name in names if self._found.get(name) is not None]
-        if not there:
-            return None
-        if len(there) > 1:
-            self._add(there[1], f"there is {there[0]} already")
-            return None
-        (name,) = there
-        value, place, origin = self._found[name], f"{self._place}.{name}", self._origin.at(name)
-        if name == "output":
-            return _whole(place, value, origin, self._problems)
-        if not isinstance(value, (str, Spilled)):
-            self._add(name, f"a text was expected, not {kind(value)}")
-            return None
-        if isinstance(value, str) and not self._is_json(name, value):
-            return None
-        kinds: tuple[Literal["text", "base64", "file"], ...] = ("text", "base64", "file")
-        return Source(kinds[list(names).index(name)], value, place, origin)
-
-    def _is_json(self, name: str, value: object) -> bool:
-        try:
-            canonical_bytes(value)
-        except ValueError as error:
-            self._add(name, str(error))
-            return False
-        return True
-
-    def _add(self, name: str, what: str) -> None:
-        place = ".".join(part for part in (self._place, name) if part)
-        origin = self._origin.at(name) if name else self._origin
-        self._problems.append(Problem(place, what, origin))
-
-
-def _in_memory(value: object) -> object:
-    """Parameters stand in the manifest itself: long texts in them come back."""
-    if isinstance(value, Spilled):
-        return value.text()
-    if isinstance(value, dict):
-        return {key: _in_memory(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_in_memory(item) for item in value]
-    return value

@@ -43,6 +43,14 @@ def load(store: Store, text: str) -> Pack:
     return store.load(resolve(store, text))
 
 
+def load_or_damaged(store: Store, text: str) -> str:
+    """The address of a listed pack, even one whose manifest cannot be read any more."""
+    ref = resolve(store, text)
+    if ref not in store.packs():
+        raise NotFoundError(f"no pack {short(ref)} is listed", hint="`ctx log` lists the packs")
+    return ref
+
+
 def set_latest(store: Store, ref: str) -> None:
     _write(store.refs_dir / LATEST, ref)
 
@@ -87,6 +95,12 @@ def tags(store: Store) -> dict[str, str]:
         if ref is not None:
             found[path.relative_to(top).as_posix()] = ref
     return dict(sorted(found.items()))
+
+
+def files(store: Store) -> Iterator[tuple[str, Path]]:
+    """Every file that should hold a name, whatever it really holds: `latest`, ``tags/v1``."""
+    for path in sorted(_files(store.refs_dir)):
+        yield path.relative_to(store.refs_dir).as_posix(), path
 
 
 def check_name(name: str) -> str:

@@ -23,7 +23,7 @@ from substrate.packs.hashes import PREFIX, hex_of, is_hex, short
 from substrate.packs.manifest import Manifest, Pack, stored_bytes
 from substrate.packs.objects import Objects
 from substrate.packs.read_manifest import NotAManifestError, read_manifest
-from substrate.system.files import read_bytes_or_none, write_atomic
+from substrate.system.files import read_bytes_or_none, remove_tree, write_atomic
 from substrate.system.locks import FileLock
 from substrate.workspace.ctx_dir import require_ctx
 
@@ -59,6 +59,15 @@ class Store:
         """What ``config.json`` says; `open_store` has checked that it is an object."""
         found = json.loads(read_bytes_or_none(self.directory / "config.json") or b"{}")
         return found if isinstance(found, dict) else {}
+
+    def new_scratch(self, purpose: str) -> Path:
+        """A directory of one's own below `tmp`; what a killed process leaves, `ctx gc` removes."""
+        path = self.scratch / f"{purpose}-{os.getpid():x}-{os.urandom(8).hex()}"
+        path.mkdir(mode=0o700)
+        return path
+
+    def remove_scratch(self, path: Path) -> None:
+        remove_tree(path)
 
     @contextmanager
     def writing(self, purpose: str) -> Iterator[None]:

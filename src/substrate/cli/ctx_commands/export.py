@@ -1,0 +1,73 @@
+"""Packs in one file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from substrate.errors import EXIT_OK, RefusedError, UsageError
+from substrate.packs import refs
+from substrate.packs.bundle import export
+from substrate.packs.statement import envelope, statement
+from substrate.packs.store import Store, find_store
+from substrate.system.files import write_atomic
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+
+NAME = "export"
+HELP = "write packs to a file that others can import"
+EXAMPLE = "ctx export latest run.ctx.tar.gz"
+
+_MORE = """
+A bundle is a tar archive, gzipped if FILE ends in .gz or .tgz, with everything the packs need and
+the packs they were forked from. ctx import FILE takes it in elsewhere.
+"""
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument("words", nargs="+", metavar="REF… FILE", help="the packs, then the file")
+    parser.add_argument(
+        "--format",
+        choices=("bundle", "in-toto", "dsse"),
+        default="bundle",
+        help="in-toto: one pack as an in-toto statement; dsse: the same in an envelope",
+    )
+    parser.add_argument("--no-parents", action="store_true", help="without the packs forked from")
+    parser.add_argument("--force", action="store_true", help="write over a FILE that is there")
+    parser.epilog = (parser.epilog or "") + "\n" + _MORE
+
+
+def run(args: Namespace, context: Context) -> int:
+    *names, file = args.words
+    if not names:
+        raise UsageError("the packs or the file are missing", hint=f"for example: {EXAMPLE}")
+    store = find_store(context.cwd)
+    path = Path(context.cwd, file)
+    if path.exists() and not args.force:
+        raise RefusedError(f"{file} is there already", hint="choose another name, or add --force")
+    packs = [refs.load(store, name) for name in names]
+    if args.format != "bundle":
+        if len(packs) != 1:
+            raise UsageError("a statement is about one pack", hint="name one pack and a file")
+        told = statement(packs[0]) if args.format == "in-toto" else envelope(packs[0])
+        write_atomic(path, json.dumps(told, indent=2).encode() + b"\n", mode=0o644)
+        _tell(context, store, [packs[0].ref], path, 0)
+        return EXIT_OK
+    done = export(store, [pack.ref for pack in packs], path, parents=not args.no_parents)
+    _tell(context, store, list(done.packs), path, done.objects)
+    return EXIT_OK
+
+
+def _tell(context: Context, store: Store, packs: list[str], path: Path, objects: int) -> None:
+    size = path.stat().st_size
+    if context.json:
+        context.output.emit_json(
+            {"file": str(path), "packs": packs, "objects": objects, "bytes": size}
+        )
+        return
+    count = f"{len(packs)} pack" + ("" if len(packs) == 1 else "s")
+    context.output.line(f"{path}: {count}, {objects:,} objects, {size:,} bytes")
