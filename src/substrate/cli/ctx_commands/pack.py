@@ -191,7 +191,7 @@ def _spooled(store: Store, source: IO[bytes] | None = None) -> Iterator[IO[bytes
     source = source or sys.stdin.buffer
     path = store.scratch / f"stdin-{os.getpid():x}-{os.urandom(6).hex()}"
     with path.open("x+b") as file:
-        path.unlink()
+        path.unlink(missing_ok=True)  # `ctx gc` may have been quicker
         while chunk := source.read(1 << 20):
             file.write(chunk)
         file.seek(0)
