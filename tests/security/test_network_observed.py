@@ -154,6 +154,31 @@ except OSError as error:
     assert ran.out == f"{errno.ENOSYS}\n"
 
 
+def test_a_supervisor_with_a_bug_costs_the_account_not_the_command() -> None:
+    ran = stage(python(CONNECT, PUBLIC, 443))._replace(plant_fault=True).run()
+    assert (ran.out, ran.scopes) == ("hello\n", ())
+    assert "could not be read" in ran.notice
+
+
+def test_many_lookups_do_not_pile_up() -> None:
+    """Each takes a socket from us; none of them is kept for long."""
+    code = """
+import socket, struct
+query = struct.pack(">HHHHHH", 1, 256, 1, 0, 0, 0) + b"\\4site\\4test\\0" + struct.pack(">HH", 1, 1)
+for _ in range(600):
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.settimeout(20)
+    made.connect(("192.0.2.53", 53))
+    made.send(query)
+    assert made.recv(512)
+    made.close()
+made = socket.create_connection(("93.184.216.34", 443))
+print(made.recv(5).decode())
+"""
+    ran = stage(python(code)).run()
+    assert (ran.out, ran.scopes, ran.notice) == ("hello\n", ("tcp:site.test:443",), "")
+
+
 def test_what_is_left_running_keeps_its_network(tmp_path: Path) -> None:
     """It starts when the command is over and its supervisor gone."""
     said = tmp_path / "said"

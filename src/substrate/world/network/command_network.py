@@ -63,6 +63,8 @@ class CommandNetwork:
         """What the account cannot promise; empty if it is complete."""
         if self._unseen:
             return f"the network was not watched: {self._unseen}"
+        if self._loop is not None and self._loop.failure:
+            return f"watching the network met an error: {self._loop.failure}"
         if self._log.unread:
             return f"{self._log.unread} network calls could not be read"
         if self._log.full:
@@ -157,6 +159,8 @@ class CommandNetwork:
                 self._supervisor.settle()
         except Exception as error:  # noqa: BLE001 - the command goes on; the account says so
             self._unseen = f"{type(error).__name__}: {error}"
+            if self._listener is not None:
+                go_on.hand_over(self._listener.descriptor)
         finally:
             self._started.set()
             self._settled.set()

@@ -34,6 +34,8 @@ class EventLoop:
         self._running = True
         self._closing = threading.Lock()
         self._closed = False
+        #: The first error that a call raised; empty if none did.
+        self.failure = ""
 
     def watch(self, descriptor: int, events: int, ready: Ready) -> None:
         """Call `ready(events)` whenever something is there; replaces what was registered."""
@@ -67,13 +69,22 @@ class EventLoop:
                     os.read(self._woken, 4096)
                     continue
                 ready = self._ready.get(descriptor)
-                if ready is not None:
-                    ready(events)
+                if ready is not None and not self._try(lambda r=ready, e=events: r(e)):  # type: ignore[misc]
+                    self.forget(descriptor)
             while self._calls:
-                self._calls.popleft()()
+                self._try(self._calls.popleft())
             now = clock.monotonic_ns()
             while self._timers and self._timers[0][0] <= now:
-                heapq.heappop(self._timers)[2]()
+                self._try(heapq.heappop(self._timers)[2])
+
+    def _try(self, call: Callable[[], None]) -> bool:
+        """One connection's trouble must not end the others'."""
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - remembered, and said in the account
+            self.failure = self.failure or f"{type(error).__name__}: {error}"
+            return False
+        return True
 
     def close(self) -> None:
         """After `run`. Calls that come later are dropped."""

@@ -114,6 +114,8 @@ class ResolverRelay:
             return
         self._read_answer(pending.pid, message)
         send_reply(pending.stub, pending.query, message)
+        if message[:2] == pending.query.message[:2]:
+            self._drop(upstream)  # that was the answer; another question gets another socket
 
     def _refuse(self, pending: _Pending) -> None:
         """Nobody is there. Said at once, so that the program need not wait for its own timeout."""

@@ -25,6 +25,8 @@ from substrate.world.network.scopes import ScopeLog, scope
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 #: How long after its question for a local address a datagram socket must live to count as used.
 _ROUTE_PROBE_S = 0.02
+#: How many replaced sockets can be put back: only those of lookups that are under way matter.
+_MOST_REPLACED = 64
 _HANG_UP = 0x10 | 0x08
 
 
@@ -100,7 +102,7 @@ class Supervisor:
         answered = False
         try:
             answered = self._look(note)
-        except (OSError, ValueError, OverflowError):
+        except Exception:  # noqa: BLE001 - whatever it is, the command must go on; it is said
             self._log.unread += 1
         finally:
             if not answered:
@@ -237,6 +239,8 @@ class Supervisor:
                 close_on_exec=bool(flags & os.O_CLOEXEC),
             )  # fmt: skip
         if put and protocol == "udp":
+            if len(self._replaced) >= _MOST_REPLACED:
+                self._replaced.pop(next(iter(self._replaced))).close()
             self._replaced[inode] = caller.own.dup()
 
     def _put_back(self, caller: _Caller) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import socket
 import struct
@@ -21,13 +22,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 ROOT = Path(__file__).resolve().parents[4]
 sys.path[:0] = [str(ROOT)]
 
 from substrate.system.linux import go_on, netns  # noqa: E402
-from substrate.world.network import dns  # noqa: E402
+from substrate.world.network import dns, supervisor  # noqa: E402
 from tests.unit.world.network.launcher import Ran, run, run_with_killed_supervisor  # noqa: E402
 
 CLONE_NEWNS = 0x00020000
@@ -54,6 +55,8 @@ class Stage(NamedTuple):
     kill_supervisor: bool = False
     #: The servers stay until this file is there.
     linger_for: str = ""
+    #: The supervisor has a bug.
+    plant_fault: bool = False
     #: No network namespace can be made any more.
     no_namespaces: bool = False
 
@@ -212,6 +215,10 @@ def _forbid_namespaces() -> None:
     Path("/proc/sys/user/max_net_namespaces").write_text("0")
 
 
+def _planted(*_: object) -> NoReturn:
+    raise KeyError("planted")
+
+
 def _wait_for(path: str) -> None:
     for _ in range(300):
         if not path or (Path(path).exists() and Path(path).read_text()):
@@ -222,10 +229,14 @@ def _wait_for(path: str) -> None:
 def main() -> None:
     said = json.loads(sys.stdin.read())
     stage = Stage(**said)
+    # Few enough that a descriptor kept for every lookup or connection is found out.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
     if stage.uid is not None:
         _become_user(stage.uid)
     _set_up(stage)
     servers = _serve(stage)
+    if stage.plant_fault:
+        vars(supervisor)["decode"] = _planted
     if stage.no_namespaces:
         _forbid_namespaces()
     try:
