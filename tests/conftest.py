@@ -77,6 +77,8 @@ def private_environment(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("SUBSTRATE_HOME", str(home / ".substrate"))
+    # No test leaves a daemon behind; those of the agent start their own.
+    monkeypatch.setenv("SUBSTRATE_AGENT", "off")
     return home
 
 

@@ -44,6 +44,7 @@ VERBS: Mapping[str, str] = {
     "history": _COMMANDS + "history",
     "trace": _COMMANDS + "trace",
     "replay": _COMMANDS + "replay",
+    "agent": _COMMANDS + "agent",
 }
 
 #: Global options that take a value, and the name the value has in the parsed arguments.

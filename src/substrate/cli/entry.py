@@ -1,21 +1,36 @@
-"""Where the installed program begins: the rest is imported with care for an early Ctrl-C.
+"""Where the installed program begins: to the agent if it will have us, else on our own.
 
-Python turns an interrupt into an exception at once, and in the middle of an import nobody is
-there to catch it: the user would see a traceback. Until `main` can catch it, the system's own
-way holds: the process just ends.
+The way to the agent imports next to nothing (`client/door.py` says why). On our own, the rest is
+imported with care for an early Ctrl-C: Python turns an interrupt into an exception at once, and
+in the middle of an import nobody is there to catch it: the user would see a traceback. Until
+`main` can catch it, the system's own way holds: the process just ends.
 """
 
 from __future__ import annotations
 
-import signal
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal  # `signal` itself brings `enum`, and that milliseconds
 
 
 def substrate() -> int:
     """Run one call of `substrate` and return its exit status."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # not where it is ignored, as below nohup
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    before = _signal.getsignal(_signal.SIGINT)
+    if before is _signal.default_int_handler:  # not where it is ignored, as below nohup
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    if sys.platform == "linux":
+        from substrate.client.door import offer
+
+        status = offer(sys.argv[1:])
+        if status is not None:
+            # Nothing is buffered, and taking the interpreter down would cost milliseconds.
+            os._exit(status)
     from substrate.cli import main
 
-    signal.signal(signal.SIGINT, before)
+    _signal.signal(_signal.SIGINT, before)
     return main.substrate()

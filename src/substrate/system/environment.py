@@ -42,6 +42,12 @@ def current() -> Environment:
     return parse(dict(os.environ))
 
 
+def replace(variables: Mapping[bytes, bytes]) -> None:
+    """Make `variables` the environment of this process, for whom we stand in."""
+    os.environ.clear()
+    os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()})
+
+
 def parse(variables: Mapping[str, str]) -> Environment:
     """The same from any mapping."""
 

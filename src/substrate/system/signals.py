@@ -17,8 +17,11 @@ from substrate.system import clock
 
 #: The terminal sends these to the whole group; by themselves they are not ours to pass on.
 _FROM_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
-PASSED_ON = _FROM_TERMINAL | {signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
+_FOR_ONE = frozenset({signal.SIGUSR1, signal.SIGUSR2})
+PASSED_ON = _FROM_TERMINAL | _FOR_ONE | {signal.SIGTERM}
 WAITED_FOR = PASSED_ON | {signal.SIGCHLD}
+#: A process that sends its signals to our whole group, as a terminal does; 0 if there is none.
+sent_to_all_by = 0
 #: SIGCHLD is not lost, but a thread that does not block it might eat it: look once in a while.
 _TICK_S = 1.0
 #: Between two looks for a signal, on systems that cannot wait for one with a timeout.
@@ -38,6 +41,8 @@ def next_signal(timeout_s: float | None) -> tuple[int, bool]:
 
 def _is_from_terminal(info: signal.struct_siginfo) -> bool:
     """Whether the command, being in our process group, has got this signal, too."""
+    if info.si_code <= 0 and sent_to_all_by and info.si_pid == sent_to_all_by:
+        return info.si_signo not in _FOR_ONE
     # si_code is positive if the kernel sent it, as it does for the terminal's keys.
     if info.si_code <= 0 or info.si_signo not in _FROM_TERMINAL:
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from substrate.errors import LockedError, SubstrateError, WorkspaceError
@@ -29,6 +29,10 @@ ROTATE_BYTES = 64 * 1024 * 1024
 KEPT_FILES = 8
 
 Span = Mapping[str, object]
+
+#: Told of every span that this process appends, before it is written: for whoever must hand a
+#: record on, such as the agent to its client. They must not raise.
+watchers: list[Callable[[Span], None]] = []
 
 
 class TraceWriter:
@@ -55,6 +59,8 @@ class TraceWriter:
     def append(self, span: Span) -> None:
         """Write one span. `WorkspaceError` if the file cannot be written."""
         line = encode(span)
+        for watcher in watchers:
+            watcher(span)
         try:
             self._append_line(line)
         except OSError as error:

@@ -1,0 +1,81 @@
+"""What a command's record becomes on the wire, and what an error does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from substrate.agent.execution import Ended
+from substrate.agent.limits import BusyError
+from substrate.errors import (
+    EXIT_RUN_FAILED,
+    MissingDependencyError,
+    NotFoundError,
+    RefusedError,
+    SubstrateError,
+    UsageError,
+)
+
+Document = dict[str, object]
+
+#: The fields of a span that answer a request.
+_OF_SPAN = (
+    *("span_id", "command_id", "session_id", "scopes_used", "fs_diff", "substrate_git_commit"),
+    *("isolation", "outcome", "duration_ms", "conflicts"),
+)
+_STATUS: tuple[tuple[type[SubstrateError], int], ...] = (
+    (UsageError, 400),
+    (NotFoundError, 404),
+    (BusyError, 429),
+    (RefusedError, 409),
+    (MissingDependencyError, 501),
+)
+
+
+def answer(ended: Ended, stderr: bytes) -> Document:
+    """The record of a command that ran; what kept it from running is raised."""
+    if ended.span is None:
+        raise _told_on(stderr) or SubstrateError(
+            f"the command was not run (status {ended.status})", hint="see the agent's log"
+        )
+    return {"exit": ended.status, **{name: ended.span.get(name) for name in _OF_SPAN}}
+
+
+def started(span: Mapping[str, object]) -> Document:
+    return {name: span.get(name) for name in ("span_id", "command_id", "session_id", "isolation")}
+
+
+def own_answer(ended: Ended, stdout: bytes, stderr: bytes) -> bytes:
+    """What the command line answered with `--json`; what it complained about is raised."""
+    if not stdout.strip() or ended.status == EXIT_RUN_FAILED:
+        raise _told_on(stderr) or SubstrateError("there is no answer", hint="see the agent's log")
+    return stdout
+
+
+def _told_on(stderr: bytes) -> SubstrateError | None:
+    """The error that the command line wrote as JSON, behind the words for people."""
+    for line in reversed(stderr.splitlines()):
+        if line.startswith(b'{"error"'):
+            try:
+                said = json.loads(line)["error"]
+                error = _like(str(said["kind"]))(str(said["message"]), hint=str(said["hint"]))
+            except (ValueError, KeyError, TypeError):
+                continue
+            error.kind = str(said["kind"])
+            return error
+    return None
+
+
+def _like(kind: str) -> type[SubstrateError]:
+    for known, _ in _STATUS:
+        if kind in (known.kind, *(sub.kind for sub in known.__subclasses__())):
+            return known
+    return SubstrateError
+
+
+def error_document(error: SubstrateError) -> Document:
+    return {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
+
+
+def status_of(error: SubstrateError) -> int:
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)

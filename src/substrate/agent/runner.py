@@ -1,0 +1,216 @@
+"""The process that runs one call in its caller's place, forked from the zygote.
+
+It becomes what the caller would have started: descriptors, directory, environment, umask,
+limits, ignored signals. Then the ordinary command line runs, and its status goes back.
+
+Signals come over the connection, and so does the caller's end: the kernel tells us by SIGIO,
+whatever we are doing. A caller that is gone cannot wait for its command any more: the command is
+ended, and what it did until then is recorded.
+"""
+
+from __future__ import annotations
+
+import _socket
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+from substrate.agent import peer
+from substrate.protocol import door
+from substrate.system import environment, process_tree, signals
+from substrate.trace import writer
+
+#: Runs the command line on some words and returns its status.
+Program = Callable[[list[str]], int]
+
+#: Whoever sends one of these to a waiting shell's job means all of it.
+_FOR_ALL = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+#: Python ignores these for itself; the caller's own wish is not known.
+_PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
+#: After the caller is gone: how often to look, and after how many looks TERM becomes KILL.
+_TICK_S = 0.5
+_TICKS_TO_KILL = 6
+
+
+class Household(NamedTuple):
+    """What the zygote gives its children."""
+
+    version: bytes
+    install: bytes
+    standing: peer.Standing
+    program: Program
+    #: The answer to `status`.
+    state: Callable[[], dict[str, object]]
+    #: The code on disk is no longer the code in memory.
+    is_stale: bool
+    zygote_pid: int
+
+
+def serve(connection: _socket.socket, household: Household) -> NoReturn:
+    """Serve one connection, and end this process. Called right after the fork."""
+    status = 1
+    try:
+        os.setsid()
+        connection.settimeout(door.PATIENCE_S)
+        request, descriptors = door.receive_request(connection)
+        connection.settimeout(None)
+        if request.kind == b"run":
+            status = _serve_run(connection, household, request, descriptors)
+        elif request.kind == b"status":
+            import json
+
+            door.send_reply(connection, door.REPORT, json.dumps(household.state()).encode())
+        elif request.kind == b"stop":
+            os.kill(household.zygote_pid, signal.SIGTERM)
+            door.send_reply(connection, door.EXITED, b"0")
+    except (OSError, EOFError, ValueError):
+        pass  # whoever it was is gone, or spoke another language
+    finally:
+        os._exit(status)
+
+
+def _serve_run(
+    connection: _socket.socket,
+    household: Household,
+    request: door.Request,
+    descriptors: list[int],
+) -> int:
+    reason = _why_not(connection, household, request)
+    if reason:
+        door.send_reply(connection, door.DECLINED, reason)
+        return 0
+    caller = peer.standing(door.peer(connection)[0])
+    _take_place(request, descriptors, caller)
+    _Link(connection)
+    door.send_reply(connection, door.STARTED, b"%d" % os.getpid())
+    if b"r" in request.flags:
+        writer.watchers.append(_reporter(connection))
+    status = household.program([os.fsdecode(word) for word in request.argv])
+    door.send_reply(connection, door.EXITED, b"%d" % status)
+    return status
+
+
+def _why_not(connection: _socket.socket, household: Household, request: door.Request) -> bytes:
+    if household.is_stale:
+        return door.STALE
+    if request.install != household.install:
+        return b"other-install"
+    if request.version != household.version:
+        newer = _number(request.version) > _number(household.version)
+        return door.NEWER_CLIENT if newer else b"older-client"
+    try:
+        caller, uid, _ = door.peer(connection)
+        if uid != os.geteuid():
+            return b"other-user"
+        different = peer.differs(household.standing, peer.standing(caller))
+        if different:
+            return different.encode()
+        if not peer.take_limits(caller):
+            return b"other-limits"
+    except OSError:
+        return b"unknown-caller"
+    return b""
+
+
+def _number(version: bytes) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(b".") if part.isdigit())
+
+
+def _take_place(request: door.Request, descriptors: list[int], caller: peer.Standing) -> None:
+    stdin, stdout, stderr, directory = descriptors
+    for fd, target in ((stdin, 0), (stdout, 1), (stderr, 2)):
+        os.dup2(fd, target, inheritable=True)
+    os.fchdir(directory)
+    for fd in descriptors:
+        os.close(fd)
+    os.umask(request.umask)
+    environment.replace(dict(_pair(entry) for entry in request.env if entry[:1] != b"="))
+    for number in range(1, 32):
+        if caller.ignored_signals >> (number - 1) & 1 and number not in _PYTHONS_OWN:
+            signal.signal(number, signal.SIG_IGN)
+    if b"t" in request.flags:
+        _take_terminal()
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8")
+    sys.stdout = _writer(1)
+    sys.stderr = _writer(2)
+    sys.argv = ["substrate", *(os.fsdecode(word) for word in request.argv)]
+
+
+def _pair(entry: bytes) -> tuple[bytes, bytes]:
+    name, _, value = entry.partition(b"=")
+    return name, value
+
+
+def _writer(fd: int) -> io.TextIOWrapper:
+    raw = io.BufferedWriter(io.FileIO(fd, "w", closefd=False))
+    return io.TextIOWrapper(raw, "utf-8", line_buffering=fd == 2 or os.isatty(fd))
+
+
+def _take_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _reporter(connection: _socket.socket) -> Callable[[writer.Span], None]:
+    def report(span: writer.Span) -> None:
+        try:
+            door.send_reply(connection, door.REPORT, writer.encode(span))
+        except OSError:
+            pass  # the caller is gone; the link ends the command
+
+    return report
+
+
+class _Link:
+    """The caller at the other end: its signals, and whether it is still there."""
+
+    def __init__(self, connection: _socket.socket) -> None:
+        import fcntl
+
+        self._connection = connection
+        self._ticks = 0
+        # While we write things down nothing may end us half-way; while the command runs these
+        # are fetched, not handled.
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, lambda *_: None)
+        signals.sent_to_all_by = os.getpid()
+        signal.signal(signal.SIGIO, lambda *_: self._look())
+        fd = connection.fileno()
+        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+        self._look()  # what came before the kernel was asked to tell
+
+    def _look(self) -> None:
+        try:
+            said = self._connection.recv(64, _socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        for number in said:
+            self._deliver(number)
+        if not said and not self._ticks:
+            signal.signal(signal.SIGALRM, lambda *_: self._end_command())
+            self._end_command()
+
+    def _deliver(self, number: int) -> None:
+        if number in _FOR_ALL:
+            os.killpg(0, number)
+        elif number in signals.PASSED_ON:
+            os.kill(os.getpid(), number)
+
+    def _end_command(self) -> None:
+        """TERM for the command, KILL in the end; nothing while there is none."""
+        self._ticks += 1
+        if signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+            if self._ticks < _TICKS_TO_KILL:
+                os.killpg(0, signal.SIGTERM)
+            else:
+                process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
+        signal.setitimer(signal.ITIMER_REAL, _TICK_S)

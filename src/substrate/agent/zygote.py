@@ -1,0 +1,216 @@
+"""The small process at the heart of the agent: it waits, forks, and buries.
+
+It has imported all that a command needs and opened nothing, so that a fork is a command line
+that has already started. HTTP lives in a child of its own, started by the first connection and
+gone when it has been idle: most users never need it.
+
+It never waits for a client: a connection is accepted and given to a fork at once.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+from substrate.agent import peer, runner
+from substrate.agent.lifecycle import Home
+from substrate.agent.stale import LoadedCode
+from substrate.system import clock
+
+#: Calls beyond this wait in the socket's queue.
+MOST_RUNNING = 128
+#: Until a server that died is started again.
+_SERVER_PAUSE_NS = 2_000_000_000
+
+
+class Settings(NamedTuple):
+    version: str
+    install: str
+    program: runner.Program
+    #: Runs the HTTP server on a listening socket until it has nothing to do.
+    server: Callable[[socket.socket, Home], None]
+    #: Brings in what the first command would import otherwise.
+    preload: Callable[[], None]
+    idle_exit_s: float
+
+
+class Zygote:
+    """Serve until asked to stop, or idle for long."""
+
+    def __init__(self, home: Home, settings: Settings) -> None:
+        self._home = home
+        self._settings = settings
+        self._code = LoadedCode(settings.install)
+        self._started_ns = clock.now_ns()
+        self._pid = os.getpid()
+        self._running: set[int] = set()
+        self._served = 0
+        self._server_pid = 0
+        self._server_not_before_ns = 0
+        self._stopping = False
+        self._last_use_ns = clock.monotonic_ns()
+        self._standing = peer.standing(os.getpid())
+
+    def run(self, ready: Callable[[], None]) -> None:
+        door, http = self._home.listen()
+        # A signal wakes the poll through this pipe; what it means is looked up afterwards.
+        awake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop())
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._home.write_state(self._state())
+        ready()
+        self._settings.preload()
+        self._code.remember()
+        gc.collect()
+        gc.freeze()
+        try:
+            self._loop(door, http, awake)
+        finally:
+            self._home.leave()
+            self._stop_server()
+
+    def _loop(self, door: socket.socket, http: socket.socket, awake: int) -> None:
+        while not self._stopping and not self._is_idle():
+            poll = select.poll()
+            poll.register(awake, select.POLLIN)
+            if len(self._running) < MOST_RUNNING:
+                poll.register(door, select.POLLIN)
+            if not self._server_pid and clock.monotonic_ns() >= self._server_not_before_ns:
+                poll.register(http, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(self._patience_ms())}
+            if awake in ready:
+                _drain(awake)
+            self._bury()
+            if door.fileno() in ready:
+                self._serve_one(door, http, awake)
+            if http.fileno() in ready:
+                self._start_server(door, http, awake)
+
+    def _serve_one(self, door: socket.socket, http: socket.socket, awake: int) -> None:
+        try:
+            connection, _ = door.accept()
+        except OSError:  # it changed its mind
+            return
+        self._last_use_ns = clock.monotonic_ns()
+        self._served += 1
+        is_stale = self._code.is_stale()
+        pid = self._fork()
+        if pid == 0:
+            for fd in (door.fileno(), http.fileno(), awake):
+                os.close(fd)
+            self._serve_in_child(connection, is_stale)
+        if pid > 0:
+            self._running.add(pid)
+        connection.close()
+        self._stopping = self._stopping or is_stale
+
+    def _serve_in_child(self, connection: socket.socket, is_stale: bool) -> NoReturn:
+        try:
+            self._become_child()
+            household = runner.Household(
+                self._settings.version.encode(), os.fsencode(self._settings.install),
+                self._standing, self._settings.program, self._state, is_stale, os.getppid(),
+            )  # fmt: skip
+            runner.serve(connection, household)
+        finally:
+            os._exit(1)
+
+    def _start_server(self, door: socket.socket, http: socket.socket, awake: int) -> None:
+        self._last_use_ns = clock.monotonic_ns()
+        pid = self._fork()
+        if pid == 0:
+            status = 1
+            try:
+                os.close(door.fileno())
+                os.close(awake)
+                self._become_child()
+                os.setsid()
+                self._settings.server(http, self._home)
+                status = 0
+            finally:
+                os._exit(status)
+        self._server_pid = max(pid, 0)
+
+    def _fork(self) -> int:
+        try:
+            return os.fork()
+        except OSError:  # no process to spare: the caller runs its command itself
+            return -1
+
+    def _become_child(self) -> None:
+        old_wake = signal.set_wakeup_fd(-1)
+        if old_wake >= 0:
+            os.close(old_wake)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._home.close_in_child()
+
+    def _bury(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._last_use_ns = clock.monotonic_ns()
+            self._running.discard(pid)
+            if pid == self._server_pid:
+                self._server_pid = 0
+                if status != 0:
+                    self._server_not_before_ns = clock.monotonic_ns() + _SERVER_PAUSE_NS
+
+    def _is_idle(self) -> bool:
+        idle_ns = clock.monotonic_ns() - self._last_use_ns
+        return (
+            not self._running
+            and not self._server_pid
+            and idle_ns > self._settings.idle_exit_s * 1e9
+        )
+
+    def _patience_ms(self) -> int:
+        left_ns = int(self._settings.idle_exit_s * 1e9) - (clock.monotonic_ns() - self._last_use_ns)
+        if not self._server_pid and self._server_not_before_ns > clock.monotonic_ns():
+            left_ns = min(left_ns, _SERVER_PAUSE_NS)
+        return max(50, min(left_ns // 1_000_000 + 1, 60_000))
+
+    def _state(self) -> dict[str, object]:
+        return {
+            "pid": self._pid,
+            "version": self._settings.version,
+            "install": self._settings.install,
+            "socket": str(self._home.socket_path),
+            "started": clock.iso(self._started_ns),
+            "commands": len(self._running),
+            "served": self._served,
+            "server_pid": self._server_pid or None,
+            "idle_exit_s": self._settings.idle_exit_s,
+        }
+
+    def _stop(self) -> None:
+        self._stopping = True
+
+    def _stop_server(self) -> None:
+        """It finishes what it is doing, and then ends by itself."""
+        if self._server_pid:
+            try:
+                os.kill(self._server_pid, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 512):
+            pass
+    except BlockingIOError:
+        pass

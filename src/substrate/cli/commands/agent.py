@@ -1,0 +1,133 @@
+"""The daemon behind the command line: ``substrate agent serve|status|stop``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import substrate
+from substrate.errors import EXIT_DIFFERENT, EXIT_OK, MissingDependencyError, UsageError
+
+if TYPE_CHECKING:
+    import socket
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.agent.lifecycle import Home
+    from substrate.cli.context import Context
+
+NAME = "agent"
+HELP = "the daemon that runs commands quickly and serves HTTP; it starts by itself"
+EXAMPLE = "substrate agent status"
+
+_ACTIONS = ("serve", "status", "stop")
+_IDLE_EXIT_S = 15 * 60.0
+
+
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument("action", choices=_ACTIONS, help="serve: run it here, in the foreground")
+    parser.add_argument(
+        "--replace", action="store_true", help="serve: take the place of the one that runs"
+    )
+    parser.add_argument(
+        "--idle-exit", type=float, metavar="S",
+        help=f"serve: end after S seconds without work ({_IDLE_EXIT_S:g}; 0: never)",
+    )  # fmt: skip
+    parser.add_argument("--background", action="store_true", help="serve: say nothing")
+
+
+def run(args: Namespace, context: Context) -> int:
+    if sys.platform != "linux":
+        raise MissingDependencyError(
+            "the agent needs Linux", hint="everything else works without it, in process"
+        )
+    from substrate.agent.lifecycle import Home, socket_of
+
+    home = Home(socket_of(context.environment))
+    actions = {"serve": _serve, "status": _status, "stop": _stop}
+    return actions[args.action](args, context, home)
+
+
+def _serve(args: Namespace, context: Context, home: Home) -> int:
+    from substrate.agent import preload
+    from substrate.agent.zygote import Settings, Zygote
+
+    home.take(replace=args.replace)
+
+    def ready() -> None:
+        if not args.background:
+            context.output.line(f"serving {home.socket_path}")
+            context.output.flush()
+
+    settings = Settings(
+        version=substrate.__version__,
+        install=os.path.dirname(substrate.__file__),
+        program=_program,
+        server=_server,
+        preload=lambda: preload.preload(_program, home.directory / "rehearsal"),
+        idle_exit_s=_idle_exit_s(args, context),
+    )
+    os.chdir("/")
+    Zygote(home, settings).run(ready)
+    return EXIT_OK
+
+
+def _idle_exit_s(args: Namespace, context: Context) -> float:
+    said = args.idle_exit
+    if said is None:
+        try:
+            said = float(context.environment.get("SUBSTRATE_AGENT_IDLE_S") or _IDLE_EXIT_S)
+        except ValueError:
+            raise UsageError(
+                "SUBSTRATE_AGENT_IDLE_S is not a number of seconds", hint="for example 900"
+            ) from None
+    if said < 0:
+        raise UsageError("--idle-exit takes a number of seconds", hint="0: never")
+    return said or float("inf")
+
+
+def _program(words: list[str]) -> int:
+    from substrate.cli import main
+
+    return main.substrate(words)
+
+
+def _server(listener: socket.socket, home: Home) -> None:
+    from substrate.agent.server import serve
+
+    serve(listener, home)
+
+
+def _status(_: Namespace, context: Context, home: Home) -> int:
+    state = _ask(home, b"status")
+    if context.json:
+        context.output.emit_json({"running": state is not None, **(state or {})})
+    elif state is None:
+        context.output.line(f"no agent serves {home.socket_path}")
+    else:
+        context.output.table([(name, str(value)) for name, value in state.items()])
+    return EXIT_DIFFERENT if state is None else EXIT_OK
+
+
+def _stop(_: Namespace, context: Context, home: Home) -> int:
+    stopped = _ask(home, b"stop") is not None
+    if stopped:
+        home.take(replace=True)  # it has gone when its lock is free
+        home.leave()
+    if context.json:
+        context.output.emit_json({"stopped": stopped})
+    else:
+        context.output.line("stopped" if stopped else f"no agent serves {home.socket_path}")
+    return EXIT_OK
+
+
+def _ask(home: Home, kind: bytes) -> dict[str, object] | None:
+    import json
+
+    from substrate.agent.lifecycle import ask
+
+    try:
+        said = json.loads(ask(home.door_path, kind))
+    except (OSError, EOFError, ValueError):
+        return None
+    return said if isinstance(said, dict) else {}

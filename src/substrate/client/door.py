@@ -1,0 +1,203 @@
+"""Hand this call to the agent, if that changes nothing but the time it takes.
+
+The interpreter's start is most of what a small command costs, so nothing is imported here that
+is not loaded anyway, besides `_socket`: no `socket`, `signal`, `typing` or `json`.
+
+The agent's process runs the same command line with our descriptors, directory, environment and
+umask, but in a session of its own. Who has a terminal would notice (Ctrl-Z, /dev/tty, background
+jobs), so with one the call stays in this process; so does a call inside a command that we run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import substrate
+from substrate.system import agent_place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+    import signal as _signal
+    from collections.abc import Mapping, Sequence
+
+    from substrate.protocol import door
+else:
+    import _signal
+
+_FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
+_VALUED = (b"--session", b"--agent-id", b"--workspace", b"-C")
+_LOST = b"""substrate: error: the agent was lost while the command ran
+hint: `substrate log` shows what was recorded; the next call records what is missing
+"""
+EXIT_RUN_FAILED = 125
+
+
+def offer(words: Sequence[str]) -> int | None:
+    """The command's exit status from the agent; None: run it in this process."""
+    env = agent_place.variables()
+    argv = [os.fsencode(word) for word in words]
+    if not is_run(argv) or not is_wanted(env) or has_terminal():
+        return None
+    socket = agent_place.socket_path(env)
+    if socket is None:
+        return None
+    directory = agent_place.directory(socket)
+    from substrate.protocol import door
+
+    try:
+        connection = _meet(directory)
+    except OSError:
+        _start_agent(socket, b"")
+        return None
+    umask = os.umask(0o077)
+    os.umask(umask)
+    request = door.Request(
+        b"run", argv, [name + b"=" + value for name, value in env.items()],
+        version=substrate.__version__.encode(), install=install(), umask=umask,
+    )  # fmt: skip
+    return _converse(connection, request, socket)
+
+
+def _meet(directory: bytes) -> _socket.socket:
+    from substrate.protocol import door
+
+    if not agent_place.is_ours(directory):
+        raise FileNotFoundError("no agent")
+    return door.connect(agent_place.door(directory))
+
+
+def is_run(argv: Sequence[bytes]) -> bool:
+    """Whether these words run a command: the verb is `run`, or -c or -f stands for it."""
+    skip = False
+    for word in argv:
+        if skip:
+            skip = False
+        elif word in (b"-c", b"-f", b"run"):
+            return True
+        elif word in _VALUED:
+            skip = True
+        elif not word.startswith(b"-") or word in (b"--help", b"-h", b"--version"):
+            return False
+    return False
+
+
+def is_wanted(env: Mapping[bytes, bytes]) -> bool:
+    # Inside a command of ours the agent is out of reach, and the call's parent is right here.
+    return (
+        sys.platform == "linux"
+        and env.get(b"SUBSTRATE_AGENT", b"").lower() != b"off"
+        and not env.get(b"SUBSTRATE_PARENT_SPAN")
+    )
+
+
+def has_terminal() -> bool:
+    """A terminal on 0, 1 or 2, or one that could be opened as /dev/tty; or a closed descriptor."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            return True
+        if os.isatty(fd):
+            return True
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def install() -> bytes:
+    """Which installation this is: two of them can have the same version."""
+    return os.fsencode(os.path.dirname(substrate.__file__))
+
+
+def _converse(connection: _socket.socket, request: door.Request, socket: bytes) -> int | None:
+    from substrate.protocol import door
+
+    relay = _Relay(connection)
+    started = False
+    try:
+        here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        relay.install()
+        door.send_request(connection, request, (0, 1, 2, here))
+        while True:
+            kind, payload = door.receive_reply(connection)
+            if kind == door.STARTED:
+                started = True
+                relay.runner = int(payload)
+            elif kind == door.DECLINED:
+                if payload in (door.STALE, door.NEWER_CLIENT):
+                    _start_agent(socket, payload)
+                return None
+            elif kind == door.EXITED:
+                return int(payload)
+    except (OSError, EOFError, ValueError):
+        if started:
+            relay.end_command()
+            os.write(2, _LOST)
+            return EXIT_RUN_FAILED
+        _say_fallback(socket)
+        return None
+    finally:
+        relay.remove()
+        connection.close()
+
+
+class _Relay:
+    """Passes on the signals we get while the agent runs the command."""
+
+    def __init__(self, connection: _socket.socket) -> None:
+        self._connection = connection
+        self._before: dict[int, _signal._HANDLER] = {}
+        self.runner = 0
+
+    def install(self) -> None:
+        for name in _FORWARDED:
+            number = getattr(_signal, name)
+            if _signal.getsignal(number) != _signal.SIG_IGN:
+                self._before[number] = _signal.signal(number, self._pass_on)
+
+    def remove(self) -> None:
+        for number, handler in self._before.items():
+            _signal.signal(number, handler)
+
+    def _pass_on(self, number: int, _frame: object) -> None:
+        if number in (_signal.SIGTSTP, _signal.SIGCONT):
+            self._stop_or_go_on(number)
+            return
+        try:
+            self._connection.send(bytes((number,)))
+        except OSError:
+            pass
+
+    def end_command(self) -> None:
+        """Nobody records it any more; what it still did would be nobody's."""
+        try:
+            os.killpg(self.runner, _signal.SIGKILL)
+        except OSError:
+            pass
+
+    def _stop_or_go_on(self, number: int) -> None:
+        """A stopped process reads nothing: its group is stopped and continued from here."""
+        stopping = number == _signal.SIGTSTP
+        if self.runner:
+            try:
+                os.killpg(self.runner, _signal.SIGSTOP if stopping else _signal.SIGCONT)
+            except OSError:
+                pass
+        if stopping:
+            os.kill(os.getpid(), _signal.SIGSTOP)
+
+
+def _start_agent(socket: bytes, reason: bytes) -> None:
+    from substrate.client import autostart
+
+    autostart.start(socket, replace=bool(reason))
+
+
+def _say_fallback(socket: bytes) -> None:
+    from substrate.client import autostart
+
+    autostart.say_fallback(socket)

@@ -1,0 +1,88 @@
+"""Where the agent is met: its sockets, its lock, and whether they can be trusted.
+
+On the thin client's path, so nothing is imported here that the interpreter has not loaded
+already, and the environment is the raw one (bytes): `system/environment.py` costs a `pathlib`.
+
+    /run/substrate.sock         HTTP, for root; else $SUBSTRATE_HOME/run/substrate.sock
+    /run/substrate.agent/       mode 0700
+        door.sock               the command line's own way in
+        lock  state.json  log
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: What sockaddr_un holds, with the final NUL.
+_LONGEST_ADDRESS = 108
+
+
+def variables() -> Mapping[bytes, bytes]:
+    """The environment as the kernel gave it; `os.environb` would be the same, one copy later."""
+    import posix
+
+    return posix.environ
+
+
+def socket_path(env: Mapping[bytes, bytes]) -> bytes | None:
+    """Where the agent serves HTTP; None if nobody can say."""
+    named = env.get(b"SUBSTRATE_SOCKET")
+    if named:
+        return os.path.abspath(named)
+    if os.geteuid() == 0:
+        return b"/run/substrate.sock"
+    home = env.get(b"SUBSTRATE_HOME")
+    if not home:
+        above = env.get(b"HOME")
+        if not above or not above.startswith(b"/"):
+            return None
+        home = above + b"/.substrate"
+    return os.path.abspath(home) + b"/run/substrate.sock"
+
+
+def directory(socket: bytes) -> bytes:
+    """The directory beside the socket that holds the rest."""
+    return socket.removesuffix(b".sock") + b".agent"
+
+
+def door(directory: bytes) -> bytes:
+    return directory + b"/door.sock"
+
+
+def is_ours(directory: bytes) -> bool:
+    """A real directory that only we can write to: nobody else can have put a socket there."""
+    try:
+        found = os.lstat(directory)
+    except OSError:
+        return False
+    return (
+        stat.S_ISDIR(found.st_mode)
+        and found.st_uid == os.geteuid()
+        and not stat.S_IMODE(found.st_mode) & 0o077
+    )
+
+
+class Address:
+    """A socket's address that fits, whatever the length of its path: use it with `with`."""
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+        self._fd = -1
+
+    def __enter__(self) -> bytes:
+        if len(self._path) < _LONGEST_ADDRESS or sys.platform != "linux":
+            return self._path
+        above, name = os.path.split(self._path)
+        self._fd = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return b"/proc/self/fd/%d/%s" % (self._fd, name)
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,137 @@
+"""An agent of the test's own: its socket, its home, and its certain end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PATIENCE_S = 60.0
+SUBSTRATE = [sys.executable, "-m", "substrate"]
+
+
+def until(condition: Callable[[], object], what: str = "it") -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} never happened"
+        time.sleep(0.02)
+
+
+class Agent:
+    """`substrate` with an agent behind it; it starts by itself, or by `serve`."""
+
+    def __init__(self, base: Path, workspace: Path, env: Mapping[str, str] | None = None) -> None:
+        """`base` holds the agent, which may be shared; the rest is this test's."""
+        self.workspace = workspace
+        self._started: list[subprocess.Popen[bytes]] = []
+        self.socket = base / "agent" / "s.sock"
+        self.directory = base / "agent" / "s.agent"
+        self.trace = Path((env or os.environ)["SUBSTRATE_HOME"]) / "trace.jsonl"
+        self.env = {
+            **os.environ,
+            "SUBSTRATE_AGENT": "on",
+            "SUBSTRATE_SOCKET": str(self.socket),
+            "SUBSTRATE_AGENT_IDLE_S": "120",
+            **(env or {}),
+        }
+
+    def start(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
+        """A call that goes on: pipes all around, no terminal in reach."""
+        given: dict[str, Any] = {
+            "cwd": self.workspace, "env": self.env, "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True,
+        }  # fmt: skip
+        given.update(options)
+        process = subprocess.Popen([*SUBSTRATE, *words], **given)
+        self._started.append(process)
+        return process
+
+    def run(self, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+        stdin = options.pop("input", None)
+        if stdin is not None:
+            options["stdin"] = subprocess.PIPE
+        process = self.start(*words, **options)
+        out, err = process.communicate(stdin, timeout=PATIENCE_S)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def serve(self) -> Agent:
+        """Start it and wait until it answers."""
+        self.start("agent", "serve", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(self.state, "an agent")
+        return self
+
+    def state(self) -> dict[str, Any] | None:
+        done = self.run("agent", "status", "--json")
+        said = json.loads(done.stdout)
+        return said if done.returncode == 0 else None
+
+    @property
+    def pid(self) -> int:
+        """Of the agent that serves now; 0 if none does."""
+        try:
+            return int(json.loads((self.directory / "state.json").read_text())["pid"])
+        except FileNotFoundError:
+            return 0
+
+    def serves(self) -> bool:
+        """Whether a command goes through the agent now: it counts what it serves."""
+        before = self.state()
+        assert self.run("-c", "true").returncode == 0
+        after = self.state()
+        # One for the question, one for the command.
+        return bool(before and after) and after["served"] - before["served"] == 2  # type: ignore[index]
+
+    def spans(self) -> list[dict[str, Any]]:
+        if not self.trace.exists():
+            return []
+        return [json.loads(line) for line in self.trace.read_text().splitlines()]
+
+    def completed(self) -> list[dict[str, Any]]:
+        return [span for span in self.spans() if span["event_type"] == "command_complete"]
+
+    def end(self) -> None:
+        """Stop it, and make sure that it is gone."""
+        self.run("agent", "stop")
+        for pid in pids_with(f"SUBSTRATE_SOCKET={self.socket}"):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        for process in self._started:
+            process.wait(PATIENCE_S)
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+
+
+def pids_with(entry: str) -> list[int]:
+    """Processes of ours whose environment holds `entry`: the test's own, and no others."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            if entry.encode() in Path("/proc", name, "environ").read_bytes().split(b"\0"):
+                found.append(int(name))
+        except OSError:
+            continue
+    return found
+
+
+@contextmanager
+def agent_in(base: Path, env: Mapping[str, str] | None = None) -> Iterator[Agent]:
+    """A place for an agent that nobody else uses; whatever was started there ends."""
+    workspace = base / "project"
+    workspace.mkdir()
+    agent = Agent(base, workspace, env)
+    try:
+        yield agent
+    finally:
+        agent.end()

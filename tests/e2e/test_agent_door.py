@@ -1,0 +1,297 @@
+"""A command through the agent is the command without it: streams, status, signals, surroundings."""
+
+from __future__ import annotations
+
+import os
+import pty
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents import PATIENCE_S, SUBSTRATE, Agent, agent_in, pids_with, until
+
+pytestmark = pytest.mark.needs("linux")
+
+
+@pytest.fixture
+def cold(tmp_path: Path) -> Iterator[Agent]:
+    """No agent yet."""
+    with agent_in(tmp_path) as agent:
+        yield agent
+
+
+@pytest.fixture
+def own(cold: Agent) -> Agent:
+    """An agent to do harm to."""
+    cold.serve()
+    assert cold.serves()
+    return cold
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where an agent for all tests of this module serves."""
+    base = tmp_path_factory.mktemp("shared")
+    with agent_in(base, {"SUBSTRATE_HOME": str(base / "home")}) as agent:
+        agent.serve()
+        yield base
+
+
+@pytest.fixture
+def warm(shared: Path, tmp_path: Path) -> Agent:
+    """The shared agent, with a workspace and a home of the test's own."""
+    workspace = tmp_path / "project"
+    workspace.mkdir()
+    return Agent(shared, workspace)
+
+
+def test_streams_status_and_surroundings_are_the_callers(warm: Agent) -> None:
+    data = bytes(range(256)) * 1000
+    done = warm.run("-c", "cat; printf 'err\\377' >&2; exit 7", input=data)
+    assert (done.returncode, done.stdout, done.stderr) == (7, data, b"err\xff")
+
+    below = warm.workspace / "below"
+    below.mkdir()
+    env = {**warm.env, "ODD": "a\nb=c", "EMPTY": ""}
+    script = 'pwd; umask; printf "%s|%s|" "$ODD" "${EMPTY-unset}"; ulimit -n; nice'
+    done = warm.run("-c", script, cwd=below, env=env, preexec_fn=_odd_surroundings)
+    assert done.stdout.decode().splitlines() == [str(below), "0027", "a", "b=c||123", "5"]
+
+    done = warm.run("run", "--", "no-such-program")
+    assert done.returncode == 127
+    assert b"no-such-program: command not found" in done.stderr
+    done = warm.run("-c", "a", "b")
+    assert (done.returncode, done.stderr.count(b"substrate: error:")) == (125, 1)
+    assert warm.serves(), "all of it went through the agent"
+
+
+def _odd_surroundings() -> None:
+    os.umask(0o027)
+    os.nice(5)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (123, 123))
+
+
+def test_an_ignored_signal_stays_ignored(warm: Agent) -> None:
+    def ignore() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    script = "grep SigIgn /proc/self/status"
+    bare = subprocess.run(
+        ["bash", "-c", script], stdout=subprocess.PIPE, preexec_fn=ignore, check=True
+    )
+    assert warm.run("-c", script, preexec_fn=ignore).stdout == bare.stdout
+    plain = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, check=True)
+    assert warm.run("-c", script).stdout == plain.stdout
+
+
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT", "USR1"])
+def test_a_signal_to_the_client_reaches_the_command_once(warm: Agent, name: str) -> None:
+    script = (
+        f"n=0; trap 'n=$((n+1))' {name}; echo ready;"
+        " for i in 1 2 3 4 5 6 7 8; do sleep 0.1; done; echo $n; exit 9"
+    )
+    process = warm.start("-c", script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(getattr(signal, f"SIG{name}"))
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (9, b"1\n")
+
+
+def test_a_command_killed_by_a_signal(warm: Agent) -> None:
+    process = warm.start("-c", "echo ready; exec sleep 60")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    process.communicate()
+    assert warm.completed()[-1]["outcome"] == "killed"
+
+
+def test_stop_and_continue(warm: Agent) -> None:
+    process = warm.start("-c", "echo $$; sleep 0.2; echo done")
+    assert process.stdout is not None
+    pid = int(process.stdout.readline())
+    process.send_signal(signal.SIGTSTP)
+    until(lambda: _is_stopped(pid) and _is_stopped(process.pid), "the stop")
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=PATIENCE_S)[0] == b"done\n"
+    assert process.returncode == 0
+
+
+def _is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_killed_client_takes_its_command_along_and_it_is_recorded(warm: Agent) -> None:
+    process = warm.start("-c", "echo begun > file; echo ready; sleep 60 & wait; echo never > file")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.kill()
+    process.wait()
+    process.communicate()
+    until(warm.completed, "the record")
+    last = warm.completed()[-1]
+    assert (last["outcome"], last["changed_files"]) == ("killed", ["file"])
+    assert (warm.workspace / "file").read_text() == "begun\n"
+    assert warm.serves()
+
+
+def test_a_command_that_does_not_listen_is_killed_in_the_end(warm: Agent) -> None:
+    process = warm.start("-c", "trap '' TERM; echo ready; while :; do sleep 0.2; done")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.communicate()
+    until(warm.completed, "the record")
+    assert warm.completed()[-1]["exit"] == 128 + signal.SIGKILL
+
+
+def test_a_killed_runner_is_an_error_and_the_next_command_works(warm: Agent) -> None:
+    process = warm.start("-c", "echo work > file; echo $PPID; sleep 60")
+    assert process.stdout is not None
+    os.kill(int(process.stdout.readline()), signal.SIGKILL)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 125
+    assert b"the agent was lost" in err
+    assert warm.run("-c", "true").returncode == 0
+    log = warm.run("log", "--json").stdout.decode()
+    assert "sleep 60" in log, "what the lost command changed was recorded by the next call"
+
+
+def test_a_killed_agent_loses_nothing_and_the_next_call_starts_another(own: Agent) -> None:
+    process = own.start("-c", "echo ready; sleep 0.5; echo made > file; exit 4")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    old = own.pid
+    os.kill(old, signal.SIGKILL)
+    assert process.wait(PATIENCE_S) == 4
+    process.communicate()
+    assert own.completed()[-1]["changed_files"] == ["file"]
+    assert own.run("-c", "true").returncode == 0  # in process; starts the next agent
+    until(lambda: own.state() and own.pid not in (0, old), "another agent")
+    assert own.serves()
+
+
+def test_a_restart_keeps_what_is_running(own: Agent) -> None:
+    process = own.start("-c", "echo ready; sleep 0.5; echo made > file; exit 4")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    old = own.pid
+    own.start("agent", "serve", "--replace", stdout=subprocess.DEVNULL)
+    until(lambda: own.state() and own.pid not in (0, old), "the new agent")
+    assert process.wait(PATIENCE_S) == 4
+    process.communicate()
+    assert own.serves()
+
+
+def test_ten_first_calls_start_one_agent(cold: Agent) -> None:
+    calls = [cold.start("-c", f"echo {n} > f{n}; echo {n}") for n in range(10)]
+    said = sorted(call.communicate(timeout=PATIENCE_S)[0] for call in calls)
+    assert [call.returncode for call in calls] == [0] * 10
+    assert said == [b"%d\n" % n for n in range(10)]
+    until(cold.state, "an agent")
+    serving = [
+        pid
+        for pid in pids_with(f"SUBSTRATE_SOCKET={cold.socket}")
+        if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    ]
+    assert serving == [cold.pid]
+    assert {path.name for path in cold.workspace.glob("f*")} == {f"f{n}" for n in range(10)}
+    assert cold.serves()
+
+
+def test_it_can_be_turned_off(cold: Agent) -> None:
+    assert cold.run("-c", "true", env={**cold.env, "SUBSTRATE_AGENT": "off"}).returncode == 0
+    assert not cold.directory.exists()
+
+
+def test_an_idle_agent_ends(cold: Agent) -> None:
+    cold.env["SUBSTRATE_AGENT_IDLE_S"] = "0.3"
+    process = cold.start("agent", "serve", stdout=subprocess.PIPE)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (0, f"serving {cold.socket}\n".encode())
+    assert not cold.socket.exists()
+
+
+def test_a_second_agent_is_refused(warm: Agent) -> None:
+    done = warm.run("agent", "serve")
+    assert done.returncode == 5
+    assert b"--replace" in done.stderr
+    assert warm.serves()
+
+
+def test_a_caller_with_fewer_rights_runs_its_command_itself(warm: Agent) -> None:
+    """Otherwise the agent would be a way out of its sandbox."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("needs setpriv")
+    served = warm.state()["served"]  # type: ignore[index]
+    done = subprocess.run(
+        ["setpriv", "--no-new-privs", *SUBSTRATE, "-c", "grep NoNewPrivs /proc/self/status"],
+        cwd=warm.workspace, env=warm.env, stdin=subprocess.DEVNULL, capture_output=True,
+        start_new_session=True, check=True,
+    )  # fmt: skip
+    assert (done.stdout.split(), done.stderr) == ([b"NoNewPrivs:", b"1"], b"")
+    assert warm.state()["served"] == served + 2, "it was asked, and declined"  # type: ignore[index]
+
+
+def test_with_a_terminal_the_command_stays_in_its_session(warm: Agent) -> None:
+    leader, follower = pty.openpty()
+    name = os.ttyname(follower)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _IN_TERMINAL, *SUBSTRATE, "-c", "ps -o sid= -p $$; tty"],
+            cwd=warm.workspace, env=warm.env, stdin=follower, stdout=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        os.close(leader)
+        os.close(follower)
+    assert out.decode().split() == [str(process.pid), name]
+
+
+_IN_TERMINAL = """
+import fcntl, subprocess, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.exit(subprocess.run(sys.argv[1:]).returncode)
+"""
+
+
+def test_new_code_takes_over(cold: Agent, tmp_path: Path) -> None:
+    """An upgrade under a running agent: no command runs on half-old code."""
+    import substrate
+
+    copy = tmp_path / "site" / "substrate"
+    shutil.copytree(Path(substrate.__file__).parent, copy)
+    cold.env["PYTHONPATH"] = str(tmp_path / "site")
+    cold.serve()
+    assert cold.serves()
+    old = cold.pid
+    assert cold.state()["install"] == str(copy)  # type: ignore[index]
+    with (copy / "errors.py").open("a") as file:
+        file.write("# newer\n")
+    # The agent looks once a second.
+    until(
+        lambda: cold.run("-c", "true").returncode == 0 and cold.state() and cold.pid not in (0, old)
+    )
+    assert cold.serves()
+
+
+def test_another_installation_does_not_use_or_replace_it(warm: Agent, tmp_path: Path) -> None:
+    import substrate
+
+    copy = tmp_path / "site" / "substrate"
+    shutil.copytree(Path(substrate.__file__).parent, copy)
+    pid = warm.pid
+    env = {**warm.env, "PYTHONPATH": str(tmp_path / "site")}
+    assert warm.run("-c", "echo ran > file", env=env).returncode == 0
+    assert (warm.workspace / "file").read_text() == "ran\n"
+    assert warm.pid == pid
+    assert warm.serves()
