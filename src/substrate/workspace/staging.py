@@ -222,9 +222,15 @@ class Stage:
             )
 
     def _drop_borrowed_rights(self, item: Item) -> None:
-        """Owners are not recorded: a file of alice's must not come back as setuid root."""
+        """Owners are not recorded: a file of alice's must not come back as setuid root.
+
+        Where nobody but the directory's owner can make files, it was the owner's.
+        """
         node = item.become
-        if node.kind is Kind.FILE and node.mode & (stat.S_ISUID | stat.S_ISGID):
+        if node.kind is not Kind.FILE or not node.mode & (stat.S_ISUID | stat.S_ISGID):
+            return
+        at = self._nearest_directory(item)
+        if at is None or at.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             item.become = node._replace(mode=node.mode & ~(stat.S_ISUID | stat.S_ISGID))
             self.cannot.append(
                 Noted(item.path, "its setuid and setgid bits: whose file it was is not recorded")
@@ -255,15 +261,21 @@ class Stage:
         at = item.seen.stat
         if at is not None:
             return at.st_uid, at.st_gid
+        at = self._nearest_directory(item)
+        if at is None:
+            return -1, -1
+        inherits = bool(at.st_mode & stat.S_ISGID) or _is_root()
+        return at.st_uid, at.st_gid if inherits else -1
+
+    def _nearest_directory(self, item: Item) -> os.stat_result | None:
+        """Of those above it that are there already."""
         for above in [*ancestors(item.path), RelPath(b"")]:
             try:
                 with self._walker.directory(above) as directory:
-                    at = directory.own_stat()
+                    return directory.own_stat()
             except OSError:
                 continue
-            inherits = bool(at.st_mode & stat.S_ISGID) or _is_root()
-            return at.st_uid, at.st_gid if inherits else -1
-        return -1, -1
+        return None
 
 
 def write_node(site: Site, item: Item, name: bytes, owner: tuple[int, int]) -> None:

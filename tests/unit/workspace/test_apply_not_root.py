@@ -253,15 +253,17 @@ def test_a_directory_of_somebody_else_is_a_clear_error(tmp_path: Path) -> None:
 
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("before", ["nothing", "a directory"])
+@pytest.mark.parametrize(("others_write", "mode"), [(0o020, 0o755), (0o002, 0o755), (0, 0o6755)])
 def test_as_root_no_file_gets_rights_of_an_owner_it_may_not_have_had(
-    tmp_path: Path, before: str
+    tmp_path: Path, before: str, others_write: int, mode: int
 ) -> None:
     ground = Ground(tmp_path)
+    ground.put(b"d", ground.directory(0o755 | others_write))
     if before == "a directory":
-        ground.put(b"x", ground.directory())
-    report = ground.apply(ground.op(b"x", ground.file(b"new", 0o6755)))
-    assert ground.at(b"x") == ground.file(b"new", 0o755)
-    assert [noted.path for noted in report.cannot_restore] == [b"x"]
+        ground.put(b"d/x", ground.directory())
+    report = ground.apply(ground.op(b"d/x", ground.file(b"new", 0o6755)))
+    assert ground.at(b"d/x") == ground.file(b"new", mode)
+    assert [noted.path for noted in report.cannot_restore] == ([b"d/x"] if others_write else [])
 
 
 @pytest.mark.needs("root")
