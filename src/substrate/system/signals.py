@@ -31,11 +31,12 @@ _LONGEST_PAUSE_S = 0.02
 def next_signal(timeout_s: float | None) -> tuple[int, bool]:
     """The next signal for us, 0 after a while; and whether the command has got it, too.
 
-    "A while" is `timeout_s`, or as long as the caller need not look for anything else.
+    "A while" is `timeout_s` at most, or as long as the caller need not look for anything else.
     """
     if not hasattr(signal, "sigtimedwait"):
         return next_signal_by_sigwait(timeout_s)
-    info = signal.sigtimedwait(WAITED_FOR, _TICK_S if timeout_s is None else timeout_s)
+    tick_s = _TICK_S if timeout_s is None else min(_TICK_S, timeout_s)
+    info = signal.sigtimedwait(WAITED_FOR, tick_s)
     return (0, False) if info is None else (info.si_signo, _is_from_terminal(info))
 
 
