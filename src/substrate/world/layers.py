@@ -43,6 +43,13 @@ def create(worlds: Path, world_id: str, root: Path, kind: str, xattr_prefix: byt
     return layer
 
 
+def scratch(layer: Layer) -> Path:
+    """An empty directory of the world's own."""
+    path = layer.directory / "root"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
 def note_running(layer: Layer, init_pid: int) -> None:
     """Write down who keeps the world alive after us."""
     _write_meta(layer, init_pid)

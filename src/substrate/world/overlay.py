@@ -80,7 +80,10 @@ class OverlayWorld:
             tier=self._wanted.tier,
             read_only=surroundings.read_only(here, self._root),
             masked=surroundings.masked(here, allow_host_services=self._wanted.allow_host_services),
-            writable=tuple(os.fsencode(path) for path in self._wanted.writable),
+            writable=surroundings.writable(here, self._wanted),
+            readable=surroundings.readable(here),
+            private=() if here.home is None else (os.fsencode(here.home),),
+            scratch=os.fsencode(layers.scratch(layer)) if self._wanted.tier == "full" else b"",
             network=request.network,
         )
 

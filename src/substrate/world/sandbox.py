@@ -16,13 +16,15 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, ParamSpec
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from substrate.system.channel import Channel
 from substrate.system.linux import mounts, namespaces, privileges
+from substrate.world import new_root
 from substrate.world.protocol import Network
 
 _P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _INNER = namespaces.NEWUSER | namespaces.NEWNS | namespaces.NEWPID | namespaces.NEWIPC
 
@@ -41,6 +43,12 @@ class Sandbox(NamedTuple):
     masked: tuple[bytes, ...] = ()
     #: Where `guarded` and `full` let the command write, beside the workspace.
     writable: tuple[bytes, ...] = ()
+    #: What `full` shows beside the system, read-only.
+    readable: tuple[bytes, ...] = ()
+    #: What `full` makes anew and empty: it goes when the world goes.
+    private: tuple[bytes, ...] = ()
+    #: An empty directory of the world's own, for the new root of `full`.
+    scratch: bytes = b""
     network: Network | None = None
 
 
@@ -78,6 +86,7 @@ def enter(sandbox: Sandbox, channel: Channel) -> None:
 def arrange(sandbox: Sandbox) -> None:
     """Mount everything but ``/proc``, which belongs to processes that do not exist yet."""
     trees = _trees_to_keep(sandbox)
+    new = _step("a new root", new_root.prepare, sandbox) if sandbox.tier == "full" else -1
     _step("the workspace's view", sandbox.mount_view)
     for path, tree in trees:
         _step(f"the mount {os.fsdecode(path)}", _attach, tree, path)
@@ -85,6 +94,10 @@ def arrange(sandbox: Sandbox) -> None:
         _step(f"{os.fsdecode(path)} read-only", _read_only, path, sandbox.root)
     for path in (*sandbox.masked, *_block_devices()):
         _step(f"hiding {os.fsdecode(path)}", _mask, path)
+    if sandbox.tier == "guarded":
+        _step("everything read-only", _shut, sandbox.root, sandbox.writable)
+    elif sandbox.tier == "full":
+        _step("a new root", new_root.pivot, sandbox, new)
 
 
 def submounts(root: bytes) -> list[bytes]:
@@ -124,6 +137,17 @@ def _read_only(path: bytes, root: bytes) -> None:
     mounts.restrict(path, mounts.RDONLY, recursive=True)
 
 
+def _shut(root: bytes, writable: tuple[bytes, ...]) -> None:
+    """Every mount read-only, then the workspace and `writable` as they were."""
+    found = [path for path in writable if os.path.exists(path)]
+    for path in found:
+        mounts.bind(path, path, recursive=True)
+    mounts.restrict(b"/", mounts.RDONLY, recursive=True)
+    # /proc too: a new one could not be mounted beside one that is shut.
+    for path in (root, *found, b"/proc"):
+        mounts.relax(path)
+
+
 def _mask(path: bytes) -> None:
     """Hide what is there; what is not there needs no hiding."""
     try:
@@ -154,8 +178,8 @@ def _block_devices() -> list[bytes]:
     return found
 
 
-def _step(name: str, work: Callable[_P, None], *args: _P.args, **kwargs: _P.kwargs) -> None:
+def _step(name: str, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
     try:
-        work(*args, **kwargs)
+        return work(*args, **kwargs)
     except OSError as error:
         raise SetupError(name, error) from error

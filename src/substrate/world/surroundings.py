@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from substrate.system.environment import Environment
+from substrate.world.protocol import Wanted
 
 #: Whoever can talk to one of these can have programs run outside the world.
 _HOST_SERVICES = (
@@ -17,6 +18,8 @@ _HOST_SERVICES = (
 )
 _USER_SERVICES = ("bus", "docker.sock", "podman/podman.sock", "systemd/private")
 _ADDRESSES = ("DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DOCKER_HOST")
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
+_SHOWN_ANYWAY = ("/usr/", "/bin", "/sbin", "/lib", "/opt/", "/etc/", "/var/", "/nix/", "/gnu/")
 _ROOTS_SOCKET = "/run/substrate.sock"
 
 
@@ -44,6 +47,52 @@ def masked(environment: Environment, *, allow_host_services: bool) -> tuple[byte
             paths += _socket_paths(environment.get(name) or "")
     found = {os.path.realpath(path) for path in paths if os.path.lexists(path)}
     return tuple(os.fsencode(path) for path in sorted(found))
+
+
+def writable(environment: Environment, wanted: Wanted) -> tuple[bytes, ...]:
+    """Where the tiers that shut everything still let a command write.
+
+    `guarded`: temporary directories, and what was declared. `full` has temporary directories of
+    its own and gets what was declared.
+    """
+    paths = [str(path) for path in wanted.writable]
+    if wanted.tier == "guarded":
+        paths += [*_TEMPORARY, environment.get("TMPDIR") or _TEMPORARY[0]]
+    found = {os.path.realpath(path) for path in paths if os.path.isdir(path)}
+    # One that lies in another needs no mount of its own, nor does what holds the workspace: the
+    # view is its own mount.
+    return tuple(
+        os.fsencode(path)
+        for path in sorted(found)
+        if not any(path != other and _is_below(path, other) for other in found)
+    )
+
+
+def readable(environment: Environment) -> tuple[bytes, ...]:
+    """Where programs lie that the system's directories do not hold: what `full` adds to them."""
+    found = []
+    for entry in (environment.get("PATH") or "").split(os.pathsep):
+        path = os.path.realpath(entry) if entry.startswith("/") else ""
+        if not os.path.isdir(path) or path.startswith(_SHOWN_ANYWAY):
+            continue
+        # A Python environment is more than its bin: its libraries, and the Python it was made of.
+        base = _python_of(os.path.dirname(path))
+        found += [path] if base is None else [os.path.dirname(path), base]
+    wanted = [path for path in found if not path.startswith(_SHOWN_ANYWAY) and path != "/"]
+    return tuple(os.fsencode(path) for path in sorted(set(wanted)))
+
+
+def _python_of(environment: str) -> str | None:
+    """The installation behind a virtual environment; None if it is none."""
+    try:
+        with open(os.path.join(environment, "pyvenv.cfg"), encoding="utf-8") as file:
+            lines = [line.partition("=") for line in file]
+    except OSError:
+        return None
+    for name, _, value in lines:
+        if name.strip() == "home":
+            return os.path.dirname(os.path.realpath(value.strip()))
+    return None
 
 
 def _own_program(environment: Environment, root: Path) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from substrate.system.linux import privileges
+from substrate.system.linux import landlock, privileges, seccomp
 from substrate.world.sandbox import Sandbox
 
 #: What root keeps in a world: the rights over files, owners and its own processes that builds
@@ -14,7 +14,30 @@ ROOT_KEEPS = (
 )
 
 
+#: What every program writes to: devices (which no mount can make read-only), and its own /proc.
+_ALWAYS_WRITTEN = (b"/dev", b"/proc")
+
+
+#: What a new root has of its own.
+_PRIVATE = (b"/tmp", b"/var/tmp", b"/run", b"/home")
+
+
 def restrict_process(sandbox: Sandbox, *, privileged: bool) -> None:
     """In the command's process, before exec."""
     keep = ROOT_KEEPS if privileged and sandbox.tier != "full" else ()
     privileges.keep_capabilities(keep)
+    if sandbox.tier in ("guarded", "full"):
+        privileges.forbid_new_privileges()
+        _hold_by_landlock(sandbox)
+    if sandbox.tier == "full":
+        seccomp.refuse_dangerous_calls()
+
+
+def _hold_by_landlock(sandbox: Sandbox) -> None:
+    """A second lock on what the read-only mounts hold; without Landlock they hold it alone."""
+    try:
+        landlock.abi_version()
+    except OSError:
+        return
+    private = (*_PRIVATE, *sandbox.private) if sandbox.tier == "full" else ()
+    landlock.allow_writes_only_below((sandbox.root, *sandbox.writable, *private, *_ALWAYS_WRITTEN))

@@ -20,6 +20,7 @@ SLAVE = 1 << 19
 
 _MNT_DETACH = 2
 _AT_FDCWD = -100
+_ENOSYS = 38
 _AT_RECURSIVE = 0x8000
 _AT_EMPTY_PATH = 0x1000
 _OPEN_TREE_CLONE = 1
@@ -62,21 +63,30 @@ def restrict(target: bytes, flags: int, *, recursive: bool = False) -> None:
 
     Raises `OSError` if `target` is none.
     """
+    try:
+        _set_attributes(target, flags, 0, recursive)
+    except OSError as error:
+        if error.errno != _ENOSYS or recursive:  # before Linux 5.12
+            raise
+        kept = os.statvfs(target).f_flag & _KEPT_FLAGS
+        calls.call("mount", None, target, None, BIND | REMOUNT | kept | flags, None)
+
+
+def relax(target: bytes) -> None:
+    """Take `RDONLY` off a mount point that we put it on."""
+    _set_attributes(target, 0, RDONLY, False)
+
+
+def _set_attributes(target: bytes, added: int, removed: int, recursive: bool) -> None:
     import ctypes
     import struct
 
     # struct mount_attr: attr_set, attr_clr, propagation, userns_fd. The bits are those of MS_*.
-    attributes = ctypes.create_string_buffer(struct.pack("QQQQ", flags, 0, 0, 0), 32)
-    try:
-        calls.syscall(
-            "mount_setattr", _AT_FDCWD, target, _AT_RECURSIVE if recursive else 0,
-            calls.address(attributes), 32,
-        )  # fmt: skip
-    except OSError as error:
-        if error.errno != 38 or recursive:  # ENOSYS before Linux 5.12
-            raise
-        kept = os.statvfs(target).f_flag & _KEPT_FLAGS
-        calls.call("mount", None, target, None, BIND | REMOUNT | kept | flags, None)
+    attributes = ctypes.create_string_buffer(struct.pack("QQQQ", added, removed, 0, 0), 32)
+    calls.syscall(
+        "mount_setattr", _AT_FDCWD, target, _AT_RECURSIVE if recursive else 0,
+        calls.address(attributes), 32,
+    )  # fmt: skip
 
 
 def clone_tree(path: bytes) -> int:

@@ -1,0 +1,254 @@
+"""Ways out of a world, each a function; run by a plain Python inside the world, or outside.
+
+    python3 attacks.py FACTS.json NAME…
+
+prints a line for each: ``NAME held: why`` or ``NAME through: how``. The same attack without a
+world must print ``through``: an attack that never works proves nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import mmap
+import os
+import signal
+import socket
+import stat
+import sys
+from typing import Any
+
+libc = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MNT_DETACH = 2
+PTRACE_ATTACH, PTRACE_DETACH = 16, 17
+IS_X86 = os.uname().machine == "x86_64"
+
+
+def syscall(number: int, *args: object) -> int:
+    wide = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
+    result = libc.syscall(ctypes.c_long(number), *wide)
+    return -ctypes.get_errno() if result == -1 else result
+
+
+def held(number: int) -> str:
+    return f"held: {errno.errorcode.get(abs(number), number)}"
+
+
+def unmount(facts: dict[str, Any]) -> str:
+    """Take the view off and write the real file."""
+    if facts["direct"]:  # there is no view: whoever can write is through already
+        return "through: no view"
+    if libc.umount2(os.fsencode(facts["root"]), MNT_DETACH) == 0:
+        return "through: unmounted"
+    return held(ctypes.get_errno())
+
+
+def unmount_nested(facts: dict[str, Any]) -> str:
+    """The same with all capabilities in namespaces of our own."""
+    if libc.unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0:
+        return held(ctypes.get_errno())
+    return unmount(facts)
+
+
+def by_handle(facts: dict[str, Any]) -> str:
+    """Open the real inode by a handle that somebody took outside."""
+    raw = bytes.fromhex(facts["handle"])
+    buffer = ctypes.create_string_buffer(raw, len(raw))
+    number = 304 if IS_X86 else 265
+    answers = []
+    for place in ("/", "/tmp", facts["base"], facts["root"]):
+        fd = os.open(place, os.O_RDONLY)
+        found = syscall(number, fd, ctypes.addressof(buffer), os.O_RDWR)
+        os.close(fd)
+        if found >= 0:
+            if os.fstat(found).st_dev == facts["device"]:
+                return f"through: {place}"
+            os.close(found)
+        answers.append(found)
+    return held(answers[-1])
+
+
+def by_handle_nested(facts: dict[str, Any]) -> str:
+    if libc.unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0:
+        return held(ctypes.get_errno())
+    return by_handle(facts)
+
+
+def through_proc(facts: dict[str, Any]) -> str:
+    """See the real workspace through another process's root, cwd or descriptors."""
+    looked = 0
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        for link in ("root", "cwd"):
+            looked += 1
+            try:
+                found = os.stat(f"/proc/{name}/{link}{facts['root']}/kept")
+            except OSError:
+                continue
+            if found.st_dev == facts["device"]:
+                return f"through: {name}/{link}"
+    return f"held: {looked} links lead nowhere"
+
+
+def signal_victim(facts: dict[str, Any]) -> str:
+    try:
+        os.kill(facts["victim"], signal.SIGUSR1)
+    except OSError as error:
+        return held(error.errno or 0)
+    return "through: signalled"
+
+
+def trace_init(facts: dict[str, Any]) -> str:
+    """Trace the world's init, or a process outside."""
+    answers = []
+    for pid in (facts["victim"], 1):
+        if facts["direct"] and pid == 1:
+            continue
+        if libc.ptrace(PTRACE_ATTACH, pid, 0, 0) == 0:
+            os.waitpid(pid, 0)
+            libc.ptrace(PTRACE_DETACH, pid, 0, 0)
+            return f"through: traced {pid}"
+        answers.append(ctypes.get_errno())
+        try:
+            with open(f"/proc/{pid}/mem", "rb+"):
+                return f"through: memory of {pid}"
+        except OSError as error:
+            answers.append(error.errno or 0)
+    return held(answers[-1])
+
+
+def agent_socket(facts: dict[str, Any]) -> str:
+    return _connect(facts["agent_socket"])
+
+
+def host_service(facts: dict[str, Any]) -> str:
+    return _connect(facts["bus_socket"])
+
+
+def _connect(path: str) -> str:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(path)
+        except OSError as error:
+            return held(error.errno or 0)
+    return "through: connected"
+
+
+def forge_history(facts: dict[str, Any]) -> str:
+    try:
+        with open(os.path.join(facts["root"], ".substrate-git", "secret"), "rb+"):
+            return "through: opened"
+    except OSError as error:
+        return held(error.errno or 0)
+
+
+def forge_trace(facts: dict[str, Any]) -> str:
+    return _open_for_writing(os.path.join(facts["home"], "trace.jsonl"))
+
+
+def change_program(facts: dict[str, Any]) -> str:
+    return _open_for_writing(facts["program"])
+
+
+def write_outside(facts: dict[str, Any]) -> str:
+    path = os.path.join(facts["outside"], "made")
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
+    except OSError as error:
+        return held(error.errno or 0)
+    return "through: written" if facts["tier"] != "full" else "held: a place of the world's own"
+
+
+def _open_for_writing(path: str) -> str:
+    try:
+        os.close(os.open(path, os.O_WRONLY))
+    except OSError as error:
+        return held(error.errno or 0)
+    return "through: opened"
+
+
+def read_disk(facts: dict[str, Any]) -> str:
+    """Find the real blocks through a device, there or made by us."""
+    tried = 0
+    for name in os.listdir("/dev"):
+        path = f"/dev/{name}"
+        try:
+            if not stat.S_ISBLK(os.stat(path).st_mode):
+                continue
+            os.close(os.open(path, os.O_RDONLY))
+            return f"through: {path}"
+        except OSError:
+            tried += 1
+    made = os.path.join(facts["root"], "disk")
+    try:
+        os.mknod(made, stat.S_IFBLK | 0o600, facts["device"])
+        os.close(os.open(made, os.O_RDONLY))
+    except OSError as error:
+        return held(error.errno or 0)
+    return "through: made"
+
+
+def inherited(facts: dict[str, Any]) -> str:
+    """Use a directory that was open when the command was started."""
+    for fd in (0, *range(3, 20)):
+        try:
+            found = os.stat("kept", dir_fd=fd)
+        except OSError:
+            continue
+        if found.st_dev == facts["device"]:
+            return f"through: descriptor {fd}"
+    return "held: no descriptor leads to the real files"
+
+
+def io_uring(facts: dict[str, Any]) -> str:
+    params = ctypes.create_string_buffer(120)
+    found = syscall(425, 4, ctypes.addressof(params))
+    return f"through: ring {found}" if found >= 0 else held(found)
+
+
+def thirty_two_bit(facts: dict[str, Any]) -> str:
+    """getpid by int 0x80: where that works, so does every 32-bit call."""
+    code = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"
+    memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(code)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    found = ctypes.CFUNCTYPE(ctypes.c_int)(address)()
+    return "through: called" if found == os.getpid() else held(found)
+
+
+def new_namespace(facts: dict[str, Any]) -> str:
+    """By clone(2) and by unshare(2): each opens half of the kernel's mount code."""
+    if libc.unshare(CLONE_NEWUSER) == 0:
+        return "through: unshared"
+    first = ctypes.get_errno()
+    child = syscall(56 if IS_X86 else 220, CLONE_NEWUSER | signal.SIGCHLD, 0, 0, 0, 0)
+    if child == 0:
+        os._exit(0)
+    if child > 0:
+        os.waitpid(child, 0)
+        return "through: cloned"
+    return held(first)
+
+
+def keyring(facts: dict[str, Any]) -> str:
+    found = syscall(250 if IS_X86 else 219, 0, -3, 0)  # KEYCTL_GET_KEYRING_ID, session
+    return "through: keyring" if found >= 0 or found == -errno.ENOKEY else held(found)
+
+
+def main() -> None:
+    with open(sys.argv[1], encoding="utf-8") as file:
+        facts = json.load(file)
+    for name in sys.argv[2:]:
+        # Each in a process of its own: some change what the next would find.
+        child = os.fork()
+        if child == 0:
+            print(name, globals()[name](facts), flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main()

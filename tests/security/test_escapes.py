@@ -1,0 +1,294 @@
+"""Every way out that a tier promises to hold is tried from inside, and held.
+
+Each attack is also run without a world, where it must succeed: otherwise it proves nothing.
+docs/security.md names these tests threat by threat.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import substrate
+from substrate.world.choose import choose_world
+from substrate.world.protocol import RunOutcome, RunRequest, Wanted
+from tests.capabilities import present
+from tests.contract.as_user import NOBODY, as_user
+from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
+
+ATTACKS = Path(__file__).parent / "attacks.py"
+PYTHON = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin") or sys.executable
+ROOT = 0
+TIERS = ("workspace", "guarded", "full")
+USERS = (os.geteuid() if hasattr(os, "geteuid") else 0, NOBODY)
+pytestmark = pytest.mark.needs("linux", "root")
+
+
+class Attack(NamedTuple):
+    name: str
+    #: The weakest tier that holds it.
+    held_from: str = "workspace"
+    #: What only root could ever do: there is nothing to hold for others.
+    root_only: bool = False
+    #: The attack that shows that this one could work, where it is not itself.
+    control: str = ""
+
+
+ALL = (
+    Attack("unmount"),
+    Attack("unmount_nested"),
+    Attack("by_handle", root_only=True),
+    Attack("by_handle_nested", root_only=True, control="by_handle"),
+    Attack("through_proc"),
+    Attack("signal_victim"),
+    Attack("trace_init"),
+    Attack("agent_socket"),
+    Attack("host_service"),
+    Attack("forge_history"),
+    Attack("forge_trace"),
+    Attack("change_program", root_only=True),
+    Attack("read_disk", root_only=True),
+    Attack("inherited"),
+    Attack("write_outside", "guarded"),
+    Attack("io_uring", "full"),
+    Attack("thirty_two_bit", "full"),
+    Attack("new_namespace", "full"),
+    Attack("keyring", "full"),
+)
+
+
+class Stage:
+    """A workspace, something worth attacking around it, and the facts an attacker may know."""
+
+    def __init__(self, site: Site, outside: Path, victim: int) -> None:
+        self.site = site
+        self.outside = outside
+        self.script = site.base / "attacks.py"
+        shutil.copy(ATTACKS, self.script)
+        os.chmod(self.script, 0o644)
+        home = site.base / "home" / ".substrate"
+        (site.store / "secret").write_text("s")
+        (home / "run").mkdir(parents=True, exist_ok=True)
+        (home / "trace.jsonl").write_text("")
+        runtime = site.base / "runtime"
+        runtime.mkdir()
+        self._sockets = [_listen(home / "run" / "substrate.sock"), _listen(runtime / "bus")]
+        for path in (site.store / "secret", *home.rglob("*"), home, *runtime.rglob("*")):
+            os.chown(path, site.case.uid, site.case.uid)
+        self.facts = {
+            "root": str(site.root),
+            "base": str(site.base),
+            "home": str(home),
+            "outside": str(outside),
+            "device": (site.root / "kept").stat().st_dev,
+            "handle": _handle(site.root / "kept").hex(),
+            "victim": victim,
+            "agent_socket": str(home / "run" / "substrate.sock"),
+            "bus_socket": str(runtime / "bus"),
+            "program": str(Path(substrate.__file__).parent / "errors.py"),
+        }
+        self.runtime = runtime
+
+    def attempt(self, attacks: list[str], tier: str) -> dict[str, str]:
+        """What each attack said, in a world of that tier, or (``none``) without one."""
+        facts = self.site.root / "facts.json"
+        facts.write_text(json.dumps({**self.facts, "direct": tier == "none", "tier": tier}))
+        out = self.site.base / "said"
+        out.write_text("")
+        os.chmod(out, 0o666)
+        # For `full`, which shows nothing else of where the test lives, it stands in the workspace.
+        shutil.copy(self.script, self.site.root / "attacks.py")
+        stdin = os.open(self.site.root, os.O_RDONLY)
+        stray = os.open(self.site.root, os.O_RDONLY)
+        stdout = os.open(out, os.O_WRONLY)
+        os.set_inheritable(stray, True)
+        try:
+            request = RunRequest(
+                self.site.root,
+                # Python itself refuses to start with a directory as stdin.
+                shell=f"exec 9<&0 0</dev/null; exec {PYTHON} -I attacks.py facts.json "
+                + " ".join(attacks),
+                stdin=stdin,
+                stdout=stdout,
+                env={"XDG_RUNTIME_DIR": str(self.runtime)},
+            )
+            self._run(request, tier)
+        finally:
+            for fd in (stdin, stray, stdout):
+                os.close(fd)
+        said = (line.partition(" ") for line in out.read_text().splitlines())
+        return {name: answer for name, _, answer in said}
+
+    def _run(self, request: RunRequest, tier: str) -> RunOutcome:
+        strategy = "direct" if tier == "none" else self.site.case.strategy
+        wanted = Wanted(self.site.root, self.site.store, tier, required=True, strategy=strategy)
+
+        def work() -> RunOutcome:
+            os.environ["XDG_RUNTIME_DIR"] = str(self.runtime)
+            return choose_world(wanted).run(request)
+
+        outcome = as_user(self.site.case.uid, work)
+        self.site.made.append(outcome)
+        return outcome
+
+    def close(self) -> None:
+        for each in self._sockets:
+            each.close()
+
+
+def _listen(path: Path) -> socket.socket:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+    return server
+
+
+def _handle(path: Path) -> bytes:
+    """The kernel's file handle of `path`, as name_to_handle_at(2) gives it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer((128).to_bytes(4, sys.byteorder), 8 + 128)
+    mount = ctypes.c_int()
+    done = libc.name_to_handle_at(-100, os.fsencode(path), buffer, ctypes.byref(mount), 0)
+    assert done == 0, os.strerror(ctypes.get_errno())
+    return buffer.raw[: 8 + int.from_bytes(buffer.raw[0:4], sys.byteorder)]
+
+
+@contextmanager
+def staged(uid: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    case = Case("overlay", uid)
+    skip_unless_possible(case)
+    # Neither the workspace nor temporary.
+    outside = Path(tempfile.mkdtemp(prefix="substrate-test-", dir="/var/lib"))
+    os.chown(outside, uid, uid)
+    with make_site(case, monkeypatch) as site:
+        line = "trap : USR1; while :; do sleep 1; done"
+        victim = subprocess.Popen(["sh", "-c", line], user=uid, group=uid, extra_groups=[])
+        made = Stage(site, outside, victim.pid)
+        try:
+            yield made
+        finally:
+            made.close()
+            victim.kill()
+            victim.wait()
+            shutil.rmtree(outside)
+
+
+@pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
+def stage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    with staged(request.param, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=USERS, ids=lambda uid: f"uid{uid}")
+def said(request: pytest.FixtureRequest) -> Iterator[tuple[int, dict[str, dict[str, str]]]]:
+    """What every attack said, by tier: all of a tier's attacks run in one world."""
+    uid: int = request.param
+    names = [attack.name for attack in ALL if _makes_sense(attack, uid)]
+    with pytest.MonkeyPatch.context() as patch, staged(uid, patch) as stage:
+        answers = {tier: stage.attempt(names, tier) for tier in ("none", *TIERS)}
+        assert (stage.site.root / "kept").read_text() == "kept\n"
+        yield uid, answers
+
+
+def _makes_sense(attack: Attack, uid: int) -> bool:
+    if attack.name == "thirty_two_bit" and os.uname().machine != "x86_64":
+        return False
+    return uid == ROOT or not attack.root_only
+
+
+@pytest.mark.parametrize("attack", ALL, ids=lambda attack: attack.name)
+def test_it_is_held_from_its_tier_on(
+    said: tuple[int, dict[str, dict[str, str]]], attack: Attack
+) -> None:
+    uid, answers = said
+    if not _makes_sense(attack, uid):
+        return
+    control = answers["none"].get(attack.control or attack.name, "it did not run")
+    assert control.startswith("through: "), f"without a world: {control}"
+    for tier in TIERS[TIERS.index(attack.held_from) :]:
+        answer = answers[tier].get(attack.name, "it did not run")
+        assert answer.startswith("held: "), f"{tier}: {answer}"
+
+
+def test_a_forged_attribute_says_nothing(stage: Stage) -> None:
+    """A command cannot write what we read: that its directory hides everything below it."""
+    script = (
+        "import os\n"
+        "for name in ('user.overlay.opaque', 'trusted.overlay.opaque'):\n"
+        "    try: os.setxattr('dir', name, b'y')\n"
+        "    except OSError: pass\n"
+        "    else: open('tried', 'w')\n"
+        "open('dir/new', 'w')\n"
+    )
+    request = RunRequest(stage.site.root, argv=(PYTHON, "-I", "-c", script))
+    outcome = stage._run(request, "workspace")
+    assert outcome.exit == 0
+    layer = outcome.layer
+    assert layer is not None
+    mine = (layer.xattr_prefix + b"opaque").decode()
+    assert mine not in os.listxattr(layer.upper / "dir", follow_symlinks=False)
+    assert (layer.upper / "tried").exists(), "none of the two could even be tried"
+
+
+def test_nothing_set_uid_works_from_the_workspace(stage: Stage) -> None:
+    request = RunRequest(
+        stage.site.root, argv=("grep", f" {stage.site.root} ", "/proc/self/mountinfo")
+    )
+    out = stage.site.base / "out"
+    fd = os.open(out, os.O_WRONLY | os.O_CREAT, 0o666)
+    stage._run(request._replace(stdout=fd), "workspace")
+    os.close(fd)
+    options = out.read_text().split(" ")[5].split(",")
+    assert {"nosuid", "nodev"} <= set(options)
+
+
+@pytest.mark.parametrize("tier", ["guarded", "full"])
+def test_what_was_declared_can_be_written(stage: Stage, tier: str) -> None:
+    outside = stage.outside
+    request = RunRequest(stage.site.root, argv=("touch", f"{outside}/made", "inside"))
+    wanted = Wanted(
+        stage.site.root, stage.site.store, tier, required=True, strategy="overlay",
+        writable=(outside,),
+    )  # fmt: skip
+    outcome = as_user(stage.site.case.uid, lambda: choose_world(wanted).run(request))
+    stage.site.made.append(outcome)
+    assert outcome.exit == 0
+    assert (outside / "made").exists()
+    assert (outcome.layer is not None) and (outcome.layer.upper / "inside").exists()
+
+
+def test_temporary_files_can_be_written(stage: Stage) -> None:
+    for tier, visible in (("guarded", True), ("full", False)):
+        path = Path(tempfile.gettempdir(), f"substrate-test-{os.getpid()}-{tier}")
+        request = RunRequest(stage.site.root, argv=("touch", str(path)))
+        try:
+            assert stage._run(request, tier).exit == 0
+            assert path.exists() is visible
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def test_every_attack_is_in_the_list() -> None:
+    from tests.security import attacks
+
+    assert present("linux")
+    found = {
+        name
+        for name, value in vars(attacks).items()
+        if callable(value)
+        and getattr(value, "__module__", "") == attacks.__name__
+        and "facts" in getattr(value, "__annotations__", {})
+    }
+    assert found == {attack.name for attack in ALL}
