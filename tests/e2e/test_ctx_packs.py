@@ -204,6 +204,18 @@ def test_show_fills_in_what_a_hash_cannot_contain(project: Path) -> None:
     assert ctx(project, "show", "0000").returncode == 4
 
 
+def test_recorded_bytes_come_back_exactly(project: Path) -> None:
+    data = bytes(range(256)) * 3
+    log = LOG | {"outputs": [{"name": "x", "content_b64": base64.b64encode(data).decode()}]}
+    pack(project, log)
+    words = [*CTX, "show", "latest", "--output", "x"]
+    assert subprocess.run(words, cwd=project, capture_output=True, check=True).stdout == data
+    assert said(project, "show", "--input", "main.py") == "print('hi')\n"
+    done = ctx(project, "show", "latest", "--output", "y")
+    assert (done.returncode, "it has: x" in done.stderr) == (4, True)
+    assert ctx(project, "show", "latest", "--output", "x", "--json").returncode == 2
+
+
 def test_integers_beyond_two_to_the_53_stay_exact(project: Path) -> None:
     digits = pack(project)
     stored = (project / ".ctx/objects" / digits[:2] / digits[2:]).read_bytes()

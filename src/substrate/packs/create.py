@@ -14,7 +14,7 @@ from substrate.packs.store import Store
 
 __all__ = ["LogFile", "manifest_of_log", "pack_log", "publish"]
 
-_FORMAT_HINT = "docs/packs.md describes the log; `ctx pack --help` shows a small one"
+_FORMAT_HINT = "`ctx pack --help` shows a small log"
 
 
 def pack_log(store: Store, log: LogFile) -> Pack:

@@ -38,7 +38,7 @@ from substrate.packs.store import Store
 from substrate.system.files import fsync_dir, write_all
 
 _SUFFIX = ".draft.json"
-_HINT = "docs/packs.md says what a draft may hold"
+_HINT = "`ctx fork --help` says what a draft may hold"
 _TOP = (
     *("version", "hash", "created", "model", "system_prompt", "prompts", "inputs", "steps"),
     *("outputs", "environment", "parent"),

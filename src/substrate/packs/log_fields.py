@@ -60,6 +60,8 @@ class Log(NamedTuple):
 def check_log(items: LogItems) -> tuple[Log | None, list[Problem]]:
     """The log, or everything that is wrong with it."""
     problems = list(items.problems)
+    if problems and not items.single and not any(items.lists.values()):
+        return None, problems  # it is no log at all: nothing is gained by listing what it lacks
     model = Fields(_single(items, "model"), problems)
     environment = Fields(_single(items, "environment"), problems)
     model.only("identifier", "parameters")

@@ -10,7 +10,7 @@ from substrate.errors import EXIT_OK, RefusedError, UsageError
 from substrate.packs import refs
 from substrate.packs.bundle import export
 from substrate.packs.statement import envelope, statement
-from substrate.packs.store import Store, find_store
+from substrate.packs.store import find_store
 from substrate.system.files import write_atomic
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ the packs they were forked from. ctx import FILE takes it in elsewhere.
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("words", nargs="+", metavar="REF… FILE", help="the packs, then the file")
+    parser.add_argument("refs", nargs="+", metavar="REF", help="the packs: hash, ctx:// or tag")
+    parser.add_argument("file", metavar="FILE", help="what to write")
     parser.add_argument(
         "--format",
         choices=("bundle", "in-toto", "dsse"),
@@ -42,27 +43,26 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, context: Context) -> int:
-    *names, file = args.words
-    if not names:
-        raise UsageError("the packs or the file are missing", hint=f"for example: {EXAMPLE}")
     store = find_store(context.cwd)
-    path = Path(context.cwd, file)
+    path = Path(context.cwd, args.file)
     if path.exists() and not args.force:
-        raise RefusedError(f"{file} is there already", hint="choose another name, or add --force")
-    packs = [refs.load(store, name) for name in names]
+        raise RefusedError(
+            f"{args.file} is there already", hint="choose another name, or add --force"
+        )
+    packs = [refs.load(store, name) for name in args.refs]
     if args.format != "bundle":
         if len(packs) != 1:
             raise UsageError("a statement is about one pack", hint="name one pack and a file")
         told = statement(packs[0]) if args.format == "in-toto" else envelope(packs[0])
         write_atomic(path, json.dumps(told, indent=2).encode() + b"\n", mode=0o644)
-        _tell(context, store, [packs[0].ref], path, 0)
+        _tell(context, [packs[0].ref], path, 0)
         return EXIT_OK
     done = export(store, [pack.ref for pack in packs], path, parents=not args.no_parents)
-    _tell(context, store, list(done.packs), path, done.objects)
+    _tell(context, list(done.packs), path, done.objects)
     return EXIT_OK
 
 
-def _tell(context: Context, store: Store, packs: list[str], path: Path, objects: int) -> None:
+def _tell(context: Context, packs: list[str], path: Path, objects: int) -> None:
     size = path.stat().st_size
     if context.json:
         context.output.emit_json(

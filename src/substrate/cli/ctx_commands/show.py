@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from substrate.cli.pack_render import content_heading, preview, show_pack, show_step
-from substrate.errors import EXIT_OK, NotFoundError
+from substrate.errors import EXIT_OK, NotFoundError, UsageError
 from substrate.packs import refs
 from substrate.packs.manifest import Content, Manifest, Pack, Step, fields, step_fields
 from substrate.packs.store import Store, find_store
@@ -27,11 +27,15 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--step", type=int, metavar="N", help="one step only, by its index")
     parser.add_argument("--content", action="store_true", help="the contents, too, in full")
+    parser.add_argument("--output", metavar="NAME", help="the bytes of this output, nothing else")
+    parser.add_argument("--input", metavar="NAME", help="the bytes of this input, nothing else")
 
 
 def run(args: Namespace, context: Context) -> int:
     store = find_store(context.cwd)
     pack = refs.load(store, args.ref)
+    if args.output is not None or args.input is not None:
+        return _raw(store, pack, args, context)
     step = _step(pack, args.step) if args.step is not None else None
     if context.json:
         told = step_fields(step) if step is not None else fields(pack.manifest, pack.ref)
@@ -52,6 +56,27 @@ def run(args: Namespace, context: Context) -> int:
     elif step is not None and step.output_ref:
         context.output.line("")
         context.output.line(preview(store.objects, step.output_ref, 400))
+    return EXIT_OK
+
+
+def _raw(store: Store, pack: Pack, args: Namespace, context: Context) -> int:
+    """One content as it was recorded: `ctx show v1 --output result.md > result.md`."""
+    if (
+        context.json
+        or args.step is not None
+        or (args.output is not None) == (args.input is not None)
+    ):
+        raise UsageError(
+            "--output and --input print one content and nothing else", hint="give one of them alone"
+        )
+    name, what = (args.output, "output") if args.output is not None else (args.input, "input")
+    listed = pack.manifest.outputs if what == "output" else pack.manifest.inputs
+    found = [item.content_ref for item in listed if item.name == name]
+    if not found:
+        there = ", ".join(item.name for item in listed[:8]) or "none"
+        raise NotFoundError(f"the pack has no {what} {name}", hint=f"it has: {there}")
+    for chunk in store.objects.chunks(found[-1]):
+        context.output.block(chunk)
     return EXIT_OK
 
 

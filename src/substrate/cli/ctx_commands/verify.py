@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,11 @@ def _show(found: Verified, name: str, context: Context) -> None:
     for label, piece in rows:
         context.output.line(Styled(f"{label:<12}", "dim"), piece)
     if verdict.pack is not None:
-        context.output.line(Styled(f"look into it: ctx show {short(verdict.pack.ref)}", "dim"))
+        more = f"look into it: ctx show {short(verdict.pack.ref)}"
+        if verdict.status == "modified" and verdict.output is not None:
+            more = f"what was recorded: ctx show {short(verdict.pack.ref)}"
+            more += f" --output {shlex.quote(verdict.output.name)}"
+        context.output.line(Styled(more, "dim"))
 
 
 def _fields(found: Verified) -> dict[str, object]:
