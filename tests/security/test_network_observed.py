@@ -160,6 +160,41 @@ def test_a_supervisor_with_a_bug_costs_the_account_not_the_command() -> None:
     assert "could not be read" in ran.notice
 
 
+def test_a_container_inside_keeps_its_own_resolver() -> None:
+    """It has another network: its 127.0.0.1 is not ours."""
+    code = """
+import ctypes, fcntl, os, socket, struct, threading
+assert ctypes.CDLL(None).unshare(0x40000000) == 0
+control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+fcntl.ioctl(control, 0x8914, struct.pack("16sH14x", b"lo", 1))
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+def serve():
+    message, sender = server.recvfrom(512)
+    server.sendto(b"own", sender)
+threading.Thread(target=serve).start()
+made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+made.settimeout(20)
+made.connect(("127.0.0.1", 53))
+made.send(b"question")
+print(made.recv(512).decode())
+"""
+    assert stage(python(code)).run().out == "own\n"
+
+
+def test_a_name_that_is_not_there_is_not_there_and_the_next_is_still_heard() -> None:
+    code = """
+import socket
+try:
+    socket.getaddrinfo("nowhere.test", 80)
+except socket.gaierror as error:
+    print(error.errno == socket.EAI_NONAME)
+print(socket.create_connection(("localhost", 8000)).recv(5).decode())
+"""
+    ran = stage(python(code)).run()
+    assert (ran.out, ran.scopes) == ("True\nhello\n", ("tcp:localhost:8000",))
+
+
 def test_many_lookups_do_not_pile_up() -> None:
     """Each takes a socket from us; none of them is kept for long."""
     code = """

@@ -16,6 +16,7 @@ from contextlib import suppress
 from substrate.errors import SubstrateError
 from substrate.system.linux import go_on
 from substrate.system.linux.seccomp_notify import Handover, Listener
+from substrate.world.network import procfs
 from substrate.world.network.enclosure import Enclosure, make_sockets
 from substrate.world.network.event_loop import EventLoop
 from substrate.world.network.names import Names
@@ -104,7 +105,7 @@ class CommandNetwork:
         self._theirs.close()
         self._loop = EventLoop()
         self._thread = threading.Thread(
-            target=self._supervise, args=(self._loop,), daemon=True, name="substrate-network"
+            target=self._supervise, args=(self._loop, child_pid), daemon=True, name="network"
         )
         self._thread.start()
 
@@ -141,16 +142,17 @@ class CommandNetwork:
         waiting.register(self._listener.descriptor, 0)
         return any(events & select.POLLHUP for _, events in waiting.poll(0))
 
-    def _supervise(self, loop: EventLoop) -> None:
+    def _supervise(self, loop: EventLoop, command: int) -> None:
         """The thread: take what the child hands over, then look at its calls."""
         enclosure = None
         try:
             sockets = self._receive()
+            view = procfs.view_of(command)
             if self._policy.encloses:
                 enclosure = Enclosure(loop, self._policy, self._log, sockets)
             if self._listener is not None:
                 self._supervisor = Supervisor(
-                    loop, self._listener, self._log, self._names, enclosure
+                    loop, self._listener, self._log, self._names, view, enclosure
                 )
             self._started.set()
             if self._supervisor is not None or enclosure is not None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 PATHS = ("/var/run/nscd/socket", "/run/nscd/socket")
 _VERSION = 2
 _GETHOSTBYNAME, _GETHOSTBYNAME6, _GETAI = 4, 5, 14
+_HOST_NOT_FOUND = 1
 _LONGEST_NAME = 1025
 _READ_TIMEOUT_S = 5.0
 #: Variables by which a program bends its own lookups: then it must do them itself.
@@ -94,11 +95,15 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def look_up(name: str) -> Lookup | None:
-    """As any program of this machine would; None if there is no such name, or no room for it."""
+    """As any program of this machine would; no addresses if there is no such name, None if that
+    is not certain, or if an answer has no room for it."""
     # In bytes: Python would import its tables for international names, and alter the name.
     raw = name.encode("utf-8", "surrogateescape")
     try:
         rows = socket.getaddrinfo(raw, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
+    except socket.gaierror as error:
+        # Only a clear no is passed on; after anything else libc may try by itself.
+        return Lookup((), name) if error.errno == socket.EAI_NONAME else None
     except OSError:
         return None
     addresses = tuple(dict.fromkeys(str(row[4][0]) for row in rows))
@@ -109,6 +114,8 @@ def look_up(name: str) -> Lookup | None:
 
 
 def _answer(found: Lookup) -> bytes:
+    if not found.addresses:
+        return struct.pack("=6i", _VERSION, 0, 0, 0, 0, _HOST_NOT_FOUND)
     raw = [
         socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
         for text in found.addresses

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 
 def group_of(tid: int) -> int:
     """The process that a thread belongs to; 0 if it is gone."""
     return _status_number(tid, b"Tgid:")
+
+
+class View(NamedTuple):
+    """Which files and which network a process sees; zeros if it is gone."""
+
+    network: int
+    mounts: int
+    root: tuple[int, int]
+
+
+def view_of(pid: int) -> View:
+    try:
+        network, mounts = (os.stat(f"/proc/{pid}/ns/{kind}").st_ino for kind in ("net", "mnt"))
+        root = os.stat(f"/proc/{pid}/root")
+    except OSError:
+        return View(0, 0, (0, 0))
+    return View(network, mounts, (root.st_dev, root.st_ino))
 
 
 def parent(pid: int) -> int:

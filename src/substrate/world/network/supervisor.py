@@ -57,13 +57,19 @@ class Supervisor:
         listener: Listener,
         log: ScopeLog,
         names: Names,
+        view: procfs.View,
         enclosure: Enclosure | None = None,
     ) -> None:
-        """With an `enclosure`, names are its business, and what it refuses is written down."""
+        """With an `enclosure`, names are its business, and what it refuses is written down.
+
+        `view` is the command's own. A process that has another (a container inside the command)
+        has other names and another network, and is not answered from ours.
+        """
         self._loop = loop
         self._listener = listener
         self._log = log
         self._names = names
+        self._view = view
         self._enclosure = enclosure
         self._relay: ResolverRelay | None = None
         self._relay_failed = False
@@ -181,6 +187,8 @@ class Supervisor:
         pid = procfs.group_of(note.tid)
         if not pid or name_service.looks_up_its_own_way(pid):
             return False
+        if procfs.view_of(pid) != self._view:
+            return False
         ours, theirs = socket.socketpair()
         with theirs:
             flags = procfs.descriptor_flags(pid, call.descriptor)
@@ -223,6 +231,8 @@ class Supervisor:
         if target.host not in self._resolvers:
             self._used(caller.pid, protocol, target)
         if os.fstat(caller.own.fileno()).st_ino in self._replaced:
+            return
+        if procfs.view_of(caller.pid).network != self._view.network:
             return
         relay = self._resolver_relay()
         flags = procfs.descriptor_flags(caller.pid, caller.descriptor)
