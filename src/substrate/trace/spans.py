@@ -73,6 +73,8 @@ class Completion(NamedTuple):
     #: ``completed``, ``timed_out``, ``killed``, ``not_started``, ``detached``, …
     outcome: str
     scopes_used: Sequence[str] = ()
+    #: What it tried to reach and was refused.
+    net_denied: Sequence[str] = ()
     conflicts: Sequence[RelPath] = ()
     stdout: Output = Output()
     stderr: Output = Output()
@@ -129,6 +131,8 @@ def command_complete(
         "conflicts": conflicts,
         "outcome": completion.outcome,
     }
+    if completion.net_denied:
+        span["net_denied"] = [redact(scope) for scope in completion.net_denied]
     if diff["truncated"]:
         span["changed_total"] = len(changed)
     return _finish(span, completion.extra, encoded or encoded_changed or encoded_conflicts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from substrate.errors import UsageError
+from substrate.errors import MissingDependencyError, UsageError
 from substrate.system import environment, process
 from substrate.world.protocol import Isolation, Network, RunOutcome, RunRequest
 
@@ -44,13 +44,23 @@ def outcome_of(request: RunRequest, finished: process.Finished, isolation: Isola
 def with_network(outcome: RunOutcome, network: Network) -> RunOutcome:
     """The network's account of the command, which has ended."""
     scopes = network.finish()
-    notices = "; ".join(part for part in (outcome.notice, network.notice) if part)
+    reasons = (outcome.isolation.reason, network.notice)
     return outcome._replace(
-        isolation=outcome.isolation._replace(network=network.mode),
+        isolation=outcome.isolation._replace(
+            network=network.mode, reason="; ".join(reason for reason in reasons if reason)
+        ),
         scopes_used=scopes,
         net_denied=network.denied,
-        notice=notices,
     )
+
+
+def refuse_to_hold(network: Network | None) -> None:
+    """For a strategy without namespaces: what must be held is not run at all."""
+    if network is not None and network.mode != "open":
+        raise MissingDependencyError(
+            f"--net {network.mode} needs a world, and this command would run without one",
+            hint="leave out --no-world; `substrate doctor` says what a world needs here",
+        )
 
 
 def _notice(request: RunRequest, finished: process.Finished) -> str:

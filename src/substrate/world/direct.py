@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from substrate.system import process
 from substrate.world.capture import Capturing
-from substrate.world.command import argv_of, directory_of, environment_of, outcome_of
+from substrate.world.command import (
+    argv_of,
+    directory_of,
+    environment_of,
+    outcome_of,
+    refuse_to_hold,
+)
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
 _CANNOT_PROMISE = (
@@ -26,6 +32,7 @@ class DirectWorld:
         return self._isolation
 
     def run(self, request: RunRequest) -> RunOutcome:
+        refuse_to_hold(request.network)
         capturing = Capturing(request.capture, request.stdout, request.stderr)
         try:
             finished = process.run_foreground(
