@@ -113,9 +113,12 @@ def test_a_killed_index_is_redone(repo: Path, delay_s: float) -> None:
     assert redone == snapshot(repo)
 
 
-def test_a_child_that_dies_costs_one_file(repo: Path) -> None:
+@pytest.mark.parametrize("when", ["first", "next"])
+def test_a_child_that_dies_costs_one_file(repo: Path, when: str) -> None:
     """A grammar that crashes the process: planted by a file whose name says so."""
     ctx(repo, "init")
+    if when == "next":
+        ctx(repo, "index")
     (repo / "pkg/deadly.py").write_text("def deadly(): ...\n")
     git(repo, "add", ".")
     git(repo, "commit", "-q", "-m", "deadly")
@@ -133,7 +136,7 @@ sys.exit(ctx(["index"]))
 """
     done = subprocess.run([sys.executable, "-c", script], cwd=repo, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "1 files could not be read whole" in done.stderr
+    assert "1 file could not be read whole" in done.stderr
     files = (snapshot(repo)["files.jsonl"]).decode().splitlines()
     (row,) = [json.loads(line) for line in files if "deadly" in line]
     assert row["trouble"] == "the parser crashed"
@@ -165,6 +168,41 @@ def test_errors_are_told_by_ctx(repo: Path, words: tuple[str, ...], status: int,
     assert said in done.stderr
     assert "hint:" in done.stderr
     assert not (repo / "pwned").exists()
+
+
+def test_nothing_found_is_said(repo: Path) -> None:
+    ctx(repo, "init")
+    done = ctx(repo, "symbols", "nobody")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no definition matches" in done.stderr
+    assert answer(repo, "symbols", "nobody")["total"] == 0
+
+
+def test_in_a_shallow_clone_what_is_missing_is_said(repo: Path, tmp_path: Path) -> None:
+    (repo / "pkg/m5.py").write_text("def f5():\n    return 5\n")
+    git(repo, "commit", "-q", "-a", "-m", "second")
+    git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repo}", "shallow")
+    shallow = tmp_path / "shallow"
+    ctx(shallow, "init")
+    assert answer(shallow, "index", "--all")["indexed"][0]["files"] == 120
+    done = ctx(shallow, "impact")
+    assert (done.returncode, "--unshallow" in done.stderr) == (4, True)
+    assert ctx(shallow, "delta", "--base", "HEAD~1").returncode == 4
+
+
+def test_a_repository_of_sha256(tmp_path: Path) -> None:
+    root = tmp_path / "repo"
+    git(tmp_path, "init", "-q", "--object-format=sha256", "repo")
+    for n in range(3):
+        (root / "a.py").write_text("def f():\n    return g()\n\n\ndef g():\n" + f"    {n}\n")
+        git(root, "add", ".")
+        git(root, "commit", "-q", "-m", "more")
+    ctx(root, "init")
+    assert len(answer(root, "index", "--all")["indexed"]) == 3
+    found = answer(root, "impact")["delta"]
+    assert [s["fqname"] for s in found["symbols_changed"]] == ["a.g"]
+    assert [s["fqname"] for s in found["symbols_invalidated"]] == ["a.f"]
+    assert len(found["head"]) == 64
 
 
 def test_without_ctx_or_git_it_says_what_to_do(repo: Path, tmp_path: Path) -> None:

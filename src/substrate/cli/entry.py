@@ -20,9 +20,7 @@ else:
 
 def substrate() -> int:
     """Run one call of `substrate` and return its exit status."""
-    before = _signal.getsignal(_signal.SIGINT)
-    if before is _signal.default_int_handler:  # not where it is ignored, as below nohup
-        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    before = _let_interrupts_end_us()
     if sys.platform == "linux":
         from substrate.client.door import offer
 
@@ -34,3 +32,20 @@ def substrate() -> int:
 
     _signal.signal(_signal.SIGINT, before)
     return main.substrate()
+
+
+def ctx() -> int:
+    """Run one call of `ctx` and return its exit status."""
+    before = _let_interrupts_end_us()
+    from substrate.cli import ctx as program
+
+    _signal.signal(_signal.SIGINT, before)
+    return program.ctx()
+
+
+def _let_interrupts_end_us() -> _signal._HANDLER:
+    """Until the returned handler is put back."""
+    before = _signal.getsignal(_signal.SIGINT)
+    if before is _signal.default_int_handler:  # not where it is ignored, as below nohup
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    return before

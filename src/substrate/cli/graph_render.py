@@ -171,7 +171,7 @@ def _symbols(output: Output, mark: str, symbols: list[SymbolRecord], style: str)
         output.line(f"    … and {len(symbols) - _SHOWN} more")
 
 
-def _plural(count: int, what: str) -> str:
+def plural(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
@@ -182,7 +182,7 @@ def _invalidated(output: Output, delta: Delta) -> None:
     files = {known(delta.head, i).path_id for i in delta.invalidated}
     output.line(
         Styled("can break: ", "bold"),
-        f"{_plural(len(delta.invalidated), 'symbol')} in {_plural(len(files), 'file')}",
+        f"{plural(len(delta.invalidated), 'symbol')} in {plural(len(files), 'file')}",
     )
     rows = []
     for symbol_id, reason in _by_distance(delta)[:_SHOWN]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import zstandard
 
 from substrate.graph.facts import Facts, decode_facts
@@ -16,6 +18,8 @@ from substrate.graph.facts import Facts, decode_facts
 #: Raised whenever the same blob would give other facts.
 EXTRACTOR_VERSION = 2
 _CHUNK = 500
+#: What reading a row raises that is not as it was written.
+DAMAGED = (zstandard.ZstdError, msgspec.DecodeError)
 
 
 class Cache:
@@ -34,10 +38,23 @@ class Cache:
         try:
             return _connect(wanted)
         except sqlite3.DatabaseError:
-            # Only a cache: what cannot be read is made again.
-            for suffix in ("", "-wal", "-shm"):
-                wanted.with_name(wanted.name + suffix).unlink(missing_ok=True)
+            pass
+        try:
+            self._remove(wanted)
             return _connect(wanted)
+        except (sqlite3.DatabaseError, OSError):  # a full disk, or one that may not be written
+            return _connect(Path(":memory:"))
+
+    @staticmethod
+    def _remove(database: Path) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            database.with_name(database.name + suffix).unlink(missing_ok=True)
+
+    def clear(self) -> None:
+        """Forget everything: a row turned out to be damaged."""
+        self._db.close()
+        self._remove(self._directory / f"facts-v{EXTRACTOR_VERSION}.db")
+        self._db = self._open()
 
     def get_packed(self, wanted: Iterable[tuple[bytes, str]]) -> dict[bytes, bytes]:
         """The rows that are there, by `row_key`, as they were stored."""
@@ -46,23 +63,28 @@ class Cache:
         for at in range(0, len(keys), _CHUNK):
             part = keys[at : at + _CHUNK]
             marks = ",".join("?" * len(part))
-            rows = self._db.execute(f"SELECT key, facts FROM facts WHERE key IN ({marks})", part)
-            found.update(rows.fetchall())
+            text = f"SELECT key, facts FROM facts WHERE key IN ({marks})"
+            with suppress(sqlite3.DatabaseError):
+                found.update(self._db.execute(text, part).fetchall())
         return found
 
     def get(self, oid: bytes, key: str) -> Facts | None:
-        row = self._db.execute(
-            "SELECT facts FROM facts WHERE key = ?", (row_key(oid, key),)
-        ).fetchone()
-        return decode_facts(self._decompress(row[0])) if row else None
+        packed = self.get_packed([(oid, key)]).get(row_key(oid, key))
+        if packed is None:
+            return None
+        try:
+            return decode_facts(self._decompress(packed))
+        except DAMAGED:
+            return None
 
     def put_packed(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
-        """Store rows made by `pack`, in one transaction."""
-        with self._db:
-            self._db.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?)", sorted(rows))
+        """Store rows made by `pack`, in one transaction. A cache that cannot grow is no error."""
+        with suppress(sqlite3.DatabaseError), self._db:
+            self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", sorted(rows))
 
     def close(self) -> None:
-        self._db.close()
+        with suppress(sqlite3.DatabaseError):
+            self._db.close()
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -82,5 +104,5 @@ class Packer:
     """Encoded facts -> the bytes of a row, and back; one per process."""
 
     def __init__(self) -> None:
-        self.compress = zstandard.ZstdCompressor(level=1).compress
+        self.compress = zstandard.ZstdCompressor(level=1, write_checksum=True).compress
         self.decompress = zstandard.ZstdDecompressor().decompress

@@ -15,10 +15,17 @@ from typing import NamedTuple
 
 from msgspec import msgpack
 
-from substrate.graph.cache import Cache, Packer, row_key
+from substrate.graph.cache import DAMAGED, Cache, Packer, row_key
 from substrate.graph.extract import extract
-from substrate.graph.fact_source import Batch, Unpacker, Wanted, batches, outline_of
-from substrate.graph.facts import Facts, Outline, encode_facts
+from substrate.graph.fact_source import (
+    Batch,
+    Unpacker,
+    Wanted,
+    batches,
+    failed_facts,
+    outline_of,
+)
+from substrate.graph.facts import Outline, encode_facts
 from substrate.graph.layout import FILES
 from substrate.graph.resolve.edges import EdgeMaker, Edges
 from substrate.graph.resolve.names import Names
@@ -36,8 +43,12 @@ _EDGE_BATCH = 250
 _ROWS_AT_ONCE = 4000
 
 
+class DamagedCacheError(Exception):
+    """A row of the cache is not as it was written."""
+
+
 class _Read(NamedTuple):
-    """What a child says of a batch; per path where it says "list"."""
+    """What a child says of a batch; per path where it says "list". No outlines: damaged rows."""
 
     sections: list[Section]
     packed: list[bytes]
@@ -84,6 +95,8 @@ class ColdIndex:
         with ExitStack() as opened:
             files = [opened.enter_context(open(self._target / n, "wb")) for n in FILES[:3]]
             for read in map_forked(_read_batch, source, workers=workers, rescue=_rescue):
+                if not read.outlines:
+                    raise DamagedCacheError
                 outlines = decode(read.outlines)
                 for section, packed, new, outline in zip(
                     read.sections, read.packed, read.new, outlines, strict=True
@@ -152,7 +165,10 @@ def _read_batch(batch: Batch) -> _Read:
     outlines: list[Outline | None] = []
     for one, known, data in batch:
         if known is not None:
-            facts, packed = unpack(known), known
+            try:
+                facts, packed = unpack(known), known
+            except DAMAGED:
+                return _Read([], [], [], b"")
         else:
             assert data is not None
             facts = extract(one.key, data)
@@ -173,6 +189,8 @@ def _rescue(batch: Batch) -> _Read:
     joined = _Read([], [], [], b"")
     outlines: list[Outline | None] = []
     for part in parts:
+        if not part.outlines:
+            return part
         joined.sections.extend(part.sections)
         joined.packed.extend(part.packed)
         joined.new.extend(part.new)
@@ -186,10 +204,3 @@ def _given_up(one: Wanted, data: bytes) -> _Read:
     packed = Packer().compress(encode_facts(facts))
     # Remembered, so that no later command dies on it.
     return _Read([section], [packed], [True], msgpack.encode([None]))
-
-
-def failed_facts(data: bytes) -> Facts:
-    """A file whose reading killed a process: counted, and nothing more."""
-    facts = extract("", data)
-    facts.trouble = "the parser crashed"
-    return facts

@@ -16,10 +16,13 @@ from substrate.graph.facts import (
 )
 from substrate.graph.languages import name_key
 from substrate.objects.repository import Repository, TreeEntry
+from substrate.system.worker_pool import cores, map_forked
 
 #: The key of symbolic links: their content is a path, not source.
 LINK_KEY = "@link"
 _LINK_MODE = b"120000"
+#: Each child imports the parsers anew: a second one pays off beyond so many files.
+_FEW = 16
 
 
 class Wanted(NamedTuple):
@@ -41,30 +44,63 @@ def outline_of(facts: Facts) -> Outline | None:
     return Outline(facts.language, facts.package, facts.symbols, facts.imports, facts.exports)
 
 
+def failed_facts(data: bytes) -> Facts:
+    """A file whose reading killed a process: counted, and nothing more."""
+    from substrate.graph.extract import extract
+
+    facts = extract("", data)
+    facts.trouble = "the parser crashed"
+    return facts
+
+
+def _packed(item: tuple[str, bytes]) -> bytes:
+    from substrate.graph.extract import extract
+
+    key, data = item
+    return Packer().compress(encode_facts(extract(key, data)))
+
+
+def _packed_without(item: tuple[str, bytes]) -> bytes:
+    return Packer().compress(encode_facts(failed_facts(item[1])))
+
+
 class FactSource:
-    """One by one, for a few files."""
+    """For a few files. What is not in the cache is parsed in children, which may crash."""
 
     def __init__(self, cache: Cache, repository: Repository) -> None:
         self._cache = cache
         self._repository = repository
-        self._packer = Packer()
+        self._unpack = Unpacker().facts
         self._known: dict[tuple[bytes, str], Facts] = {}
 
     def get(self, oid: bytes, key: str) -> Facts:
-        known = self._known.get((oid, key))
-        if known is None:
+        if (oid, key) not in self._known:
             found = self._cache.get(oid, key)
-            known = found if found is not None else self._read(oid, key)
-            self._known[oid, key] = known
-        return known
+            if found is None:
+                self._read([(oid, key)])
+            else:
+                self._known[oid, key] = found
+        return self._known[oid, key]
 
-    def _read(self, oid: bytes, key: str) -> Facts:
-        from substrate.graph.extract import extract
+    def read_ahead(self, wanted: Iterable[Wanted]) -> None:
+        """Have the facts of these at hand, read together."""
+        pairs = dict.fromkeys((one.oid, one.key) for one in wanted)
+        there = self._cache.get_packed(pairs)
+        self._read([pair for pair in pairs if row_key(*pair) not in there])
 
-        ((_, data),) = self._repository.read_blobs([oid])
-        facts = extract(key, data)
-        self._cache.put_packed([(row_key(oid, key), self._packer.compress(encode_facts(facts)))])
-        return facts
+    def _read(self, pairs: list[tuple[bytes, str]]) -> None:
+        if not pairs:
+            return
+        blobs = self._repository.read_blobs([oid for oid, _ in pairs])
+        items = ((key, data) for (_, key), (_, data) in zip(pairs, blobs, strict=True))
+        workers = cores() if len(pairs) > _FEW else 1
+        made = list(
+            map_forked(_packed, items, workers=workers, rescue=_packed_without, isolate=True)
+        )
+        for pair, packed in zip(pairs, made, strict=True):
+            self._known[pair] = self._unpack(packed)
+        rows = zip(pairs, made, strict=True)
+        self._cache.put_packed([(row_key(*pair), packed) for pair, packed in rows])
 
 
 Batch = list[tuple[Wanted, bytes | None, bytes | None]]

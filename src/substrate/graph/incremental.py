@@ -119,6 +119,7 @@ class Update:
 
     def run(self) -> None:
         maker = EdgeMaker(Names(self._world))
+        self._facts.read_ahead(one for one in self._changed.values() if one is not None)
         for path, one in self._changed.items():
             old = self._base.find(path)
             before = read_section(self._directory, self._base, old) if old >= 0 else None

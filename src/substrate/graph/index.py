@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -47,7 +48,8 @@ def ensure(
     directory = layout.snapshot(commit)
     marker = read_marker(directory)
     if marker is not None:
-        os.utime(directory / MARKER)
+        with suppress(OSError):  # somebody else's, or on a disk that may only be read
+            os.utime(directory / MARKER)
         return marker, True
     layout.make()
     lock = FileLock(layout.lock)
@@ -128,10 +130,16 @@ def _index(
 def _whole(
     repository: Repository, cache: Cache, commit: bytes, scratch: Path, progress: Progress
 ) -> _Made:
-    from substrate.graph.cold import ColdIndex
+    from substrate.graph.cold import ColdIndex, DamagedCacheError
 
+    entries = repository.list_tree(commit)
     cold = ColdIndex(repository, cache, scratch)
-    sections = cold.run(repository.list_tree(commit), progress)
+    try:
+        sections = cold.run(entries, progress)
+    except DamagedCacheError:
+        cache.clear()
+        cold = ColdIndex(repository, cache, scratch)
+        sections = cold.run(entries, progress)
     write_marker(scratch, cold.counts)
     return _Made(sections.paths, [])
 

@@ -108,6 +108,10 @@ class Repository:
                 f"{revision!r} is ambiguous", hint="give a few more characters of the commit id"
             )
         if kind != b"commit":
+            if revision == "HEAD":
+                raise NotFoundError(
+                    "this repository has no commit yet", hint="commit something first"
+                )
             raise NotFoundError(f"no commit is called {revision!r}", hint=_HINT_REVISION)
         return oid, data
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from substrate.errors import NotFoundError
 from substrate.graph.delta import Delta, compare
+from substrate.graph.manifests import parents_of
 from substrate.graph.snapshot import Snapshot
 from substrate.history import resolve
 from substrate.history.ledger import Entry
@@ -50,6 +51,12 @@ def _of_revision(cwd: Path, text: str, progress: Progress) -> Impact:
         try:
             base = _snapshot(graph, f"{head.commit.hex()}^1")
         except NotFoundError:
+            _, raw = graph.repository.read_commit(head.commit.hex())
+            if parents_of(raw):
+                raise NotFoundError(
+                    f"the commit before {text} is not in this clone",
+                    hint="`git fetch --unshallow` brings what came before",
+                ) from None
             return Impact(None, None)  # the first commit: nothing was there to break
         return Impact(compare(base, head), None)
 

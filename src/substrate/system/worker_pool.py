@@ -46,13 +46,16 @@ def map_forked(
     *,
     workers: int,
     rescue: Callable[[Item], Result] | None = None,
+    isolate: bool = False,
 ) -> Iterator[Result]:
     """``map`` over child processes, results in order. Where there is no fork: in this process.
+
+    A single worker is this process, too, unless `isolate` asks for a child that may crash.
 
     An item whose child dies is given to `rescue`, here; without one that is an error. Item,
     result and nothing else are pickled; `function` is inherited.
     """
-    if workers <= 1 or not hasattr(os, "fork"):
+    if (workers <= 1 and not isolate) or not hasattr(os, "fork"):
         yield from map(function, items)
         return
     pool = _Pool(function, workers, rescue)

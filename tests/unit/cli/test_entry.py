@@ -17,16 +17,19 @@ class Slow:
             print("importing", flush=True)
             time.sleep(60)
 sys.meta_path.insert(0, Slow())
-sys.argv = ["substrate", "--version"]
-from substrate.cli.entry import substrate
-sys.exit(substrate())
+sys.argv = [sys.argv[1], "--version"]
+from substrate.cli import entry
+sys.exit(getattr(entry, sys.argv[0])())
 """
 
 
 @pytest.mark.needs("posix")
-def test_an_interrupt_while_it_is_loading_leaves_no_traceback() -> None:
+@pytest.mark.parametrize("program", ["substrate", "ctx"])
+def test_an_interrupt_while_it_is_loading_leaves_no_traceback(program: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", _SLOW_IMPORT], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", _SLOW_IMPORT, program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"importing\n"
@@ -35,10 +38,11 @@ def test_an_interrupt_while_it_is_loading_leaves_no_traceback() -> None:
     assert (process.returncode, errors) == (-signal.SIGINT, b"")
 
 
-def test_afterwards_interrupts_are_caught_as_ever() -> None:
+@pytest.mark.parametrize("program", ["substrate", "ctx"])
+def test_afterwards_interrupts_are_caught_as_ever(program: str) -> None:
     code = (
-        "import signal, sys; sys.argv = ['substrate', '--version']\n"
-        "from substrate.cli.entry import substrate; status = substrate()\n"
+        f"import signal, sys; sys.argv = [{program!r}, '--version']\n"
+        f"from substrate.cli.entry import {program}; status = {program}()\n"
         "sys.exit(status or signal.getsignal(signal.SIGINT) is not signal.default_int_handler)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

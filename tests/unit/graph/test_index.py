@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from substrate.errors import NotFoundError, UsageError
+from substrate.errors import NotFoundError, SubstrateError, UsageError
 from substrate.graph.fold import plain_snapshots
 from substrate.graph.layout import FILES, MARKER, Layout, read_marker
 from substrate.objects.repository import Repository, plain_head
@@ -268,3 +271,63 @@ def test_a_damaged_cache_costs_nothing_but_time(project: Project) -> None:
         file.write_bytes(b"garbage " * 2000)
     (project.layout.snapshot(bytes.fromhex(project.git("rev-parse", "HEAD"))) / MARKER).unlink()
     assert contents(project.index()) == whole
+
+
+def test_a_damaged_row_of_the_cache_is_made_again(project: Project) -> None:
+    """One bit, which SQLite itself does not notice."""
+    project.commit(SMALL)
+    whole = contents(project.index())
+    (database,) = project.layout.cache.glob("*.db")
+    with sqlite3.connect(database) as opened:
+        for key, packed in opened.execute("SELECT key, facts FROM facts").fetchall():
+            torn = packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:]
+            opened.execute("UPDATE facts SET facts = ? WHERE key = ?", (torn, key))
+    opened.close()
+    shutil.rmtree(project.layout.snapshots)
+    assert contents(project.index()) == whole
+    with sqlite3.connect(database) as opened:
+        opened.execute("UPDATE facts SET facts = x'00'")
+    opened.close()
+    project.commit({"pkg/new.py": "from pkg.a import f\n\n\ndef g():\n    f()\n"})
+    spliced = contents(project.index())
+    shutil.rmtree(project.layout.graph)
+    assert contents(project.index()) == spliced
+
+
+@pytest.mark.needs("mounts")
+@pytest.mark.parametrize("size_kb", [40, 80, 120, 160, 240, 400])
+def test_a_full_disk_is_told_and_leaves_nothing_to_believe(
+    project: Project, tmp_path: Path, size_kb: int
+) -> None:
+    body = "".join(f"def f{n}():\n    return g{n}()\n\n\n" for n in range(40))
+    project.commit({f"m{n}.py": body for n in range(30)})
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(disk)]
+    subprocess.run(mount, check=True)
+    try:
+        layout = Layout(disk / "graph")
+        with pytest.raises((OSError, SubstrateError)) as raised:
+            project.index(layout=layout)
+        assert "space" in str(raised.value)
+        assert os.listdir(layout.snapshots) == []
+        subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+        assert contents(project.index(layout=layout)) == contents(project.index())
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.needs("mounts")
+def test_a_graph_that_may_only_be_read_still_answers(project: Project) -> None:
+    project.commit(SMALL)
+    whole = contents(project.index())
+    place = str(project.layout.graph)
+    subprocess.run(["mount", "--bind", place, place], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
+        assert contents(project.index()) == whole
+        project.commit({"x.py": "X = 1\n"})
+        with pytest.raises(SubstrateError):
+            project.index()
+    finally:
+        subprocess.run(["umount", place], check=True)

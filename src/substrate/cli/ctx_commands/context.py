@@ -20,7 +20,10 @@ EXAMPLE = "ctx context --task 'retry failed uploads' --token-cap 4000"
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--task", metavar="TEXT", required=True, help="what is to be done")
-    parser.add_argument("--token-cap", metavar="N", type=int, required=True)
+    parser.add_argument(
+        "--token-cap", metavar="N", type=int, required=True,
+        help="tokens of the whole text, as the o200k vocabulary counts them",
+    )  # fmt: skip
     parser.add_argument("--commit", metavar="REV", help="as of this revision (default HEAD)")
 
 

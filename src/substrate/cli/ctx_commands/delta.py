@@ -20,7 +20,9 @@ EXAMPLE = "ctx delta --base main --head HEAD --human"
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--base", metavar="REV", required=True, help="the older side")
-    parser.add_argument("--head", metavar="REV", default="HEAD", help="the newer side")
+    parser.add_argument(
+        "--head", metavar="REV", default="HEAD", help="the newer side (default HEAD)"
+    )
     parser.add_argument("--human", action="store_true", help="for people instead of JSON")
 
 

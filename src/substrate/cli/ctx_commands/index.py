@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.graph_render import progress_on
+from substrate.cli.graph_render import plural, progress_on
 from substrate.cli.output import Styled
 from substrate.errors import EXIT_OK, UsageError
 from substrate.recorder import graph_place
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NAME = "index"
 HELP = "index a commit's files, symbols, imports and calls"
 EXAMPLE = "ctx index --commit main~3"
+_COUNTED = ("file", "symbol", "import", "call")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -58,11 +59,11 @@ def _json(one: Indexed) -> dict[str, object]:
 def _show(output: Output, one: Indexed) -> None:
     counts = one.counts
     said = "already indexed" if one.was_there else "indexed"
-    output.line(
-        Styled(one.commit.hex()[:12], "cyan"),
-        f"  {said}: {counts.get('files', 0)} files, {counts.get('symbols', 0)} symbols,"
-        f" {counts.get('imports', 0)} imports, {counts.get('calls', 0)} calls",
-    )
+    parts = [plural(counts.get(f"{what}s", 0), what) for what in _COUNTED]
+    output.line(Styled(one.commit.hex()[:12], "cyan"), f"  {said}: {', '.join(parts)}")
     troubles = counts.get("troubles", 0)
     if troubles and not one.was_there:
-        output.note(f"{troubles} files could not be read whole (`trouble` in files.jsonl says why)")
+        output.note(
+            f"{plural(troubles, 'file')} could not be read whole"
+            " (`trouble` in files.jsonl says why)"
+        )

@@ -25,7 +25,13 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--kind", metavar="KIND", default="", help="function, class, method, …")
     parser.add_argument("--path", metavar="P", default="", help="only at or below P")
     parser.add_argument("--commit", metavar="REV", help="as of this revision (default HEAD)")
-    parser.add_argument("--limit", type=int, default=_LIMIT, metavar="N", help="0: all")
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=_LIMIT,
+        metavar="N",
+        help=f"at most N (default {_LIMIT}); 0: all",
+    )
 
 
 def run(args: Namespace, context: Context) -> int:
@@ -57,6 +63,8 @@ def run(args: Namespace, context: Context) -> int:
             for one in shown
         ]
     )
+    if not found:
+        context.output.note("no definition matches")
     if len(shown) < len(found):
         context.output.note(f"{len(found) - len(shown)} more; --limit 0 lists all")
     return EXIT_OK
