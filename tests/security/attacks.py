@@ -203,6 +203,31 @@ def inherited(facts: dict[str, Any]) -> str:
     return "held: no descriptor leads to the real files"
 
 
+def kernel_knobs(facts: dict[str, Any]) -> str:
+    """Files that only ask for uid 0: a program named in the first is run outside, by the kernel."""
+    answers = [
+        _open_for_writing(path)
+        for path in (
+            "/proc/sys/kernel/core_pattern",
+            "/proc/sys/kernel/modprobe",
+            "/proc/sysrq-trigger",
+            "/sys/kernel/mm/transparent_hugepage/enabled",
+        )
+        if os.path.exists(path)
+    ]
+    return next((answer for answer in answers if answer.startswith("through")), answers[0])
+
+
+def capabilities(facts: dict[str, Any]) -> str:
+    """What DESIGN says root must lose: each is a way to the real files or into the kernel."""
+    lost = {2: "DAC_READ_SEARCH", 16: "SYS_MODULE", 17: "SYS_RAWIO", 19: "SYS_PTRACE",
+            21: "SYS_ADMIN", 27: "MKNOD", 39: "BPF"}  # fmt: skip
+    with open("/proc/self/status", encoding="ascii") as file:
+        sets = {line.split()[0]: int(line.split()[1], 16) for line in file if "Cap" in line}
+    have = [name for bit, name in lost.items() for held in sets.values() if held >> bit & 1]
+    return f"through: {have[0]}" if have else "held: in no set"
+
+
 def io_uring(facts: dict[str, Any]) -> str:
     params = ctypes.create_string_buffer(120)
     found = syscall(425, 4, ctypes.addressof(params))

@@ -60,6 +60,8 @@ ALL = (
     Attack("forge_trace"),
     Attack("change_program", root_only=True),
     Attack("read_disk", root_only=True),
+    Attack("kernel_knobs", root_only=True),
+    Attack("capabilities", root_only=True),
     Attack("inherited"),
     Attack("write_outside", "guarded"),
     Attack("io_uring", "full"),

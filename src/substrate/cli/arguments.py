@@ -41,6 +41,7 @@ VERBS: Mapping[str, str] = {
     "recover": _COMMANDS + "recover",
     "rewrite": _COMMANDS + "rewrite",
     "fsck": _COMMANDS + "fsck",
+    "doctor": _COMMANDS + "doctor",
     "history": _COMMANDS + "history",
     "trace": _COMMANDS + "trace",
     "replay": _COMMANDS + "replay",

@@ -16,6 +16,7 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from substrate.system.channel import Channel
@@ -27,6 +28,11 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _INNER = namespaces.NEWUSER | namespaces.NEWNS | namespaces.NEWPID | namespaces.NEWIPC
+
+
+#: The kernel asks only whether a writer is uid 0, and in a world made by root it is: through
+#: ``core_pattern`` it would have a program run outside.
+_KERNEL_KNOBS = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/acpi")
 
 
 class Sandbox(NamedTuple):
@@ -94,6 +100,8 @@ def arrange(sandbox: Sandbox) -> None:
         _step(f"{os.fsdecode(path)} read-only", _read_only, path, sandbox.root)
     for path in (*sandbox.masked, *_block_devices()):
         _step(f"hiding {os.fsdecode(path)}", _mask, path)
+    if is_privileged() and os.path.ismount(b"/sys"):
+        _step("/sys read-only", partial(mounts.restrict, recursive=True), b"/sys", mounts.RDONLY)
     if sandbox.tier == "guarded":
         _step("everything read-only", _shut, sandbox.root, sandbox.writable)
     elif sandbox.tier == "full":
@@ -113,6 +121,10 @@ def mount_proc() -> None:
     """In the world's init: a ``/proc`` that shows this world's processes and no others."""
     flags = mounts.NOSUID | mounts.NODEV | mounts.NOEXEC
     _step("/proc", mounts.mount, b"proc", b"/proc", b"proc", flags)
+    if is_privileged():
+        for path in _KERNEL_KNOBS:
+            if os.path.exists(path):
+                _step(f"{os.fsdecode(path)} read-only", _read_only, path)
 
 
 def _trees_to_keep(sandbox: Sandbox) -> list[tuple[bytes, int]]:
@@ -131,8 +143,9 @@ def _attach(tree: int, path: bytes) -> None:
     os.close(tree)
 
 
-def _read_only(path: bytes, root: bytes) -> None:
-    if not path.startswith(root.rstrip(b"/") + b"/"):
+def _read_only(path: bytes, root: bytes = b"") -> None:
+    """`path` read-only; below `root` it has been attached as a mount of its own already."""
+    if not root or not path.startswith(root.rstrip(b"/") + b"/"):
         mounts.bind(path, path, recursive=True)
     mounts.restrict(path, mounts.RDONLY, recursive=True)
 

@@ -1,0 +1,42 @@
+"""From what a machine can do to the tiers it can keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from substrate.world.probe import Finding, finding
+
+
+class Promise(NamedTuple):
+    """One tier: whether it can be had here, by which strategy, else why not."""
+
+    tier: str
+    works: bool
+    strategy: str = ""
+    why: str = ""
+
+
+def promises(findings: Sequence[Finding]) -> list[Promise]:
+    """Every tier, weakest first."""
+    kept = [Promise("none", True, "direct")]
+    workspace = _first(findings, ("overlay", "fuse-overlayfs"))
+    kept.append(Promise("workspace", *workspace))
+    guarded = _first(findings, ("overlay",))
+    kept.append(Promise("guarded", *guarded))
+    seccomp = finding("seccomp", findings)
+    if guarded[0] and not seccomp.works:
+        kept.append(Promise("full", False, why=f"seccomp: {seccomp.why}"))
+    else:
+        kept.append(Promise("full", *guarded))
+    return kept
+
+
+def _first(findings: Sequence[Finding], strategies: Sequence[str]) -> tuple[bool, str, str]:
+    refusals = []
+    for strategy in strategies:
+        found = finding(strategy, findings)
+        if found.works:
+            return True, strategy, ""
+        refusals.append(f"{strategy}: {found.why}")
+    return False, "", "; ".join(refusals)
