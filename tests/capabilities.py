@@ -151,6 +151,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "case-sensitive": _has_case_sensitive_names,
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "fork": lambda: hasattr(os, "fork"),
+    "gcc": lambda: shutil.which("gcc") is not None,
     "gcc-static": _has_static_gcc,
     "jq": lambda: all(map(shutil.which, ("jq", "sha256sum"))),
     "immutable-files": _has_immutable_files,

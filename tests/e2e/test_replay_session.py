@@ -44,6 +44,7 @@ class Bench:
         self.project = root / "project"
         self.elsewhere = root / "elsewhere"
         self.bin = root / "bin"
+        self.packed = ""
         for directory in (self.project, self.elsewhere, self.bin):
             directory.mkdir()
         self.write_tool(TOOL)
@@ -87,12 +88,18 @@ class Bench:
         return done.stdout.strip()
 
     def carry_away(self, pack: str) -> None:
-        """Only a copy of the store leaves; the project and its history are deleted."""
-        shutil.copytree(self.project / ".ctx", self.elsewhere / ".ctx")
+        """A bundle leaves; the project, its history and its `.ctx` are deleted."""
+        bundle = self.elsewhere / "run.ctx.tar.gz"
+        done = self.ctx(self.project, "export", pack, str(bundle))
+        assert done.returncode == 0, done.stderr
         shutil.rmtree(self.project)
+        assert self.ctx(self.elsewhere, "init").returncode == 0
+        done = self.ctx(self.elsewhere, "import", str(bundle))
+        assert done.returncode == 0, done.stderr
+        self.packed = pack
 
     def replay(self) -> tuple[int, dict[str, Any]]:
-        done = self.ctx(self.elsewhere, "replay", "latest", "--json")
+        done = self.ctx(self.elsewhere, "replay", self.packed, "--json")
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
 
@@ -129,6 +136,33 @@ def test_a_session_is_replayed_exactly_after_the_project_is_gone(worked: Bench) 
     assert not worked.project.exists()
 
 
+@pytest.mark.needs("gcc")
+def test_a_c_project_is_built_and_tested_again_and_another_compiler_is_told(bench: Bench) -> None:
+    (bench.project / "sum.h").write_text("int sum(int, int);\n")
+    (bench.project / "sum.c").write_text('#include "sum.h"\nint sum(int a, int b){return a+b;}\n')
+    (bench.project / "test.c").write_text(
+        '#include <stdio.h>\n#include "sum.h"\n'
+        'int main(void){ printf("%s: %d\\n", __FILE__, sum(2, 3)); return sum(2, 3) != 5; }\n'
+    )
+    compiler = bench.bin / "cc-used"
+    compiler.write_text('#!/bin/sh\nexec gcc "$@"\n')
+    compiler.chmod(0o755)
+    for command in (
+        "for f in sum test; do cc-used -g -c $f.c -o $f.o; done",
+        'cc-used -o tests sum.o test.o && "$PWD/tests" > result.txt && cat result.txt',
+    ):
+        assert bench.record(command).returncode == 0
+    bench.carry_away(bench.pack())
+    status, answer = bench.replay()
+    assert (status, answer["fidelity"]) == (0, "exact"), answer
+    compiler.write_text('#!/bin/sh\nexec gcc -O2 "$@"\n')
+    status, answer = bench.replay()
+    assert (status, answer["fidelity"]) == (1, "degraded")
+    assert answer["first_divergence"]["index"] == 0
+    assert "sum.o has another content" in answer["first_divergence"]["reason"]
+    assert [one["name"] for one in answer["environment_drift"]] == ["cc-used"]
+
+
 @pytest.mark.needs("posix")
 def test_a_changed_tool_degrades_it_and_the_step_is_named(worked: Bench) -> None:
     worked.carry_away(worked.pack())
@@ -138,7 +172,7 @@ def test_a_changed_tool_degrades_it_and_the_step_is_named(worked: Bench) -> None
     first = answer["first_divergence"]
     assert (first["index"], first["about"]) == (0, "./build.sh")
     assert "calc.py has another content" in first["reason"]
-    told = worked.ctx(worked.elsewhere, "replay", "latest").stdout
+    told = worked.ctx(worked.elsewhere, "replay", worked.packed).stdout
     assert "step 0 (shell ./build.sh) diverged" in told
 
 
