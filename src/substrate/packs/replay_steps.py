@@ -9,7 +9,7 @@ Steps marked non-deterministic keep their recorded output and change nothing abo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from substrate.packs import tree_state
@@ -71,8 +71,8 @@ class OutputReport(NamedTuple):
 class Options(NamedTuple):
     #: Carry out non-deterministic steps, too, where a tool is known for them.
     rerun: bool = False
-    #: (path now, path then) of a tree that could not be put where it was.
-    mapped: tuple[tuple[bytes, bytes], ...] = ()
+    #: Asked after a step: (path now, path then) of a tree that could not be put where it was.
+    mapped: Callable[[], tuple[tuple[bytes, bytes], ...]] = tuple
 
 
 class StepReplay:
@@ -147,7 +147,11 @@ class StepReplay:
     def _is_same(self, step: Step, result: ToolResult) -> bool:
         if not step.output_ref or result.only_says_done:
             return True
-        return is_same(self._objects, step.output_ref, result, self._options.mapped)
+        return is_same(self._objects, step.output_ref, result, self._mapped(result))
+
+    def _mapped(self, result: ToolResult) -> tuple[tuple[bytes, bytes], ...]:
+        # Only commands print the path of the tree they ran in.
+        return self._options.mapped() if result.exit is not None else ()
 
     def _changes(self, step: Step) -> list[str]:
         """What the step changed in the tree, against what was recorded, if that was recorded."""

@@ -29,8 +29,13 @@ def shell(context: ToolContext, name: str, parameters: Parameters) -> ToolResult
         raise ToolError(done.problem)
     if done.timed_out:
         raise ToolError(f"the command did not end within {_timeout(context, parameters):g} s")
-    # A log's own `shell` records stdout and nothing else; agents mix stderr into it.
-    also = () if name == "shell" else _agent_forms(done)
+    # A log's own `shell` records stdout and nothing else; agents mix stderr into it, and so did
+    # whoever recorded a command with `2>&1`.
+    also: tuple[bytes, ...] = ()
+    if name != "shell":
+        also = _agent_forms(done)
+    elif "stderr" in parameters and done.merged.stat().st_size <= _FORMS_CAP:
+        also = (done.merged.read_bytes(),)
     return ToolResult(
         Produced(path=done.stdout), also, exit=done.exit, scopes=done.scopes,
         stderr=_head(done.stderr, 4096),

@@ -24,6 +24,7 @@ from substrate.packs.replay_steps import (
     fidelity,
 )
 from substrate.packs.store import Store
+from substrate.packs.tool_names import BUILT_IN
 from substrate.packs.tool_protocol import own_tools
 from substrate.packs.tools import Limits, Registry, Tool, ToolContext
 from substrate.packs.tree_state import TreeState
@@ -96,7 +97,7 @@ def replay_from(
         watch = TreeState(tree_dir) if _records_changes(manifest) else None
         context = ToolContext(tree, shell.run, Limits(timeout_s=options.timeout_s), objects.read)
         replay = StepReplay(
-            objects, context, Registry(own), watch, Options(options.rerun, shell.mapped)
+            objects, context, Registry(own), watch, Options(options.rerun, lambda: shell.mapped)
         )
         steps = []
         for number, step in enumerate(manifest.steps):
@@ -104,9 +105,10 @@ def replay_from(
             steps.append(replay.run(step))
         outputs = compare_outputs(manifest, objects, context)
         drift, unchecked = _drift(manifest, variables)
+        notes = (*laid.notes, *_shell_notes(manifest, shell))
     return Replayed(
         pack.ref, fidelity(steps, outputs), tuple(steps), tuple(outputs), shell.isolation,
-        tuple(drift), tuple(unchecked), (*laid.notes, *_shell_notes(manifest, shell)),
+        tuple(drift), tuple(unchecked), notes,
         tree_dir if options.keep else None,
     )  # fmt: skip
 
@@ -144,7 +146,8 @@ def _drift(manifest: Manifest, variables: Mapping[str, str]) -> tuple[list[Drift
 
 
 def _shell_notes(manifest: Manifest, shell: ScratchShell) -> Iterator[str]:
-    if shell.mapped and any(step.result for step in manifest.steps):
+    ran = any(BUILT_IN.get(step.tool) == "shell" and step.deterministic for step in manifest.steps)
+    if ran and shell.mapped:
         now, then = shell.mapped[0]
         yield (
             f"the tree could not be put where it was recorded, {os.fsdecode(then)}: "

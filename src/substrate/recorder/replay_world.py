@@ -6,14 +6,25 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from substrate.errors import MissingDependencyError, SubstrateError, UsageError
 from substrate.packs.confined_tree import ConfinedTree
-from substrate.recorder.scratch_shell import CommandToRun, Done, ScratchShell, Streams
+from substrate.recorder.scratch_shell import (
+    DIRECT_REASON,
+    CommandToRun,
+    Done,
+    ScratchShell,
+    Streams,
+)
 from substrate.system.process import Stdio
 from substrate.world.protocol import STRATEGIES, Isolation
 
+if TYPE_CHECKING:
+    from substrate.world.scratch import ScratchWorld
+
 DIRECT, COPY = "direct", "copy-diff"
+_TRIAL_S = 60.0
 #: Seen at such a path the tree would hide what commands need.
 _NOT_AT = frozenset({"/", "/usr", "/bin", "/lib", "/etc", "/dev", "/proc", "/sys", "/run"})
 
@@ -35,7 +46,7 @@ def shell_for(
         )
     why = _why_no_world(tree)
     if not why:
-        return WorldShell(scratch, tree, variables)
+        return WorldShell(scratch, tree, variables, required=strategy is not None)
     if strategy is not None:
         raise MissingDependencyError(
             f"no world can be made for this replay: {why}", hint="`substrate doctor` says more"
@@ -56,21 +67,64 @@ def _why_no_world(tree: ConfinedTree) -> str:
 
 
 class WorldShell(ScratchShell):
-    """Runs commands in a world in which the tree is where it was recorded."""
+    """Runs commands in a world in which the tree is where it was recorded.
 
-    def __init__(self, scratch: Path, tree: ConfinedTree, variables: Mapping[str, str]) -> None:
-        from substrate.world.scratch import ScratchWorld
+    The first command shows how much of a world there is; what holds for it holds for all.
+    """
 
+    def __init__(
+        self, scratch: Path, tree: ConfinedTree, variables: Mapping[str, str], *, required: bool
+    ) -> None:
         super().__init__(scratch, tree, variables)
         self._seen_at = Path(os.path.normpath(tree.recorded_root or tree.directory))
-        self._world = ScratchWorld(tree.directory, self._seen_at)
-        self.isolation: Isolation = self._world.isolation
+        self._required = required
+        self._world: ScratchWorld | None = None
+        self._settled = False
+
+    def settle(self) -> None:
+        """Find out what works: the guarded world, a plain one, or none."""
+        if self._settled:
+            return
+        self._settled = True
+        from substrate.world.scratch import ScratchWorld
+
+        home = self._variables.get("HOME", "")
+        refusals: list[str] = []
+        for tier in ("guarded", "workspace"):
+            world = ScratchWorld(self.tree.directory, self._seen_at, tier, home)
+            refusal = self._refusal(world)
+            if not refusal:
+                self._world = world
+                said = world.isolation
+                reason = "; ".join([said.reason, *refusals])
+                self.isolation = said._replace(reason=reason)
+                return
+            refusals.append(f"no world of tier {tier}: {refusal}")
+        if self._required:
+            raise MissingDependencyError("; ".join(refusals), hint="`substrate doctor` says more")
+        reason = "; ".join([*refusals, DIRECT_REASON])
+        self.isolation = Isolation("direct", "none", "open", reason)
+
+    def _refusal(self, world: ScratchWorld) -> str:
+        """Why such a world cannot be made; empty if it can."""
+        with open(os.devnull, "r+b") as null:
+            fd = null.fileno()
+            env = {"PATH": "/usr/bin:/bin"}
+            try:
+                world.run(("true",), self._seen_at, env, Stdio(fd, fd, fd), _TRIAL_S)
+            except SubstrateError as error:
+                return error.message
+        return ""
 
     @property
     def mapped(self) -> tuple[tuple[bytes, bytes], ...]:
-        return ()
+        self.settle()
+        return () if self._world is not None else super().mapped
 
     def start(self, command: CommandToRun, streams: Streams) -> Done:
+        self.settle()
+        if self._world is None:
+            return super().start(command, streams)
         from substrate.world.network.choose import network_for
 
         network = network_for("open")

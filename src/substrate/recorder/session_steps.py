@@ -32,8 +32,12 @@ _CHUNK = 1 << 20
 class Captured(NamedTuple):
     """A command's stdout, as far as it is known."""
 
+    #: Where it is kept; `None` where nothing is, be it that there was nothing.
     data: Path | None = None
     sha256: str = ""
+    is_empty: bool = False
+    #: stderr was captured on its own; otherwise it may be part of this.
+    alone: bool = True
 
 
 class SessionBuilder:
@@ -105,7 +109,11 @@ class SessionBuilder:
             result["exit"] = entry.exit
         output_ref = ""
         captured = captured_stdout(span)
-        if captured.data is not None:
+        if not captured.alone:
+            parameters["stderr"] = "perhaps in stdout"
+        if captured.is_empty:
+            output_ref = self._objects.write(b"").ref
+        elif captured.data is not None:
             output_ref = self._objects.write_chunks(_chunks(captured.data)).ref
         elif captured.sha256:
             result["stdout"] = PREFIX + captured.sha256
@@ -229,10 +237,14 @@ def captured_stdout(span: Json) -> Captured:
     if not isinstance(said, dict) or not isinstance(said.get("sha256"), str):
         return Captured()
     sha256 = str(said["sha256"]).removeprefix(PREFIX)
+    errors = span.get("stderr")
+    alone = isinstance(errors, dict) and errors.get("sha256") is not None
+    if said.get("bytes") == 0:
+        return Captured(None, sha256, True, alone)
     path = said.get("ref")
     if isinstance(path, str) and _is_intact(Path(path), sha256):
-        return Captured(Path(path), sha256)
-    return Captured(None, sha256)
+        return Captured(Path(path), sha256, False, alone)
+    return Captured(None, sha256, False, alone)
 
 
 def _is_intact(path: Path, sha256: str) -> bool:

@@ -294,6 +294,7 @@ def _await_ready(channel: Channel, maker: int) -> int:
             elif message[0] == "ready":
                 ready = True
             else:
+                channel.close()
                 raise WorldFailedError(f"no world could be made: {message[-1]}")
     except (ClosedError, OSError) as error:
         channel.close()

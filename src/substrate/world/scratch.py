@@ -6,12 +6,16 @@ find it where it was recorded, whatever stands there now, or if nothing does:
     /home/ada/project is there         the tree is bound over it
     only /home is there                an overlay on /home, thrown away later, makes room for it
     not even its first directory is    a new root, with everything of the old one in it, does
+
+A replay must leave the machine as it is. So everything else is read-only (tier `guarded`), but for
+temporary directories and the home directory, where builds keep their caches: what a command writes
+there is thrown away with the world. Where that cannot be had, tier `workspace` has to do.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from substrate.system import environment, spawn
@@ -19,25 +23,33 @@ from substrate.system.linux import mounts
 from substrate.system.process import Finished, Stdio
 from substrate.world import surroundings
 from substrate.world.open_world import Limits, open_world
-from substrate.world.protocol import Isolation, Network
+from substrate.world.protocol import Isolation, Network, Wanted
 from substrate.world.sandbox import Sandbox
+
+_FLAGS = mounts.NOSUID | mounts.NODEV
 
 
 class ScratchWorld:
     """Runs commands in `tree`, seen at `seen_at`. What they change stays in `tree`."""
 
-    def __init__(self, tree: Path, seen_at: Path) -> None:
+    def __init__(self, tree: Path, seen_at: Path, tier: str = "guarded", home: str = "") -> None:
+        """`home` is the commands' home directory; only `guarded` does anything about it."""
         self._tree = tree
         self._seen_at = seen_at
-        #: Which of the three cases it is.
+        self._tier = tier
         self._above = nearest_existing(seen_at)
+        own = Path(os.path.realpath(home)) if home.startswith("/") else None
+        # A home that holds the whole system, or none, needs no protection of its own.
+        usable = tier == "guarded" and own is not None and own.is_dir() and own != Path("/")
+        self._home = own if usable else None
 
     @property
     def isolation(self) -> Isolation:
-        reason = "a private copy of the tree, at the path where it was recorded"
-        if self._above != self._seen_at and self._above != Path("/"):
-            reason += f"; what is written beside it in {self._above} is thrown away"
-        return Isolation("copy-diff", "workspace", "open", reason)
+        reasons = ["a private copy of the tree, at the path where it was recorded"]
+        thrown_away = [str(path) for path in self._thrown_away]
+        if thrown_away:
+            reasons.append(f"what is written in {' and '.join(thrown_away)} is thrown away")
+        return Isolation("copy-diff", self._tier, "open", "; ".join(reasons))
 
     def run(
         self,
@@ -53,12 +65,20 @@ class ScratchWorld:
         Raises `WorldFailedError` if no world can be made, `WorkspaceError` if `cwd` is not there.
         """
         program = spawn.Program(tuple(os.fsencode(arg) for arg in argv), cwd, env, stdio)
+        sandbox = self._sandbox(network)
+        return open_world(sandbox).run(program, Limits(timeout_s, kill_children=True)).finished
+
+    def _sandbox(self, network: Network | None) -> Sandbox:
         here = environment.current()
         root = os.fsencode(self._seen_at)
         inside = root.rstrip(b"/") + b"/"
-        sandbox = Sandbox(
+        wanted = Wanted(self._seen_at, self._seen_at, self._tier)
+        writable = surroundings.writable(here, wanted)
+        writable = tuple(dict.fromkeys((*writable, *map(os.fsencode, self._thrown_away))))
+        return Sandbox(
             root=root,
-            mount_view=_view(self._tree, self._seen_at, self._above),
+            mount_view=self._mount_view,
+            tier=self._tier,
             # What lies inside is covered by the tree: it cannot be reached, nor written to.
             read_only=tuple(
                 path
@@ -66,9 +86,36 @@ class ScratchWorld:
                 if not path.startswith(inside)
             ),
             masked=surroundings.masked(here, allow_host_services=False),
+            writable=writable,
             network=network,
         )
-        return open_world(sandbox).run(program, Limits(timeout_s, kill_children=True)).finished
+
+    def _mount_view(self) -> None:
+        """In the world's mount namespace."""
+        scratch = self._tree.parent
+        if self._above == Path("/"):
+            _enter_new_root(scratch)
+        source = os.open(self._tree, os.O_PATH | os.O_DIRECTORY)
+        if self._home is not None:
+            _throw_away_writes(self._home, scratch / "home")
+        if self._needs_room:
+            _throw_away_writes(self._above, scratch / "room")
+        os.makedirs(self._seen_at, exist_ok=True)
+        target = os.fsencode(self._seen_at)
+        mounts.bind(b"/proc/self/fd/%d" % source, target)
+        mounts.restrict(target, mounts.NOSUID | mounts.NODEV)
+        os.close(source)
+
+    @property
+    def _thrown_away(self) -> list[Path]:
+        home = [self._home] if self._home is not None else []
+        return [*home, self._above] if self._needs_room else home
+
+    @property
+    def _needs_room(self) -> bool:
+        if self._above in (self._seen_at, Path("/")):
+            return False
+        return self._home is None or not self._above.is_relative_to(self._home)
 
 
 def nearest_existing(path: Path) -> Path:
@@ -79,49 +126,28 @@ def nearest_existing(path: Path) -> Path:
     return Path("/")
 
 
-def _view(tree: Path, seen_at: Path, above: Path) -> Callable[[], None]:
-    def mount_view() -> None:
-        if above == Path("/"):
-            source = _in_new_root(tree)
-        else:
-            source = os.open(tree, os.O_PATH | os.O_DIRECTORY)
-            if above != seen_at:
-                _make_room(above, tree.parent)
-        os.makedirs(seen_at, exist_ok=True)
-        target = os.fsencode(seen_at)
-        mounts.bind(b"/proc/self/fd/%d" % source, target)
-        mounts.restrict(target, mounts.NOSUID | mounts.NODEV)
-        os.close(source)
-
-    return mount_view
-
-
-def _make_room(above: Path, scratch: Path) -> None:
-    """Directories can be made in `above`, but only here: they lie in memory."""
-    room = os.fsencode(scratch / "room")
-    lower = os.open(above, os.O_PATH | os.O_DIRECTORY)
+def _throw_away_writes(directory: Path, room: Path) -> None:
+    """From now on what is written in `directory` lies in memory, and only this world sees it."""
+    lower = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     os.makedirs(room, exist_ok=True)
-    mounts.mount(b"tmpfs", room, b"tmpfs", mounts.NOSUID | mounts.NODEV, b"mode=755")
-    for name in (b"upper", b"work"):
-        os.mkdir(os.path.join(room, name), 0o755)
-    directory = os.open(room, os.O_PATH | os.O_DIRECTORY)
-    options = (
-        b"lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d/upper,workdir=/proc/self/fd/%d/work"
-    )
-    options %= (lower, directory, directory)
+    mounts.mount(b"tmpfs", os.fsencode(room), b"tmpfs", _FLAGS, b"mode=755")
+    for name in ("upper", "work"):
+        os.mkdir(room / name, 0o755)
+    inside = os.open(room, os.O_PATH | os.O_DIRECTORY)
+    options = b"lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d/upper" % (lower, inside)
+    options += b",workdir=/proc/self/fd/%d/work" % inside
     if os.geteuid() != 0:
         options += b",userxattr"
-    flags = mounts.NOSUID | mounts.NODEV
-    mounts.mount(b"substrate", os.fsencode(above), b"overlay", flags, options)
+    mounts.mount(b"substrate", os.fsencode(directory), b"overlay", _FLAGS, options)
     os.close(lower)
-    os.close(directory)
+    os.close(inside)
 
 
-def _in_new_root(tree: Path) -> int:
-    """Enter a root in memory that shows all that the old one did; the tree, opened there."""
-    root = os.fsencode(tree.parent / "root")
+def _enter_new_root(scratch: Path) -> None:
+    """A root in memory that shows all that the old one does, and has room for more."""
+    root = os.fsencode(scratch / "root")
     os.makedirs(root, exist_ok=True)
-    mounts.mount(b"tmpfs", root, b"tmpfs", mounts.NOSUID | mounts.NODEV, b"mode=755")
+    mounts.mount(b"tmpfs", root, b"tmpfs", _FLAGS, b"mode=755")
     with os.scandir(b"/") as found:
         entries = list(found)
     for entry in entries:
@@ -135,4 +161,3 @@ def _in_new_root(tree: Path) -> int:
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
             mounts.bind(entry.path, target)
     mounts.pivot_root(root)
-    return os.open(tree, os.O_PATH | os.O_DIRECTORY)

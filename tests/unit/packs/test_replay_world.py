@@ -15,6 +15,7 @@ from substrate.errors import MissingDependencyError
 from substrate.packs.confined_tree import ConfinedTree
 from substrate.packs.tools import ShellCall, ShellDone
 from substrate.recorder.replay_world import shell_for
+from substrate.world.protocol import Isolation
 from tests.capabilities import present
 from tests.contract.as_user import NOBODY, as_user
 
@@ -101,6 +102,20 @@ def test_commands_see_one_anothers_work_and_their_status_is_their_own(site: Site
     assert site.run("nosuchprogram").exit == 127
 
 
+def test_the_machine_stays_as_it_is(site: Site) -> None:
+    """A home directory takes writes, for the caches in it, and keeps none; the rest is shut."""
+    (site.base / "home" / "kept").write_text("mine\n")
+    os.chown(site.base / "home" / "kept", site.uid, site.uid)
+    mark = f"substrate-test-{os.getpid()}"
+    said = site.said(
+        f"cat ~/kept; echo over > ~/kept; mkdir -p ~/.cache/x && cat ~/kept; : > /usr/{mark}"
+    )
+    assert said == "mine\nover\n"
+    assert (site.base / "home" / "kept").read_text() == "mine\n"
+    assert not (site.base / "home" / ".cache").exists()
+    assert not Path("/usr", mark).exists()
+
+
 def test_nothing_is_left_running(site: Site) -> None:
     site.run("sleep 3601 & echo $! ")
     found = [
@@ -118,12 +133,18 @@ def _command_line(pid: str) -> bytes:
         return b""
 
 
+def settled(site: Site, tree: ConfinedTree, strategy: str | None) -> tuple[object, Isolation]:
+    shell = shell_for(site.scratch, tree, {}, strategy)
+    return shell.mapped, shell.isolation
+
+
 def test_the_isolation_tells_the_truth(site: Site) -> None:
     tree = ConfinedTree(site.tree, str(site.live))
     for strategy, said in ((None, "copy-diff"), ("copy-diff", "copy-diff"), ("direct", "direct")):
-        shell = as_user(site.uid, partial(shell_for, site.scratch, tree, {}, strategy))
-        assert shell.isolation.strategy == said
-        assert bool(shell.mapped) == (said == "direct")
+        mapped, isolation = as_user(site.uid, partial(settled, site, tree, strategy))
+        assert isolation.strategy == said
+        assert bool(mapped) == (said == "direct")
+        assert isolation.tier == ("none" if said == "direct" else "guarded"), isolation
     with pytest.raises(MissingDependencyError, match="nothing to protect"):
         shell_for(site.scratch, tree, {}, "overlay")
 
