@@ -56,6 +56,8 @@ def test_4_not_found_or_ambiguous(worked: Program) -> None:
     fails(worked, 4, "not-found", "recover", "show", "c-nobody")
     fails(worked, 4, "not-found", "--session", "nobody", "log")
     fails(worked, 4, "ambiguous", "show", "c-")
+    fails(worked, 4, "not-found", "-C", str(worked.cwd / ".substrate-git/.git/HEAD"), "log")
+    fails(worked, 4, "not-found", "-C", "nowhere", "log")
     worked("undo").went_well()
     worked("undo").went_well()
     fails(worked, 4, "not-found", "undo")
@@ -67,15 +69,11 @@ def test_4_no_history_yet(substrate: Program) -> None:
     assert not (substrate.cwd / ".substrate-git").exists(), "a question makes no history"
 
 
-def test_5_refused(worked: Program, tmp_path: Path) -> None:
+def test_5_refused(worked: Program) -> None:
     command = worked.json("log")["commands"][0]["command_id"]
     worked("undo").went_well()
     fails(worked, 5, "refused", "undo", command)
     fails(worked, 5, "refused", "history", "reset")
-    file = tmp_path / "file"
-    file.write_bytes(b"")
-    fails(worked, 5, "workspace", "-C", str(file), "log")
-    fails(worked, 5, "workspace", "-C", str(tmp_path / "nowhere"), "log")
 
 
 def test_6_damaged(worked: Program) -> None:

@@ -160,7 +160,8 @@ def test_a_dry_run_of_restore(scene: Scene, cli: Cli) -> None:
     scene.write("a", lines("20=mine"))
     name = go(cli)
     tree, refs = scene.tree(), scene.snapshots()
-    assert cli.ok("recover", "restore", name, "--dry-run") == "restore a\n"
+    said = cli.ok("recover", "restore", name, "--dry-run")
+    assert said == f"restore of {name}  (dry run)\nrestore a\n"
     assert scene.tree() == tree and scene.snapshots() == refs
 
 
@@ -226,3 +227,40 @@ def test_nothing_anywhere(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "home").mkdir()
     assert Cli(tmp_path / "plain", tmp_path / "home")("recover", "list").returncode == 4
+
+
+def test_what_was_deferred_comes_back_by_the_printed_command(scene: Scene, cli: Cli) -> None:
+    scene.write("mine", "untracked\n")
+    scene.write("d/also", "mine\n", mode=0o600)
+    scene.write("a", lines("20=edited"))
+    answer = json.loads(cli.ok("rewrite", "--base", "base", "--target", "target",
+                               "--defer-untracked", "--json"))  # fmt: skip
+    assert not scene.exists("mine") and not scene.exists("d/also")
+    assert cli.ok(*answer["deferred_with"].split()[1:], "--dry-run").startswith("restore of ")
+    cli.ok(*answer["deferred_with"].split()[1:])
+    assert scene.short() == {"a": " M", "mine": "??", "d/also": "??"}
+    assert stat.S_IMODE((scene.root / "d" / "also").stat().st_mode) == 0o600
+    said = cli("recover", "restore", "default/", "mine", "--untracked")
+    assert said.returncode != 0, "paths and --untracked contradict each other"
+
+
+def test_a_snapshot_that_cannot_be_read_hides_no_other(scene: Scene, cli: Cli) -> None:
+    scene.write("mine", "needle\n")
+    name = go(cli)
+    scene.git("update-ref", "refs/manifold/recovery/default/1", "HEAD")
+    listed = cli("recover", "list")
+    assert listed.returncode == 0
+    assert name in listed.stdout.decode()
+    assert "refs/manifold/recovery/default/1 is not a snapshot of ours" in listed.stderr.decode()
+    assert matches(cli, "needle")[0]["snapshots"] == [name]
+    cli.ok("recover", "prune", "--older-than", "0")
+    left = scene.git("for-each-ref", "--format=%(refname)", "refs/manifold").decode().split()
+    assert left == ["refs/manifold/recovery/default/1"], "somebody else's ref is left alone"
+
+
+def test_context_ends_with_the_file(scene: Scene, cli: Cli) -> None:
+    scene.write("mine", "one\nneedle\n")
+    go(cli)
+    [match] = [m for m in matches(cli, "needle", "--context", "2") if m["path"] == "mine"]
+    assert match["hits"][0]["before"] == ["one"]
+    assert match["hits"][0]["after"] == []

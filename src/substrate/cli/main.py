@@ -20,6 +20,7 @@ from substrate.errors import (
     EXIT_RUN_FAILED,
     EXIT_USAGE,
     DiskFullError,
+    NotFoundError,
     SubstrateError,
     UsageError,
     WorkspaceError,
@@ -121,7 +122,13 @@ def _working_directory(wanted: str | None) -> Path:
         raise WorkspaceError(
             "the current directory is no longer there", hint="cd to a directory that exists"
         ) from None
-    return Path(os.path.abspath(here / wanted)) if wanted is not None else here
+    if wanted is None:
+        return here
+    there = Path(os.path.abspath(here / wanted))
+    if not there.is_dir():
+        what = "is not a directory" if os.path.lexists(there) else "does not exist"
+        raise NotFoundError(f"{there} {what}", hint="give -C a directory that is there")
+    return there
 
 
 def _failed(error: SubstrateError, output: Output, running: bool) -> int:

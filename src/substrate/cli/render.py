@@ -109,7 +109,7 @@ def recover_with(outcome: Outcome) -> str | None:
 
 
 def show_reversal(output: Output, outcome: Outcome, *, dry_run: bool) -> int:
-    """The answer of undo, redo and rollback; a dry run says first what it is the plan of."""
+    """The answer of undo, redo, rollback and restore; a dry run says first what it plans."""
     what = outcome.entry.command if outcome.entry else outcome.what
     if dry_run and not output.json:
         output.line(Styled(what, "bold"), "  (dry run)")

@@ -275,6 +275,10 @@ REPOSITORY_VARIABLES = (
 )
 
 
+#: Reading settings takes milliseconds; what takes this long never ends.
+CONFIG_TIMEOUT_S = 20.0
+
+
 class UserGit:
     """Questions to the user's own repository, with their configuration. Nothing is run or written.
 
@@ -292,7 +296,9 @@ class UserGit:
     def _run(self, *args: str, input: bytes = b"") -> bytes | None:  # noqa: A002
         pins = ("-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
         argv = ["git", "--no-pager", *self._options, *pins, *args]
-        done = run(argv, cwd=self._work_tree, env=self._env, input=input)
+        # Settings that include a FIFO would be waited for, for ever.
+        timeout_s = CONFIG_TIMEOUT_S if args[0] == "config" else None
+        done = run(argv, cwd=self._work_tree, env=self._env, input=input, timeout_s=timeout_s)
         return done.stdout if done.returncode == 0 else None
 
     def config(self) -> dict[str, str] | None:

@@ -17,6 +17,7 @@ from typing import IO, NamedTuple
 from substrate.errors import AmbiguousError, DamagedStoreError, NotFoundError, UsageError
 from substrate.objects.git import Git, pinned_environment
 from substrate.system import environment
+from substrate.system.files import read_bytes_or_none
 from substrate.system.process import Conversation, converse
 
 #: Requests written before their answers are read: together far less than a pipe holds, so that
@@ -44,11 +45,12 @@ class TreeChange(NamedTuple):
 def plain_head(git_dir: Path) -> bytes | None:
     """The commit that HEAD names, where one or two small files say so; None means: ask git."""
     try:
-        text = (git_dir / "HEAD").read_bytes()
+        text = read_bytes_or_none(git_dir / "HEAD") or b""
         if text.startswith(b"ref: refs/"):
-            shared = (git_dir / "commondir").read_bytes() if _is_linked(git_dir) else b"."
+            linked = _is_linked(git_dir)
+            shared = (read_bytes_or_none(git_dir / "commondir") or b"") if linked else b"."
             name = os.fsdecode(text[5:].strip())
-            text = (git_dir / os.fsdecode(shared.strip()) / name).read_bytes()
+            text = read_bytes_or_none(git_dir / os.fsdecode(shared.strip()) / name) or b""
     except OSError:
         return None
     return bytes.fromhex(text.decode()) if _OID.fullmatch(text) else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError, SubstrateError, UsageError
-from substrate.objects.git import REPOSITORY_VARIABLES
+from substrate.objects.git import CONFIG_TIMEOUT_S, REPOSITORY_VARIABLES
 from substrate.system import environment
 from substrate.system.process import Completed, run
 
@@ -42,6 +42,7 @@ _PINS = (
 _ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",  # a look must not rewrite the user's index
     "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",  # stronger than any setting: nothing is fetched
     "GIT_NO_REPLACE_OBJECTS": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_PAGER": "cat",
@@ -112,6 +113,7 @@ class WorktreeGit:
         index: Path | None,
         work_tree: Path | None,
         pins: tuple[str, ...],
+        timeout_s: float | None = None,
     ) -> Completed:
         tree = work_tree or self.root
         words = [word for pin in pins for word in ("-c", pin)]
@@ -120,7 +122,7 @@ class WorktreeGit:
         argv = ["git", "--no-pager", *literal, f"--git-dir={self.git_dir}"]
         env = self._env | ({"GIT_INDEX_FILE": str(index)} if index else {})
         command = [*argv, f"--work-tree={tree}", *words, *args]
-        return run(command, cwd=tree, env=env, input=stdin)
+        return run(command, cwd=tree, env=env, input=stdin, timeout_s=timeout_s)
 
     def _pins(self) -> tuple[str, ...]:
         """Every configured filter and driver by name: an empty command is none."""
@@ -134,7 +136,8 @@ class WorktreeGit:
         """Every setting in force, the last of each name."""
         if self._config is None:
             args = ("config", "-z", "--list")
-            done = self._run(args, None, None, None, _PINS)
+            # An include of a FIFO would wait for ever; every other git would read it too.
+            done = self._run(args, None, None, None, _PINS, CONFIG_TIMEOUT_S)
             if done.returncode != 0:
                 raise RefusedError(
                     f"git does not accept this repository: {_said(done)}",

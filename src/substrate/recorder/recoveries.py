@@ -132,7 +132,10 @@ class Snapshots:
         if self.copy is None:
             return []
         reader = ObjectStore(self.copy.common_dir)
-        return [_from_rewrite(one, reader) for one in all_kept(self.copy, reader)]
+        damaged: list[str] = []
+        found = [_from_rewrite(one, reader) for one in all_kept(self.copy, reader, damaged)]
+        self.notes += [text for text in damaged if text not in self.notes]
+        return found
 
     # -- what can be done with them -------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from substrate.errors import DamagedStoreError, NotFoundError
+from substrate.errors import DamagedStoreError, SubstrateError
 from substrate.objects.snapshot import Snapshot
 from substrate.objects.store import ObjectStore
 from substrate.rewrite import meta as metas
@@ -27,9 +27,18 @@ class Kept(NamedTuple):
         return self.ref.removeprefix(RECOVERY_PREFIX)
 
 
-def all_kept(copy: WorkingCopy, store: ObjectStore) -> list[Kept]:
-    """Newest first, of every working copy of the repository."""
-    found = [read_kept(store, ref, oid) for ref, oid in recovery_refs(copy).items()]
+def all_kept(
+    copy: WorkingCopy, store: ObjectStore, unreadable: list[str] | None = None
+) -> list[Kept]:
+    """Newest first, of every working copy of the repository. One that cannot be read hides no
+    other; its reason goes to `unreadable`."""
+    found = []
+    for ref, oid in recovery_refs(copy).items():
+        try:
+            found.append(read_kept(store, ref, oid))
+        except SubstrateError as error:
+            if unreadable is not None:
+                unreadable.append(error.message)
     return sorted(found, key=lambda one: (one.meta.when_ns, one.ref), reverse=True)
 
 
@@ -40,8 +49,8 @@ def recovery_refs(copy: WorkingCopy) -> dict[str, bytes]:
 
 
 def read_kept(store: ObjectStore, ref: str, commit: bytes) -> Kept:
-    parsed = store.read_commit(commit)
     try:
+        parsed = store.read_commit(commit)
         side = store.read_tree(store.read_commit(parsed.parents[1]).tree)
         meta = metas.from_json(store.read_blob(side[b"meta.json"][1]))
         index_tree = side[b"index"][1]
@@ -49,14 +58,10 @@ def read_kept(store: ObjectStore, ref: str, commit: bytes) -> Kept:
         raise DamagedStoreError(
             f"{ref} is not a snapshot of ours", hint="`git log` shows what it is"
         ) from error
+    except SubstrateError as error:
+        raise DamagedStoreError(
+            f"{ref} cannot be read: {error.message}", hint="`git fsck` tells what is missing"
+        ) from error
     attrs = side.get(b"attrs", (0, b""))[1]
     index_file = side.get(b"index-file", (0, b""))[1]
     return Kept(ref, commit, meta, Snapshot(parsed.tree, attrs), index_tree, index_file)
-
-
-def find(found: list[Kept], text: str) -> Kept:
-    """By full ref, name or a prefix of either that only one has; also by commit."""
-    for one in found:
-        if text in (one.ref, one.name, one.name.rpartition("/")[2], one.commit.hex()):
-            return one
-    raise NotFoundError(f"no snapshot {text}", hint="see `substrate recover list`")

@@ -131,6 +131,8 @@ def _hits(data: bytes, wanted: Pattern) -> tuple[Hit, ...]:
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     numbers = dict.fromkeys(_line_of(starts, m.start()) for m in wanted.compiled.finditer(data))
+    if lines[-1] == b"":
+        lines.pop()  # behind the last line's end there is no line
     around = wanted.context
     return tuple(
         Hit(
@@ -138,7 +140,7 @@ def _hits(data: bytes, wanted: Pattern) -> tuple[Hit, ...]:
             tuple(lines[max(0, n - around) : n]), tuple(lines[n + 1 : n + 1 + around]),
         )
         for n in numbers
-        if n < len(lines) and not (n == len(lines) - 1 and not lines[n])
+        if n < len(lines)
     )  # fmt: skip
 
 

@@ -207,6 +207,8 @@ def test_the_head_is_read_by_hand_where_it_is_plain(project: Project) -> None:
     linked = project.root.parent / "linked"
     project.git("worktree", "add", "-q", "-b", "side", str(linked))
     assert plain_head(git_dir / "worktrees" / "linked") == commit
+    os.mkfifo(linked / "HEAD")
+    assert plain_head(linked) is None, "a FIFO is not waited for"
 
 
 def test_hooks_and_configuration_of_the_repository_are_not_run(project: Project) -> None:

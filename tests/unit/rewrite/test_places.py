@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.oracle import Cli
 from tests.unit.rewrite.scene import Scene, lines
 
 
@@ -196,3 +197,43 @@ def test_two_rewrites_in_the_same_instant_have_their_own_refs(scene: Scene) -> N
     refs = scene.snapshots()
     assert len(refs) == 2
     assert {scene.in_snapshot(ref, "u") for ref in refs} == {b"first\n", b"second\n"}
+
+
+@pytest.mark.needs("strace")
+def test_where_there_are_no_hard_links(scene: Scene, tmp_path: Path) -> None:
+    """Some file systems have none; the index is locked all the same, and exclusively."""
+    scene.write("a", "base\n")
+    scene.base()
+    scene.write("a", "target\n")
+    scene.target()
+    scene.write("mine", "untracked\n")
+    (tmp_path / "home").mkdir()
+    cli = Cli(scene.root, tmp_path / "home")
+    none = ["strace", "-f", "-o", os.devnull, "-e", "trace=link,linkat"]
+    none += ["-e", "inject=link,linkat:error=EPERM"]
+    words = ("rewrite", "--base", "base", "--target", "target")
+    lock = scene.root / ".git" / "index.lock"
+    lock.touch()
+    done = cli.spawn([*none, *cli.argv(*words)])
+    assert done.returncode != 0 and b"the index is locked" in done.stderr
+    assert scene.read("a") == b"base\n"
+    lock.unlink()
+    done = cli.spawn([*none, *cli.argv(*words)])
+    assert done.returncode == 0, done.stderr
+    assert scene.read("a") == b"target\n"
+    assert scene.short() == {"mine": "??"}
+    assert not lock.exists()
+
+
+def test_a_head_that_is_a_link(scene: Scene) -> None:
+    """core.preferSymlinkRefs, of old: on a branch all the same."""
+    scene.write("a", "base\n")
+    scene.base()
+    scene.write("a", "target\n")
+    scene.target()
+    head = scene.root / ".git" / "HEAD"
+    head.unlink()
+    head.symlink_to("refs/heads/main")
+    assert scene.rewrite().head == "refs/heads/target"
+    assert scene.git("symbolic-ref", "HEAD") == b"refs/heads/target\n"
+    assert scene.short() == {}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import LockedError, NotFoundError, RefusedError, SubstrateError, UsageError
+from substrate.objects import worktree_git
 from substrate.rewrite.working_copy import open_working_copy
 from tests.unit.rewrite.scene import Scene
 
@@ -240,4 +241,24 @@ def test_our_directory_must_not_be_a_link(scene: Scene, tmp_path: Path) -> None:
     simple(scene)
     os.symlink(tmp_path, scene.path(".manifold"))
     with pytest.raises(RefusedError, match="in the way"):
+        scene.rewrite()
+
+
+def test_refs_in_a_reftable(scene: Scene) -> None:
+    simple(scene)
+    scene.git("config", "core.repositoryformatversion", "1")
+    scene.git("config", "extensions.refStorage", "reftable")
+    with pytest.raises(RefusedError):
+        scene.rewrite()
+
+
+@pytest.mark.needs("linux")
+def test_settings_that_never_end(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An included FIFO would be waited for, for ever."""
+    simple(scene)
+    monkeypatch.setattr(worktree_git, "CONFIG_TIMEOUT_S", 0.3)
+    os.mkfifo(scene.root / ".git" / "more")
+    with (scene.root / ".git" / "config").open("a") as config:
+        config.write("[include]\n\tpath = more\n")
+    with pytest.raises(SubstrateError, match="did not finish"):
         scene.rewrite()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from substrate.cli.output import Styled
 from substrate.cli.render import entry_json, paths_of, place_of, when
-from substrate.errors import EXIT_OK, UsageError
+from substrate.errors import EXIT_OK, DamagedStoreError, UsageError
 from substrate.recorder import ask
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from substrate.cli.context import Context
     from substrate.cli.output import Piece
     from substrate.history.ledger import Entry
+    from substrate.history.store import HistoryStore
 
 NAME = "log"
 HELP = "list the recorded commands, newest first"
@@ -46,7 +47,7 @@ def run(args: Namespace, context: Context) -> int:
             store, session=context.session, limit=args.limit, paths=paths_of(place, args.path)
         )
         if context.json:
-            commands = [entry_json(e, ask.changed_files(store, e)[:_SHOWN_FILES]) for e in entries]
+            commands = [_json(store, entry) for entry in entries]
             context.output.emit_json({"commands": commands})
             return EXIT_OK
     if not entries:
@@ -60,6 +61,14 @@ def run(args: Namespace, context: Context) -> int:
     numbers = (header.index("exit"), header.index("files"))
     context.output.table(rows[1:], header=header, right=numbers)
     return EXIT_OK
+
+
+def _json(store: HistoryStore, entry: Entry) -> dict[str, object]:
+    """An entry whose objects are damaged says so, and hides no other."""
+    try:
+        return entry_json(entry, ask.changed_files(store, entry)[:_SHOWN_FILES])
+    except DamagedStoreError as error:
+        return {**entry_json(entry, ()), "damaged": error.message}
 
 
 def _row(entry: Entry) -> list[Piece]:

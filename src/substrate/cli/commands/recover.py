@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from substrate.cli.output import Output, Styled, name_fields
-from substrate.cli.render import paths_of, place_of, show_outcome, size, when
+from substrate.cli.render import paths_of, place_of, show_reversal, size, when
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, NotFoundError, UsageError
 from substrate.model.nodes import Kind
-from substrate.model.paths import display
+from substrate.model.paths import RelPath, display, is_within
 from substrate.objects import snapshot as snapshots
 from substrate.recorder.recoveries import Found, Snapshots, opened
 from substrate.recorder.roll_back import restore_recovery
@@ -47,7 +47,10 @@ def configure(parser: ArgumentParser) -> None:
     find.add_argument("--in", dest="ref", metavar="REF", help="only in this snapshot")
     restore = verbs.add_parser("restore", help="bring back what it kept, or only some paths of it")
     restore.add_argument("ref", metavar="REF")
-    restore.add_argument("paths", nargs="*", metavar="PATH")
+    restore.add_argument("paths", nargs="*", metavar="PATH", help="none: all that it kept")
+    restore.add_argument(
+        "--untracked", action="store_true", help="only what was untracked (a rewrite's snapshot)"
+    )
     restore.add_argument("--to", metavar="DIR", help="write it there instead of into place")
     restore.add_argument(
         "--with-git", action="store_true", help="index and HEAD as they were (a rewrite's snapshot)"
@@ -67,29 +70,38 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
     with opened(place) as found:
-        for note in found.notes:
-            context.output.note(note)
-        if args.action == "list":
-            return _pruned(found, context) if args.pruned else _list(found, context)
-        if args.action == "show":
-            return _show(found, args.ref, args.path, context)
-        if args.action == "search":
-            return _search(found, args, context)
-        if args.action == "prune":
-            return _prune(found, args, context)
+        try:
+            status = _act(found, args, context)
+        finally:
+            for note in found.notes:
+                context.output.note(note)
+        if status is not None:
+            return status
         one = found.find(args.ref)
-        if args.to is not None:
-            return _write_out(found, one, args, context)
-        if one.source == "rewrite":
-            return _bring_back(found, one, args, context)
-    if args.with_git:
+    if args.with_git or args.untracked:
         raise UsageError(
-            f"{one.name} is history's: it has no index and no HEAD", hint="leave out --with-git"
+            f"{one.name} is history's: it knows of no index, HEAD or untracked files",
+            hint="leave out --with-git and --untracked",
         )
     paths = paths_of(place, args.paths)
     outcome = restore_recovery(place, one.ref, paths, dry_run=args.dry_run)
-    what = outcome.entry.command if outcome.entry else "restore"
-    return show_outcome(context.output, outcome, dry_run=args.dry_run, done=what)
+    return show_reversal(context.output, outcome, dry_run=args.dry_run)
+
+
+def _act(found: Snapshots, args: Namespace, context: Context) -> int | None:
+    """None: it is to be brought back through history."""
+    if args.action == "list":
+        return _pruned(found, context) if args.pruned else _list(found, context)
+    if args.action == "show":
+        return _show(found, args.ref, args.path, context)
+    if args.action == "search":
+        return _search(found, args, context)
+    if args.action == "prune":
+        return _prune(found, args, context)
+    one = found.find(args.ref)
+    if args.to is not None:
+        return _write_out(found, one, args, context)
+    return _bring_back(found, one, args, context) if one.source == "rewrite" else None
 
 
 # -- list, show -----------------------------------------------------------------------------------
@@ -105,6 +117,9 @@ def _list(found: Snapshots, context: Context) -> int:
          str(one.dirty_files), size(one.size_bytes))
         for one in everything
     ]  # fmt: skip
+    if not rows:
+        context.output.line("no snapshots")
+        return EXIT_OK
     header = ("when (UTC)", "snapshot", "why", "operation", "files", "size")
     context.output.table(rows, header=header, right=(4, 5))
     return EXIT_OK
@@ -149,9 +164,20 @@ def _show(found: Snapshots, ref: str, path: str | None, context: Context) -> int
         context.output.emit_json(_json(one))
         return EXIT_OK
     context.output.line(f"{one.ref}: before {one.operation} {one.operation_id}")
+    about = f"captured {when(one.ts_ns)} UTC; {one.dirty_files} file(s) of work, "
+    context.output.line(about + size(one.size_bytes))
+    untracked = one.kept.meta.untracked if one.kept else ()
     for changed in one.paths:
-        context.output.line("  ", display(changed))
+        how = "  (untracked)" if changed in untracked else ""
+        there = snapshots.lookup(one.reader, one.state, changed).kind is not Kind.ABSENT
+        context.output.line("  ", display(changed), how if there else "  (was not there)")
+    context.output.line("to bring it back: ", Styled(_whole(one), "cyan"))
     return EXIT_OK
+
+
+def _whole(one: Found) -> str:
+    more = " --with-git" if one.source == "rewrite" else ""
+    return f"substrate recover restore {one.name}{more}"
 
 
 def _show_file(found: Snapshots, one: Found, path: str, context: Context) -> int:
@@ -184,13 +210,15 @@ def _search(found: Snapshots, args: Namespace, context: Context) -> int:
         args.pattern, regex=args.regex, ignore_case=args.ignore_case, context=args.context,
         binary=args.binary,
     )  # fmt: skip
-    matches = list(found.search(wanted, args.ref))
     if context.json:
-        context.output.emit_json({"matches": [_match_json(match) for match in matches]})
-    else:
-        for match in matches:
-            _show_match(context.output, match)
-    return EXIT_OK if matches else EXIT_DIFFERENT
+        matches = [_match_json(match) for match in found.search(wanted, args.ref)]
+        context.output.emit_json({"matches": matches})
+        return EXIT_OK if matches else EXIT_DIFFERENT
+    status = EXIT_DIFFERENT
+    for match in found.search(wanted, args.ref):  # shown as it is found
+        _show_match(context.output, match)
+        status = EXIT_OK
+    return status
 
 
 def _text(line: bytes) -> str:
@@ -224,12 +252,29 @@ def _show_match(output: Output, match: Match) -> None:
 # -- restore, prune -------------------------------------------------------------------------------
 
 
+def _chosen(found: Snapshots, one: Found, args: Namespace) -> tuple[RelPath, ...]:
+    if not args.untracked:
+        return tuple(found.rel_path(one, text) for text in args.paths)
+    if args.paths or one.kept is None:
+        raise UsageError(
+            "--untracked brings back what was untracked, of a rewrite's snapshot",
+            hint="leave it out, or leave out the paths",
+        )
+    if not one.kept.meta.untracked:
+        raise NotFoundError(f"{one.name} has no untracked files", hint="leave out --untracked")
+    return one.kept.meta.untracked
+
+
 def _write_out(found: Snapshots, one: Found, args: Namespace, context: Context) -> int:
     directory = context.cwd / args.to
-    paths = tuple(found.rel_path(one, text) for text in args.paths)
+    paths = _chosen(found, one, args)
     if args.dry_run:
-        names = [path for path, _ in found.files(one)]
-        context.output.line(f"{len(names)} file(s) would be written to {directory}")
+        names = [p for p, _ in found.files(one) if not paths or any(is_within(p, s) for s in paths)]
+        if context.json:
+            document = {"to": str(directory), "dry_run": True, "plan": [display(p) for p in names]}
+            context.output.emit_json(document)
+        else:
+            context.output.line(f"{len(names)} file(s) would be written to {directory}")
         return EXIT_OK
     written = found.write_out(one, directory, paths)
     if context.json:
@@ -241,8 +286,8 @@ def _write_out(found: Snapshots, one: Found, args: Namespace, context: Context) 
 
 
 def _bring_back(found: Snapshots, one: Found, args: Namespace, context: Context) -> int:
-    paths = tuple(found.rel_path(one, text) for text in args.paths)
-    done = found.bring_back(one, Choice(paths, args.with_git, args.dry_run))
+    choice = Choice(_chosen(found, one, args), args.with_git, args.dry_run)
+    done = found.bring_back(one, choice)
     if context.json:
         context.output.emit_json(_brought_json(done, args.dry_run))
     else:
@@ -269,6 +314,7 @@ def _brought_json(done: BroughtBack, dry_run: bool) -> dict[str, object]:
 
 def _show_brought(output: Output, done: BroughtBack, dry_run: bool, one: Found) -> None:
     if dry_run:
+        output.line(Styled(f"restore of {one.name}", "bold"), "  (dry run)")
         for line in done.plan.describe() or ["nothing would change"]:
             output.line(line)
     else:

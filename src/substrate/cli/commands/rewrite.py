@@ -86,6 +86,7 @@ def _json(outcome: Outcome, request: Request) -> dict[str, object]:
         "conflicts": [{**name_fields(p), "reason": why} for p, why in outcome.conflicts.items()],
         "overwritten_ignored": [name_fields(path) for path in outcome.overwritten],
         "deferred": [name_fields(path) for path in outcome.deferred],
+        "deferred_with": _deferred_with(outcome),
         "recovery_ref": snapshot.ref if snapshot else None,
         "recovery_oid": snapshot.commit.hex() if snapshot else None,
         "artifacts": str(outcome.artifacts) if outcome.artifacts else None,
@@ -100,6 +101,7 @@ def _json(outcome: Outcome, request: Request) -> dict[str, object]:
 
 def _show(output: Output, outcome: Outcome, request: Request) -> None:
     if request.dry_run:
+        output.line(Styled(f"rewrite to {request.target}", "bold"), "  (dry run)")
         for line in outcome.plan.describe() or ["no file would change"]:
             output.line(line)
     elif outcome.changed:
@@ -120,7 +122,19 @@ def _show(output: Output, outcome: Outcome, request: Request) -> None:
     if outcome.snapshot:
         output.line(f"snapshot: {outcome.snapshot.ref} {outcome.snapshot.commit.hex()}")
         output.line(f"artifacts: {outcome.artifacts}")
-    if outcome.deferred:
-        output.line(f"{len(outcome.deferred)} untracked file(s) are in the snapshot only")
-    if outcome.changed or outcome.snapshot:
+    if outcome.conflicts and outcome.changed:
+        output.line("to settle a conflict: edit the file, then `git add` it")
+    if outcome.deferred and outcome.changed:
+        count = len(outcome.deferred)
+        output.line(f"{count} untracked file(s) are in the snapshot only; to bring them back: ",
+                    Styled(str(_deferred_with(outcome)), "cyan"))  # fmt: skip
+    if outcome.changed:
         output.line("to take this back: ", Styled(outcome.recover_with, "cyan"))
+    elif outcome.snapshot:
+        output.line("to bring that snapshot back: ", Styled(outcome.recover_with, "cyan"))
+
+
+def _deferred_with(outcome: Outcome) -> str | None:
+    if not (outcome.deferred and outcome.snapshot and outcome.changed):
+        return None
+    return f"substrate recover restore {outcome.snapshot.name} --untracked"
