@@ -144,7 +144,7 @@ def to_html(picture: Picture, what: str) -> str:
 def _ways(node: Node, picture: Picture) -> str:
     out = sum(edge.weight for edge in picture.edges if edge.source == node.name)
     back = sum(edge.weight for edge in picture.edges if edge.target == node.name)
-    return f"uses others {out} times, is used {back} times"
+    return f"imported {back} times by others; imports others {out} times"
 
 
 _PAGE = """<!doctype html>
@@ -160,14 +160,17 @@ h1 {{ font-size: 20px; margin: 0; }} p {{ margin: 4px 0 12px; color: #526070; }}
 .picture {{ overflow: auto; border: 1px solid #d9dfe8; border-radius: 8px; margin: 12px 0;
  max-height: 75vh; }}
 .picture svg {{ display: block; margin: auto; max-width: 100%; height: auto; }}
-.node {{ cursor: pointer; }}
+.node, tr[data-name] {{ cursor: pointer; }}
+tr[data-name]:hover {{ background: #f4f7fb; }}
 .dim {{ opacity: 0.12 !important; }}
 table {{ border-collapse: collapse; width: 100%; font-size: 13px; }}
 td, th {{ text-align: left; vertical-align: top; padding: 5px 10px; }}
 tr {{ border-top: 1px solid #e6eaf0; }}
 td:first-child {{ font-family: ui-monospace, monospace; }}
 </style></head><body>
-<h1>{what}</h1><p>{told}. Point at a box to see only what it uses and what uses it.</p>
+<h1>{what}</h1>
+<p>{told}. Point at a box or a line of the table to see only what it uses and what uses it; click to
+hold it, click beside it to let go.</p>
 <div>{legend}</div>
 <div class="picture">{svg}</div>
 <table><thead><tr><th>path</th>{head}</tr></thead><tbody>
@@ -185,9 +188,16 @@ function only(name) {{
   }}
   for (const n of nodes) n.classList.toggle("dim", name !== null && !near.has(n.dataset.name));
 }}
-for (const n of nodes) {{
-  n.addEventListener("mouseenter", () => only(n.dataset.name));
-  n.addEventListener("mouseleave", () => only(null));
+let held = null;
+for (const n of [...nodes, ...document.querySelectorAll("tr[data-name]")]) {{
+  n.addEventListener("mouseenter", () => held === null && only(n.dataset.name));
+  n.addEventListener("mouseleave", () => held === null && only(null));
+  n.addEventListener("click", (event) => {{
+    event.stopPropagation();
+    held = held === n.dataset.name ? null : n.dataset.name;
+    only(held === null ? n.dataset.name : held);
+  }});
 }}
+document.addEventListener("click", () => {{ held = null; only(null); }});
 </script></body></html>
 """

@@ -1,12 +1,13 @@
 """A layered drawing: users above, what they use below, few crossings. Plain and deterministic.
 
-1  cycles are broken by turning round the edges that close them
-2  each node goes one layer below the lowest of its users
+1  names that use each other in a circle belong together
+2  each such circle, or single name, goes one layer below the lowest of its users
 3  a few sweeps order each layer by the average place of its neighbours
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -21,13 +22,13 @@ class Spot(NamedTuple):
 
 def lay_out(names: list[str], edges: Iterable[tuple[str, str]]) -> dict[str, Spot]:
     """Where each name goes: a layer from the top, and a place in it."""
-    down = _acyclic(names, sorted(set(edges)))
     users: dict[str, list[str]] = {name: [] for name in names}
     used: dict[str, list[str]] = {name: [] for name in names}
-    for source, target in down:
-        users[target].append(source)
-        used[source].append(target)
-    layers = _split_wide(_layers(names, users, used))
+    for source, target in sorted(set(edges)):
+        if source != target:
+            users[target].append(source)
+            used[source].append(target)
+    layers = _split_wide(_layers(names, used))
     for sweep in range(_SWEEPS):
         _order(layers, users if sweep % 2 == 0 else used, downwards=sweep % 2 == 0)
     return {
@@ -37,50 +38,58 @@ def lay_out(names: list[str], edges: Iterable[tuple[str, str]]) -> dict[str, Spo
     }
 
 
-def _acyclic(names: list[str], edges: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    out: dict[str, list[str]] = {name: [] for name in names}
-    for source, target in edges:
-        if source != target:
-            out[source].append(target)
-    state: dict[str, int] = {}
-    kept: list[tuple[str, str]] = []
+def _circles(names: list[str], used: dict[str, list[str]]) -> dict[str, str]:
+    """Name -> the first of those that use each other in a circle (itself, if there is none).
+
+    Tarjan's algorithm, without recursion.
+    """
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    circle: dict[str, str] = {}
+    waiting: list[str] = []
     for root in names:
-        if root in state:
-            continue
-        state[root] = 1
-        stack = [(root, iter(out[root]))]
-        while stack:
-            here, rest = stack[-1]
-            there = next(rest, None)
-            if there is None:
-                state[here] = 2
-                stack.pop()
-            elif state.get(there) == 1:
-                kept.append((there, here))  # closes a cycle: turned round
-            else:
-                kept.append((here, there))
-                if there not in state:
-                    state[there] = 1
-                    stack.append((there, iter(out[there])))
-    return sorted(set(kept))
+        walk = [(root, iter(used[root]))] if root not in number else []
+        while walk:
+            here, rest = walk[-1]
+            if here not in number:
+                number[here] = lowest[here] = len(number)
+                waiting.append(here)
+            there = next((n for n in rest if n not in circle), None)
+            if there is not None:
+                if there in number:
+                    lowest[here] = min(lowest[here], number[there])
+                else:
+                    walk.append((there, iter(used[there])))
+                continue
+            walk.pop()
+            if walk:
+                above = walk[-1][0]
+                lowest[above] = min(lowest[above], lowest[here])
+            if lowest[here] == number[here]:
+                members = waiting[waiting.index(here) :]
+                del waiting[waiting.index(here) :]
+                circle.update(dict.fromkeys(members, min(members)))
+    return circle
 
 
-def _layers(
-    names: list[str], users: dict[str, list[str]], used: dict[str, list[str]]
-) -> list[list[str]]:
-    waiting = {name: len(set(users[name])) for name in names}
-    depth = dict.fromkeys(names, 0)
-    ready = [name for name in names if not waiting[name]]
+def _layers(names: list[str], used: dict[str, list[str]]) -> list[list[str]]:
+    circle = _circles(names, used)
+    below: dict[str, set[str]] = {circle[name]: set() for name in names}
+    for name in names:
+        below[circle[name]] |= {circle[other] for other in used[name]} - {circle[name]}
+    users = Counter(other for others in below.values() for other in others)
+    depth = dict.fromkeys(below, 0)
+    ready = sorted(name for name in below if not users[name])
     while ready:
         name = ready.pop(0)
-        for below in sorted(set(used[name])):
-            depth[below] = max(depth[below], depth[name] + 1)
-            waiting[below] -= 1
-            if not waiting[below]:
-                ready.append(below)
+        for other in sorted(below[name]):
+            depth[other] = max(depth[other], depth[name] + 1)
+            users[other] -= 1
+            if not users[other]:
+                ready.append(other)
     layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=0) + 1)]
     for name in names:
-        layers[depth[name]].append(name)
+        layers[depth[circle[name]]].append(name)
     return [layer for layer in layers if layer]
 
 

@@ -1,7 +1,7 @@
 """What a picture shows: modules and their imports, or a change and what it can break.
 
 A picture is for looking at: at most `MOST_NODES` boxes. Files are drawn one by one while they fit,
-and gathered by directory, deepest first, when they do not.
+and gathered by directory when they do not.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections import Counter
 from typing import NamedTuple
 
 from substrate.graph.delta import Delta
+from substrate.graph.gather import MOST_NODES, gathered
 from substrate.graph.snapshot import Snapshot
 from substrate.model.paths import display
-
-MOST_NODES = 60
 
 
 class Node(NamedTuple):
@@ -50,16 +49,18 @@ def of_modules(snapshot: Snapshot, scope: str = "") -> Picture:
         for edge in snapshot.imports
         if edge.from_path_id in paths and edge.to_path_id in paths
     )
-    groups = _gathered(list(paths.values()))
+    groups = gathered(list(paths.values()), pairs)
     sizes = Counter(groups.values())
     edges = Counter[tuple[str, str]]()
     for (source, target), count in pairs.items():
         if groups[source] != groups[target]:
             edges[groups[source], groups[target]] += count
-    title = f"{len(paths)} modules, {sum(pairs.values())} imports between them"
+    users = Counter(target for _, target in edges)
+    imports = plural(sum(pairs.values()), "import")
+    title = f"{plural(len(paths), 'module')}, {imports} between them"
     return Picture(
         title,
-        [Node(name, sizes[name]) for name in sorted(sizes)],
+        [Node(name, sizes[name]) for name in sorted(sizes, key=lambda n: (-users[n], n))],
         [Edge(*pair, count) for pair, count in sorted(edges.items())],
     )
 
@@ -99,13 +100,13 @@ def of_change(delta: Delta) -> Picture:
         if pair[0] != pair[1] and set(pair) <= kept
     ]
     others = len(set(names) - changed)
-    title = f"{_plural(len(changed), 'file')} changed, {others} more can break"
+    title = f"{plural(len(changed), 'file')} changed, {others} more can break"
     if len(kept) < len(names):
         title += f" ({len(kept)} shown)"
     return Picture(title, nodes, shown)
 
 
-def _plural(count: int, what: str) -> str:
+def plural(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
@@ -116,23 +117,3 @@ def _most_telling(names: list[str], changed: set[str], edges: Counter[tuple[str,
         weight[target] += count
     order = sorted(names, key=lambda n: (n not in changed, -weight[n], n))
     return set(order[:MOST_NODES])
-
-
-def _gathered(paths: list[str]) -> dict[str, str]:
-    """Path -> the box it is drawn in."""
-    groups = {path: path for path in paths}
-    depth = max((path.count("/") for path in paths), default=0)
-    while len(set(groups.values())) > MOST_NODES and depth > 0:
-        groups = {path: _cut(path, depth) for path in paths}
-        depth -= 1
-    if len(set(groups.values())) <= MOST_NODES:
-        return groups
-    # Hundreds of files side by side: the root's own stay together.
-    groups = {path: path.partition("/")[0] + "/" if "/" in path else "./" for path in paths}
-    biggest = [name for name, _ in Counter(groups.values()).most_common(MOST_NODES - 1)]
-    return {path: name if name in biggest else "(others)/" for path, name in groups.items()}
-
-
-def _cut(path: str, depth: int) -> str:
-    parts = path.split("/")
-    return path if len(parts) <= depth else "/".join(parts[:depth]) + "/"

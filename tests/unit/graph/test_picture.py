@@ -7,8 +7,9 @@ from xml.etree import ElementTree
 
 from substrate.graph.delta import compare
 from substrate.graph.drawing import to_dot, to_html, to_svg
+from substrate.graph.gather import MOST_NODES
 from substrate.graph.layered import lay_out
-from substrate.graph.picture import MOST_NODES, Edge, Node, Picture, of_change, of_modules
+from substrate.graph.picture import Edge, Node, Picture, of_change, of_modules
 from substrate.graph.snapshot import Snapshot
 from tests.unit.graph.conftest import Project
 
@@ -30,7 +31,7 @@ def test_modules_and_their_imports(project: Project) -> None:
         }
     )
     picture = of_modules(opened(project))
-    assert [node.name for node in picture.nodes] == ["a.py", "b.py", "c.py"]
+    assert [node.name for node in picture.nodes] == ["c.py", "b.py", "a.py"]  # most used first
     assert [(e.source, e.target) for e in picture.edges] == [
         ("a.py", "b.py"), ("a.py", "c.py"), ("b.py", "c.py"),
     ]  # fmt: skip
@@ -42,10 +43,20 @@ def test_many_files_are_gathered_by_directory(project: Project) -> None:
     picture = of_modules(opened(project))
     assert len(picture.nodes) <= MOST_NODES
     assert sum(node.files for node in picture.nodes) == 200
-    assert {node.name for node in picture.nodes} == {f"pkg/d{n}/" for n in range(9)}
+    names = {node.name for node in picture.nodes}
+    assert {f"pkg/d{n}/" for n in range(8)} <= names
+    assert {end for edge in picture.edges for end in edge[:2]} <= names
     flat = {f"m{n}.py": "x = 1\n" for n in range(100)}
     project.commit({**dict.fromkeys(files), **flat})
     assert len(of_modules(opened(project)).nodes) <= MOST_NODES
+
+
+def test_what_nobody_uses_is_gathered_first(project: Project) -> None:
+    """Thirty tests become one box; the modules they test stay apart."""
+    tests = {f"tests/test_{n}.py": f"import core.m{n % 20}\n" for n in range(30)}
+    project.commit({**tests, **{f"core/m{n}.py": "import core.m0\n" for n in range(20)}})
+    names = {node.name: node.files for node in of_modules(opened(project)).nodes}
+    assert names == {"tests/": 30, **{f"core/m{n}.py": 1 for n in range(20)}}
 
 
 def test_a_change_and_what_uses_it(project: Project) -> None:
@@ -85,11 +96,22 @@ def test_names_cannot_break_out() -> None:
 
 def test_layers_put_users_above_what_they_use() -> None:
     names = ["a", "b", "c", "d"]
-    spots = lay_out(names, [("a", "b"), ("b", "c"), ("a", "c"), ("d", "c"), ("c", "a")])
+    edges = [("a", "b"), ("b", "c"), ("a", "c"), ("d", "c")]
+    spots = lay_out(names, edges)
     assert set(spots) == set(names)
     assert len(set(spots.values())) == 4
     assert spots["a"].layer < spots["b"].layer < spots["c"].layer
-    assert spots == lay_out(names, [("c", "a"), ("d", "c"), ("a", "c"), ("b", "c"), ("a", "b")])
+    assert spots == lay_out(names, reversed(edges))
+
+
+def test_a_circle_shares_a_layer() -> None:
+    """And what stands above or below it still does."""
+    circle = [("b", "c"), ("c", "d"), ("d", "b"), ("c", "c")]
+    spots = lay_out(["a", "b", "c", "d", "e"], [("a", "d"), *circle, ("b", "e"), ("d", "e")])
+    assert spots["a"].layer < spots["b"].layer < spots["e"].layer
+    assert spots["b"].layer == spots["c"].layer == spots["d"].layer
+    many = [(f"n{i}", f"n{(i + 1) % 5000}") for i in range(5000)]
+    assert len(set(lay_out([a for a, _ in many], many).values())) == 5000
 
 
 def test_nothing_can_be_drawn() -> None:
