@@ -15,7 +15,8 @@ from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
 _CANNOT_PROMISE = (
     "the command works on the real files: what excluded files held before it is not kept, "
-    "and what other processes change meanwhile cannot be told from its own changes"
+    "what other processes change meanwhile cannot be told from its own changes, "
+    "and what it reaches over the network is not watched"
 )
 
 
