@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from substrate.errors import SubstrateError
-from substrate.system import environment, process
+from substrate.system import environment, forked, process
 from substrate.world.probe import Finding, Look
 
 _USERNS_SWITCHES = (
@@ -118,6 +118,33 @@ def seccomp() -> Finding:
     return Finding("seccomp", found, "" if found else "the kernel has none", fix)
 
 
+def network() -> Finding:
+    """A namespace that holds ``--net off`` and ``allow:``, and a filter that tells of scopes."""
+    name = "network"
+    if not sys.platform.startswith("linux"):
+        return Finding(name, False, f"not on {sys.platform}", "use Linux")
+    child = forked.fork(_make_network_namespace)
+    why = child.answer() if child is not None else "no process could be started"
+    if why != "":
+        return Finding(name, False, f"--net off and allow: cannot be held: {why}", _overlay_fix())
+    if "user_notif" not in _read("/proc/sys/kernel/seccomp/actions_avail"):
+        return Finding(name, True, detail="held; scopes are not recorded: no seccomp notification")
+    return Finding(name, True, detail="watched and held")
+
+
+def _make_network_namespace() -> str:
+    """In a child: why it cannot be done, or nothing."""
+    from substrate.system.linux import netns
+
+    user = 0 if os.geteuid() == 0 else netns.CLONE_NEWUSER
+    try:
+        netns.unshare(user | netns.CLONE_NEWNET)
+        netns.loopback_up()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
 def nft() -> Finding:
     if _which("nft"):
         return Finding("nft", True, detail="not needed: networks are enforced without it")
@@ -138,7 +165,7 @@ def git() -> Finding:
 
 ALL: tuple[Look, ...] = (
     *(overlay, fuse_overlayfs, copy_diff),
-    *(kernel, user_namespaces, cgroups, landlock, seccomp, nft, git),
+    *(kernel, user_namespaces, cgroups, landlock, seccomp, network, nft, git),
 )
 
 
