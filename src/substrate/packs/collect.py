@@ -14,7 +14,7 @@ from substrate.packs.hashes import hex_of, short
 from substrate.packs.reach import reachable, roots
 from substrate.packs.signatures import signatures_dir
 from substrate.packs.store import Store
-from substrate.system.files import fsync_dir, remove_tree
+from substrate.system.files import TEMPORARY, fsync_dir, remove_tree
 
 
 class Collected(NamedTuple):
@@ -43,7 +43,7 @@ def collect(store: Store, drop: Sequence[str] = (), *, dry_run: bool = False) ->
                 hint="`ctx fsck` says which pack it breaks; drop it, or import it again, first",
             ) from None
         garbage = [ref for ref in store.objects if ref not in wanted]
-        leftovers = [*store.objects.strays(), *_scratch(store)]
+        leftovers = [*store.objects.strays(), *_scratch(store), *_torn_writes(store)]
         size = sum(map(_size, leftovers)) + sum(store.objects.size(ref) for ref in garbage)
         if not dry_run:
             _drop(store, drop, dropped)
@@ -103,6 +103,17 @@ def _remove(store: Store, garbage: Sequence[str], leftovers: Sequence[Path]) -> 
 def _scratch(store: Store) -> Iterator[Path]:
     for name in sorted(os.listdir(store.scratch)):
         yield store.scratch / name
+
+
+def _torn_writes(store: Store) -> Iterator[Path]:
+    """Small files that a killed process was about to rename into place."""
+    places = [store.directory, store.packs_dir]
+    for top in (store.refs_dir, store.directory / "signatures"):
+        places += [Path(directory) for directory, _, _ in os.walk(top)]
+    for place in places:
+        for name in sorted(os.listdir(place)):
+            if name.startswith(TEMPORARY):
+                yield place / name
 
 
 def _size(path: Path) -> int:

@@ -74,7 +74,7 @@ def check_store(store: Store, progress: Progress = lambda done, total: None) -> 
 def _listings(store: Store) -> Iterator[Finding]:
     for name in sorted(os.listdir(store.packs_dir)):
         if not is_hex(name):
-            yield Finding("stray", f"packs/{name}", "not the name of a pack")
+            yield Finding("stray", f"packs/{name}", "not the name of a pack; `ctx gc` may help")
             continue
         ref = f"sha256:{name}"
         told = read_bytes_or_none(store.packs_dir / name)

@@ -11,7 +11,7 @@ from substrate.errors import AmbiguousError, NotFoundError, UsageError
 from substrate.packs.hashes import PREFIX, URI, hex_of, is_ref, short
 from substrate.packs.manifest import Pack
 from substrate.packs.store import Store
-from substrate.system.files import fsync_dir, read_bytes_or_none, write_atomic
+from substrate.system.files import TEMPORARY, fsync_dir, read_bytes_or_none, write_atomic
 
 LATEST = "latest"
 #: Fewer digits than this name too much.
@@ -161,7 +161,7 @@ def _files(directory: Path) -> Iterator[Path]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files(Path(entry.path))
-            elif not entry.name.startswith(".tmp-"):
+            elif not entry.name.startswith(TEMPORARY):
                 yield Path(entry.path)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.unlink in os.supports_dir_fd
 _DIRECTORY_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+#: How the names begin that `write_atomic` renames away; a kill can leave one behind.
+TEMPORARY = ".tmp-"
 #: Directories held open at once; anything deeper is moved up and removed from there.
 _MAX_DEPTH = 60
 
@@ -21,7 +23,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = 
     `mode` is exact, whatever the umask. With `durable` the bytes and the name survive a power
     cut once this returns. On any error the old file stands and no temporary is left.
     """
-    temporary = path.parent / f".tmp-{os.getpid():x}-{os.urandom(6).hex()}"
+    temporary = path.parent / f"{TEMPORARY}{os.getpid():x}-{os.urandom(6).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     fd = os.open(temporary, flags, 0o600)
     try:
