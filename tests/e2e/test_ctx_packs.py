@@ -248,6 +248,46 @@ def test_one_inserted_step_is_one_drift(project: Path) -> None:
     assert "no drift" in said(project, "diff", a, a, "--human")
 
 
+@pytest.mark.needs("posix")
+@pytest.mark.parametrize(("columns", "beside"), [(130, True), (80, False)])
+def test_a_wide_terminal_shows_both_sides_beside_each_other(
+    project: Path, columns: int, beside: bool
+) -> None:
+    a = pack(project)
+    step = LOG["steps"][0] | {"output": "print('\x1b]0;evil\x07')\n"}
+    b = pack(project, LOG | {"steps": [step]})
+    shown = on_terminal(project, columns, "diff", a, b, "--human")
+    assert ("print('hi')" + " " * 20 in shown) is beside
+    assert (" │ " in shown) is beside
+    assert "\x1b[31m" in shown  # colour of ours
+    assert "\x1b]0;evil" not in shown  # but nobody else's escapes
+    assert "\\x1b]0;evil" in shown
+
+
+def on_terminal(where: Path, columns: int, *words: str) -> str:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm"}
+    child = subprocess.Popen(
+        [*CTX, *words], cwd=where, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(ours, 65536):
+            shown += chunk
+    except OSError:  # the other end is closed
+        pass
+    child.wait()
+    os.close(ours)
+    return shown.decode()
+
+
 def test_tags_and_the_log(project: Path) -> None:
     a = pack(project)
     said(project, "tag", "v1", a)

@@ -9,8 +9,9 @@ from substrate.errors import DamagedStoreError
 from substrate.packs.align import Pair, common
 from substrate.packs.objects import Objects
 
-#: Contents above this are compared by their first difference only.
+#: Contents above these are compared by their first difference only.
 MAX_BYTES = 2 << 20
+MAX_COMPARED_LINES = 50_000
 #: Unchanged lines around a change.
 _CONTEXT = 3
 #: Lines of a diff in a report; the rest is counted.
@@ -61,7 +62,8 @@ def diff_contents(objects: Objects, ref_a: str, ref_b: str) -> ContentDiff:
         texts = a.decode("utf-8"), b.decode("utf-8")
     except UnicodeDecodeError:
         texts = ("\0", "")
-    if "\0" in texts[0] or "\0" in texts[1]:
+    too_many = max(text.count("\n") for text in texts) > MAX_COMPARED_LINES
+    if too_many or "\0" in texts[0] or "\0" in texts[1]:
         return ContentDiff(summary=_first_difference(objects, ref_a, ref_b, sizes))
     return diff_lines(_lines(texts[0]), _lines(texts[1]))
 

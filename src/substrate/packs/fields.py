@@ -85,6 +85,9 @@ class Fields:
         if not isinstance(value, int) or isinstance(value, bool):
             self.wrong(name, f"an integer was expected, not {kind(value)}")
             return default
+        if abs(value) >= 2**63:
+            self.wrong(name, "a smaller number was expected")
+            return default
         return value
 
     def flag(self, name: str, default: bool) -> bool:
@@ -174,7 +177,8 @@ class Fields:
 
     def _is_json(self, name: str, value: object) -> bool:
         try:
-            canonical_bytes(value)
+            # In a manifest it will stand a few levels deeper.
+            canonical_bytes([[[[[[[[[[value]]]]]]]]]])
         except ValueError as error:
             self.wrong(name, str(error))
             return False

@@ -102,7 +102,8 @@ class Objects:
     def __iter__(self) -> Iterator[str]:
         """The ref of every file whose name says that it is an object, sorted."""
         for fan in _names(self._directory):
-            if len(fan) == 2:
+            # A link in a directory's place leads to files that are none of ours.
+            if len(fan) == 2 and _is_directory(self._directory / fan):
                 for rest in _names(self._directory / fan):
                     if is_hex(fan + rest):
                         yield PREFIX + fan + rest
@@ -158,6 +159,11 @@ class Objects:
         return Stored(ref, size)
 
     def _publish(self, temporary: Path, path: Path) -> None:
+        if os.path.islink(path.parent):
+            raise DamagedStoreError(
+                f"{path.parent} is a link and in the way of the directory",
+                hint="`ctx gc` takes it away",
+            )
         try:
             os.replace(temporary, path)
         except FileNotFoundError:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from substrate.packs.canonical import MAX_DEPTH
 from substrate.packs.hashes import is_ref
 from substrate.packs.manifest import (
     NO_TIME,
@@ -35,7 +36,9 @@ class NotAManifestError(ValueError):
 def read_manifest(data: bytes) -> Manifest:
     """The manifest that `data` is; `NotAManifestError` for anything else."""
     try:
-        found = json.loads(data)
+        found = json.loads(data, parse_constant=_no_number, parse_float=_number)
+        if b"\\u" in data:
+            json.dumps(found, ensure_ascii=False).encode()  # half a character is no text
     except (ValueError, RecursionError):
         raise NotAManifestError("it is not JSON") from None
     if not isinstance(found, dict) or "version" not in found or "steps" not in found:
@@ -152,7 +155,35 @@ def _map(found: Mapping[str, object], key: str, at: str) -> Mapping[str, object]
         return {}
     if not isinstance(value, dict):
         raise NotAManifestError(f"{at} is not an object")
+    if _is_deep(value):
+        raise NotAManifestError(f"{at} is nested more than {MAX_DEPTH} deep")
     return value
+
+
+def _is_deep(value: object) -> bool:
+    """Whether it is too deep to be written again: nothing that was checked on its way in is."""
+    level = [value]
+    for _ in range(MAX_DEPTH - 8):
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, (dict, list)):
+                inner = item.values() if isinstance(item, dict) else item
+                below += [child for child in inner if isinstance(child, (dict, list))]
+        if not below:
+            return False
+        level = below
+    return True
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    if found in (float("inf"), float("-inf")):
+        raise ValueError("too large")
+    return found
+
+
+def _no_number(text: str) -> object:
+    raise ValueError(f"{text} is not JSON")
 
 
 def _versions(environment: Mapping[str, object]) -> Mapping[str, str]:

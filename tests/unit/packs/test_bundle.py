@@ -158,6 +158,8 @@ def reorder(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
 
 
 OBJECT = "objects/" + "0" * 2 + "/" + "0" * 62
+#: The object of no bytes: a link in its place would hash as it should.
+EMPTY = "objects/e3/b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 @pytest.mark.parametrize(
@@ -173,6 +175,7 @@ OBJECT = "objects/" + "0" * 2 + "/" + "0" * 62
         new("signatures/" + "0" * 64 + "/../x.sig"),
         new(OBJECT, kind=tarfile.SYMTYPE, link="/etc/passwd"),
         new(OBJECT, kind=tarfile.LNKTYPE, link="ctx-bundle.json"),
+        *(new(EMPTY, kind=kind, link="x") for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE)),
         *(new(OBJECT, kind=kind) for kind in (tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)),
         *(index(format="x"), index(version=2), index(packs=[]), index(packs="sha256:00")),
         index(packs=["sha256:" + "0" * 64]),

@@ -127,6 +127,7 @@ def test_the_same_log_has_one_hash_however_it_is_spelt(store: Store) -> None:
         ("steps.1.tol", "x", "steps[1].tol: no such field; did you mean tool?"),
         ("steps.1.index", "1", "steps[1].index: an integer was expected, not a text"),
         ("steps.1.index", 1.5, "steps[1].index: an integer was expected, not a number"),
+        ("steps.1.index", 2**63, "steps[1].index: a smaller number was expected"),
         ("steps.1.index", 0, "steps[1].index: 0 is steps[0]'s index already"),
         ("steps.1.deterministic", "no", "steps[1].deterministic: true or false was expected"),
         ("steps.1.timestamp", "yesterday", "steps[1].timestamp: not an RFC 3339 time"),

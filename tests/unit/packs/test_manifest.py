@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from dataclasses import replace
 
 import pytest
 
+from substrate.errors import UsageError
+from substrate.packs.canonical import canonical_bytes
+from substrate.packs.create import LogFile, pack_log
 from substrate.packs.manifest import NO_TIME, Manifest, fields, ref_of_manifest, stored_bytes
 from substrate.packs.read_manifest import NotAManifestError, instant_ns, read_manifest
 from substrate.packs.store import Store
@@ -91,11 +95,34 @@ def test_what_the_original_needs_is_there(manifest: Manifest) -> None:
         GO_PACK.replace(b'"2026-02-10T', b'"2026-02-31T'),
         GO_PACK.replace(b'"index":0', b'"index":"0"'),
         b"[" * 100_000,
+        GO_PACK.replace(b'"parameters":null,', b'"parameters":{"x":NaN},', 1),
+        GO_PACK.replace(b'"parameters":null,', b'"parameters":{"x":1e999},', 1),
+        GO_PACK.replace(b'"parameters":null,', b'"parameters":{"x":"\\ud800"},', 1),
+        GO_PACK.replace(
+            b'"parameters":null,', b'"parameters":{"x":%s1%s},' % (b"[" * 250, b"]" * 250)
+        ),
     ],
 )
 def test_anything_else_is_no_manifest(data: bytes) -> None:
     with pytest.raises(NotAManifestError):
         read_manifest(data)
+
+
+@pytest.mark.parametrize("depth", [150, 180, 185, 190, 195, 199])
+def test_what_a_log_may_hold_can_be_read_again(store: Store, depth: int) -> None:
+    """No nesting is accepted on the way in that cannot be written, or read, later."""
+    log = (
+        '{"model": {"identifier": "m"}, "system_prompt": "p", "steps": [{"type": "t", "tool": "t",'
+        ' "parameters": {"x": DEEP}}], "environment": {"os": "l", "runtime": "r"}}'
+    ).replace("DEEP", "[" * depth + "]" * depth)
+    try:
+        pack = pack_log(store, LogFile("log", io.BytesIO(log.encode()), (store.directory,)))
+    except UsageError as error:
+        assert "deep" in error.message
+        assert depth >= 185
+    else:
+        assert store.load(pack.ref) == pack
+        assert canonical_bytes(fields(pack.manifest))
 
 
 def test_order_of_keys_in_memory_does_not_change_the_hash(manifest: Manifest) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import DamagedStoreError, NotFoundError, RefusedError, WorkspaceError
+from substrate.packs.collect import collect
 from substrate.packs.manifest import Manifest
 from substrate.packs.objects import MissingObjectError
 from substrate.packs.store import Store, find_store, make_store, open_store
@@ -203,3 +204,22 @@ def test_making_a_store_twice_changes_nothing(store: Store) -> None:
     (store.directory / "config.json").write_text('{"version": "0.1", "sidecars": true}')
     make_store(store.directory)
     assert "sidecars" in (store.directory / "config.json").read_text()
+
+
+@pytest.mark.needs("symlinks")
+def test_a_link_among_the_objects_is_not_followed(store: Store, tmp_path: Path) -> None:
+    """Neither are objects written through it, nor does the collector clear up behind it."""
+    ref = store.objects.write(b"hello").ref
+    fan = store.objects.path(ref).parent
+    outside = tmp_path / "outside"
+    fan.rename(outside)
+    fan.symlink_to(outside)
+    assert list(store.objects) == []
+    store.objects.path(ref).unlink()
+    with pytest.raises(DamagedStoreError, match="is a link"):
+        store.objects.write(b"hello")
+    (outside / ref[9:]).write_bytes(b"mine")
+    collect(store)
+    assert (outside / ref[9:]).read_bytes() == b"mine"
+    assert not fan.exists()
+    assert store.objects.write(b"hello").ref == ref

@@ -44,7 +44,8 @@ def run(args: Namespace, context: Context) -> int:
     rows = lineage.draw(shown)
     width = max((len(row.drawing) for row in rows), default=0)
     for row in rows:
-        context.output.line(f"{row.drawing:<{width}}  ", *_pieces(row.entry, names))
+        drawing = row.drawing if row.entry is None else f"{row.drawing:<{width}}  "
+        context.output.line(drawing, *_pieces(row.entry, names))
     if len(shown) < len(everything):
         context.output.line(
             Styled(f"{len(everything) - len(shown)} more: ctx log --limit 0", "dim")
