@@ -27,7 +27,7 @@ from substrate.rewrite import meta as metas
 from substrate.rewrite.decide import Files, is_as_recorded
 from substrate.rewrite.meta import Meta
 from substrate.rewrite.survey import Survey, assumed_unchanged, entry_flags
-from substrate.rewrite.sweep import Asked
+from substrate.rewrite.sweep import Asked, list_directories
 from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
 from substrate.system import clock
 from substrate.system.files import fsync_dir
@@ -62,6 +62,7 @@ def capture(
     """Write the objects and the ref, all durable. `planned`: paths that will be changed, ignored
     ones among them, as they were read; their contents are in the batch or the repository."""
     flags, free = Asked(lambda: entry_flags(copy)), Asked(lambda: _free_ref(copy))
+    directories = Asked(lambda: list_directories(copy))
     index_tree = _index_tree(copy, survey, scratch)
     files = Files(copy.root, batch, {node.oid for node in planned.values()})
     tracked = {*survey.dirty, *survey.intent_to_add, *survey.unmerged}
@@ -71,7 +72,9 @@ def capture(
     nodes = _read(files, [*tracked, *planned], skipped)
     tracked_state = snapshots.edit(batch, Snapshot(index_tree), _for_tree(nodes))
     untracked = _read(files, survey.untracked, skipped)
-    empty = _read(files, _empty_directories(copy, survey.untracked_directories), skipped)
+    # Where a tracked file was, a directory is none of git's untracked ones.
+    tops = [*directories.answer(), *(p for p, n in nodes.items() if n.kind is Kind.DIRECTORY)]
+    empty = _read(files, _empty_directories(copy, tops), skipped)
     everything = {**_for_tree(nodes), **untracked, **empty}
     state = snapshots.edit(batch, Snapshot(index_tree), everything)
     ref = free.answer()
@@ -202,8 +205,8 @@ def _converted(copy: WorkingCopy, survey: Survey, known: set[RelPath]) -> set[Re
     return {RelPath(p) for p in files if p not in vouched and p not in known}
 
 
-def _empty_directories(copy: WorkingCopy, tops: Iterable[RelPath]) -> list[RelPath]:
-    """Directories that hold nothing at all, among those git would call untracked."""
+def _empty_directories(copy: WorkingCopy, tops: Iterable[bytes]) -> list[RelPath]:
+    """Directories that hold nothing at all, among these and below."""
     root = os.fsencode(copy.root)
     out = []
     for top in tops:

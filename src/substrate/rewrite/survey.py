@@ -42,8 +42,6 @@ class Survey(NamedTuple):
     intent_to_add: frozenset[RelPath]
     #: Neither tracked nor ignored.
     untracked: tuple[RelPath, ...]
-    #: Directories without a tracked file, empty ones among them; the topmost of each.
-    untracked_directories: tuple[RelPath, ...]
     #: Repositories inside this one that are no submodules; left alone.
     nested: tuple[RelPath, ...]
     #: Whether attributes or settings may make files differ from their blobs.
@@ -84,7 +82,6 @@ def look(copy: WorkingCopy, base: bytes, target: bytes, sweep: Sweep) -> Survey:
         unmerged=frozenset(RelPath(c.path) for c in [*files, *cached] if c.status == "U"),
         intent_to_add=frozenset(RelPath(c.path) for c in files if c.status == "A"),
         untracked=untracked,
-        untracked_directories=tuple(RelPath(name) for name in others.directories),
         nested=tuple(RelPath(name) for name in others.nested),
         converts=(index.attributes if index.plain else b".gitattributes\0" in flags)
         or _converts(copy, [*untracked, *target_changes]),

@@ -14,8 +14,6 @@ from substrate.objects.worktree_git import RawChange
 from substrate.rewrite.working_copy import OWN_DIRECTORIES, WorkingCopy
 
 _T = TypeVar("_T")
-#: More directories than this are not worth naming: the whole tree is listed again.
-_FEW_DIRECTORIES = 100
 
 
 class Asked(Generic[_T]):
@@ -47,8 +45,6 @@ class Others(NamedTuple):
     files: tuple[bytes, ...]
     #: Repositories inside this one that are no submodules.
     nested: tuple[bytes, ...]
-    #: Directories without a tracked file, the topmost of each; empty ones among them.
-    directories: tuple[bytes, ...]
 
 
 class Sweep:
@@ -67,21 +63,18 @@ class Sweep:
 
 
 def list_others(copy: WorkingCopy) -> Others:
-    """Directories first, because that tells of empty ones too; then the files in those."""
-    asked = ("ls-files", "-z", "--others", "--exclude-standard")
-    found = [n for n in copy.git.run(*asked, "--directory").split(b"\0") if n and not _is_own(n)]
-    directories = [name for name in found if name.endswith(b"/")]
-    files = [name for name in found if not name.endswith(b"/")]
-    nested: list[bytes] = []
-    if directories:
-        scope = directories if len(directories) <= _FEW_DIRECTORIES else []
-        for name in copy.git.run(*asked, "--", *scope).split(b"\0"):
-            if name.endswith(b"/"):
-                nested.append(name[:-1])
-            elif name and not _is_own(name):
-                files.append(name)
-    tops = tuple(name[:-1] for name in directories)
-    return Others(tuple(dict.fromkeys(files)), tuple(nested), tops)
+    # Not with --directory: that hides what lies in a directory where a file is tracked.
+    out = copy.git.run("ls-files", "-z", "--others", "--exclude-standard")
+    names = [name for name in out.split(b"\0") if name and not _is_own(name)]
+    nested = tuple(name[:-1] for name in names if name.endswith(b"/"))
+    return Others(tuple(name for name in names if not name.endswith(b"/")), nested)
+
+
+def list_directories(copy: WorkingCopy) -> list[bytes]:
+    """Directories without a tracked file, empty ones among them; the topmost of each."""
+    out = copy.git.run("ls-files", "-z", "--others", "--exclude-standard", "--directory")
+    names = (name for name in out.split(b"\0") if name.endswith(b"/"))
+    return [name[:-1] for name in names if not _is_own(name)]
 
 
 def _is_own(name: bytes) -> bool:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
+from substrate.model.paths import RelPath
+from substrate.objects.store import ObjectStore
+from substrate.rewrite.bring_back import Choice, bring_back
+from substrate.rewrite.kept import all_kept
+from substrate.rewrite.working_copy import open_working_copy
 from tests.unit.rewrite.scene import Scene, lines
 
 NAME = b"caf\xe9"  # not UTF-8
@@ -212,3 +218,28 @@ def test_a_dry_run_changes_nothing_and_prints_the_plan(scene: Scene) -> None:
     outcome = scene.rewrite(dry_run=True)
     assert outcome.plan.describe() == ["restore a", "restore c"]
     assert scene.tree() == before and scene.index() == index and scene.snapshots() == []
+
+
+def test_a_directory_where_a_file_was_tracked_is_in_the_snapshot(scene: Scene) -> None:
+    """Git calls nothing in it untracked when asked for directories."""
+    scene.write("a", "1\n")
+    scene.write("b", "1\n")
+    scene.base()
+    scene.write("b", "2\n")
+    scene.target()
+    scene.remove("a")
+    scene.write("a/deep/x", "precious\n")
+    os.makedirs(scene.path("a/empty"))
+    before = scene.tree()
+    outcome = scene.rewrite()
+    assert outcome.snapshot is not None
+    assert scene.in_snapshot(outcome.snapshot.ref, "a/deep/x") == b"precious\n"
+    assert {p: s for p, s in scene.tree().items() if p != b"b"} == {
+        p: s for p, s in before.items() if p != b"b"
+    }
+    shutil.rmtree(scene.path("a"))
+    copy = open_working_copy(scene.root)
+    [kept] = all_kept(copy, ObjectStore(copy.common_dir))
+    bring_back(copy, kept, Choice((RelPath(b"a"),)))
+    assert scene.tree()[b"a/empty"][0] == "directory"
+    assert scene.read("a/deep/x") == b"precious\n"
