@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
 from tests.agent_http import connected
-from tests.agents import Agent, agent_in, until
+from tests.agents import Agent, agent_in, is_in_foreground, until
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -110,7 +110,7 @@ def test_job_control_works_inside(agent: Agent, project: Path) -> None:
         tty.say("start", cmd="PS1='ready> ' bash --norc -i", cwd=str(project), env=env)
         tty.until_shown(b"ready> ")
         tty.type(b"sleep 60\r")
-        until(lambda: _runs("sleep", project), "the job")
+        until(lambda: is_in_foreground("sleep", project), "the job")
         tty.type(b"\x1a")
         tty.until_shown(b"Stopped")
         tty.until_shown(b"sleep 60\r\nready> ")
@@ -119,16 +119,6 @@ def test_job_control_works_inside(agent: Agent, project: Path) -> None:
     assert b"no job control" not in tty.shown
     assert end["code"] == 3
     assert end["fs_diff"]["writes"] == [str(project / "file")]
-
-
-def _runs(name: str, cwd: Path) -> bool:
-    for found in Path("/proc").glob("[0-9]*"):
-        try:
-            if (found / "comm").read_text() == f"{name}\n" and (found / "cwd").samefile(cwd):
-                return True
-        except OSError:
-            continue
-    return False
 
 
 def test_a_signal_by_name(agent: Agent, project: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import substrate
+from substrate.world.probe import finding
 from substrate.world.protocol import STRATEGIES, TIERS
 
 FEATURES = ("execute", "stream", "cancel", "pty", "trace", "doctor", "fs_diff")
@@ -19,6 +20,6 @@ def capabilities() -> dict[str, object]:
 
 
 def _works(strategy: str) -> dict[str, object]:
-    if strategy == "direct":
-        return {"works": True, "why": "", "fix": ""}
-    return {"works": False, "why": "this version has no such strategy yet", "fix": ""}
+    found = finding(strategy)
+    works = found.works or strategy == "direct"
+    return {"works": works, "why": "" if works else found.why, "fix": "" if works else found.fix}

@@ -46,6 +46,7 @@ VERBS: Mapping[str, str] = {
     "trace": _COMMANDS + "trace",
     "replay": _COMMANDS + "replay",
     "agent": _COMMANDS + "agent",
+    "shell": _COMMANDS + "shell",
 }
 
 #: Global options that take a value, and the name the value has in the parsed arguments.
@@ -229,7 +230,8 @@ def overview(verbs: Mapping[str, str] = VERBS, usage: str | None = None) -> str:
 
 
 _USAGE = """\
-usage: substrate -c COMMAND            run a shell command and record what it changes
+usage: substrate                       your own shell, each line a recorded command
+       substrate -c COMMAND            run a shell command and record what it changes
        substrate -f FILE               run a script the same way
        substrate run -- PROGRAM ARG…   run a program without a shell between
        substrate VERB …                look at what was recorded, or take it back

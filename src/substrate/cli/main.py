@@ -60,6 +60,8 @@ def run_program(argv: Sequence[str] | None, program: Program) -> int:
     usage_exit = EXIT_USAGE
     try:
         invocation = split(words, program.verbs, program.name)
+        if _is_bare(invocation) and "shell" in program.verbs and os.isatty(0):
+            invocation = invocation._replace(verb="shell")
         usage_exit = program.usage_exits.get(invocation.verb, EXIT_USAGE)
         # From here on a status other than 125 could be mistaken for the command's own.
         running = invocation.verb == "run"
@@ -113,6 +115,11 @@ def _dispatch(
         output.block(overview(program.verbs, program.usage).encode())
         return EXIT_OK
     raise UsageError("no verb given", hint=f"{program.name} --help lists the verbs")
+
+
+def _is_bare(invocation: Invocation) -> bool:
+    """`substrate` alone, or with nothing but where and who."""
+    return not (invocation.verb or invocation.wants_help or invocation.wants_version)
 
 
 def _working_directory(wanted: str | None) -> Path:

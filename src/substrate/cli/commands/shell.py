@@ -1,0 +1,49 @@
+"""The interactive shell: ``substrate`` alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from substrate.errors import MissingDependencyError, UsageError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+
+    from substrate.cli.context import Context
+    from substrate.errors import SubstrateError
+    from substrate.recorder.record_command import Recording
+
+NAME = "shell"
+HELP = "your own bash, each line a recorded command; what `substrate` alone starts"
+EXAMPLE = "substrate shell"
+
+
+def configure(_: ArgumentParser) -> None:
+    """It takes no words of its own."""
+
+
+def run(_: Namespace, context: Context) -> int:
+    if sys.platform == "win32":
+        raise MissingDependencyError(
+            "the shell needs bash and a POSIX system", hint="substrate -c 'COMMAND' works here"
+        )
+    if not (os.isatty(0) and os.isatty(1)):
+        raise UsageError(
+            "the shell needs a terminal", hint="for one command: substrate -c 'COMMAND'"
+        )
+    from substrate.shell.session import Surroundings, run_shell
+
+    def recorded(recording: Recording) -> None:
+        for note in recording.notes:
+            context.output.note(note)
+
+    def failed(error: SubstrateError) -> None:
+        context.output.emit_error(error)
+
+    return run_shell(
+        Surroundings(
+            context.cwd, context.environment, context.session, context.agent_id, recorded, failed
+        )
+    )
