@@ -246,6 +246,10 @@ def test_one_inserted_step_is_one_drift(project: Path) -> None:
     assert "1 difference\n" in human
     assert "shell was added" in human
     assert "no drift" in said(project, "diff", a, a, "--human")
+    step = LOG["steps"][0] | {"parameters": {"path": "main.py", "limit": 3}}
+    c = pack(project, LOG | {"steps": [step]})
+    human = said(project, "diff", a, c, "--human", status=1)
+    assert '+ {"limit": 3}' in human  # what did not change is not repeated
 
 
 @pytest.mark.needs("posix")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,12 @@ def _show_sides(output: Output, drift: Drift) -> None:
     if drift.content is not None:
         _show_content(output, drift.content)
         return
-    for sign, value in (("-", drift.a), ("+", drift.b)):
+    old, new = drift.a, drift.b
+    if drift.type == "param_drift" and isinstance(old, Mapping) and isinstance(new, Mapping):
+        same = {name for name in old if name in new and old[name] == new[name]}
+        old = {name: value for name, value in old.items() if name not in same}
+        new = {name: value for name, value in new.items() if name not in same}
+    for sign, value in (("-", old), ("+", new)):
         if value is not None:
             output.line("  ", Styled(f"{sign} {_value(value)}", _STYLES[sign]))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from substrate.cli.output import Output, Piece, Styled
+from substrate.cli.text import clip
 from substrate.errors import DamagedStoreError
 from substrate.packs.hashes import short, uri_of
 from substrate.packs.manifest import NO_TIME, Pack, Step
@@ -94,11 +95,14 @@ def _section(output: Output, title: str, rows: Sequence[tuple[str, *tuple[Piece,
 
 def _step_row(step: Step) -> tuple[str, str, str, str]:
     marks = "" if step.deterministic else "may differ"
-    return str(step.index), step.tool, marks, _told(step.parameters)
+    return str(step.index), step.tool, marks, _told(step.parameters, limit=_PREVIEW)
 
 
-def _told(found: Mapping[str, object], before: str = "") -> str:
-    told = "  ".join(f"{name}={_value(value)}" for name, value in found.items())
+def _told(found: Mapping[str, object], before: str = "", limit: int | None = None) -> str:
+    told = "  ".join(
+        f"{name}={clip(_value(value), limit) if limit else _value(value)}"
+        for name, value in found.items()
+    )
     return before + told if told else ""
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from substrate.errors import DamagedStoreError
 from substrate.packs.align import common, gaps
+from substrate.packs.base_tree import BASE_NAME, read_base
 from substrate.packs.canonical import canonical_bytes
 from substrate.packs.content_diff import diff_contents
 from substrate.packs.drift_steps import step_drifts
@@ -14,10 +16,10 @@ from substrate.packs.objects import Objects
 
 
 def compare(objects: Objects, a: Pack, b: Pack) -> Report:
-    """Every difference that could explain another result. When a run took place is none.
+    """Every difference that could explain another result.
 
-    In this order: prompts, model, inputs, environment, steps, outputs; so what comes first may
-    have caused what follows.
+    When a run took place is none, nor under which ids it was recorded. In this order: prompts,
+    model, inputs, environment, steps, outputs; so what comes first may have caused what follows.
     """
     entries: list[Drift] = []
     if a.ref != b.ref:
@@ -61,9 +63,12 @@ def _model(a: Manifest, b: Manifest) -> Iterator[Drift]:
     if a.model.identifier != b.model.identifier:
         said = f"the model is {b.model.identifier}, not {a.model.identifier}"
         yield Drift("model_drift", said, None, a.model.identifier, b.model.identifier)
-    yield from _mapped(
-        "model_drift", "the model's parameter", a.model.parameters, b.model.parameters
+    # A session's id is a note of which run it was, not a setting of the model.
+    old, new = (
+        {name: value for name, value in manifest.model.parameters.items() if name != "session_id"}
+        for manifest in (a, b)
     )
+    yield from _mapped("model_drift", "the model's parameter", old, new)
 
 
 def _environment(a: Manifest, b: Manifest) -> Iterator[Drift]:
@@ -101,7 +106,7 @@ def _named(
             yield Drift(kind, f"{label} was added", None, None, new[key])
         elif key not in new:
             yield Drift(kind, f"{label} was removed", None, old[key], None)
-        elif old[key] != new[key]:
+        elif old[key] != new[key] and not _same_base(objects, key[0], old[key], new[key]):
             content = diff_contents(objects, old[key], new[key])
             yield Drift(kind, f"{label} differs", None, old[key], new[key], content)
     if list(old) != list(new) and set(old) == set(new):
@@ -112,6 +117,17 @@ def _named(
             [name for name, _ in old],
             [name for name, _ in new],
         )
+
+
+def _same_base(objects: Objects, name: str, a: str, b: str) -> bool:
+    """Two recordings of one tree: the commits that held it have ids of their own."""
+    if name != BASE_NAME:
+        return False
+    try:
+        old, new = (read_base(objects.read(ref))._replace(commit="") for ref in (a, b))
+    except (ValueError, TypeError, KeyError, AttributeError, DamagedStoreError):
+        return False  # no such record: then it is an input like any other
+    return old == new
 
 
 def _by_name(items: Sequence[Input] | Sequence[Output]) -> dict[tuple[str, int], str]:

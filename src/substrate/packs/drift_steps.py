@@ -10,13 +10,13 @@ Pairs are looked for from the surest to the vaguest, each time in what is left b
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from substrate.packs.align import Pair, common, gaps
 from substrate.packs.canonical import canonical_bytes
 from substrate.packs.content_diff import diff_contents
-from substrate.packs.drift_types import Drift
+from substrate.packs.drift_types import Drift, compared
 from substrate.packs.manifest import Step
 from substrate.packs.objects import Objects
 
@@ -56,7 +56,7 @@ def step_drifts(objects: Objects, a: Sequence[Step], b: Sequence[Step]) -> list[
 
 
 def _call(step: Step) -> tuple[Hashable, ...]:
-    return step.type, step.tool, canonical_bytes(step.parameters), step.deterministic
+    return step.type, step.tool, canonical_bytes(compared(step.parameters)), step.deterministic
 
 
 def _within_gaps(
@@ -101,10 +101,10 @@ def _differences(objects: Objects, old: Step, new: Step) -> Iterator[Drift]:
     if old.type != new.type:
         said = f"step {step}: {old.tool} is of type {new.type}, not {old.type}"
         yield Drift("tool_drift", said, step, old.type, new.type)
-    if canonical_bytes(old.parameters) != canonical_bytes(new.parameters):
-        names = _changed_names(old, new)
-        said = f"step {step}: {old.tool} called with other parameters ({names})"
-        yield Drift("param_drift", said, step, old.parameters, new.parameters)
+    was, now = compared(old.parameters), compared(new.parameters)
+    if canonical_bytes(was) != canonical_bytes(now):
+        said = f"step {step}: {old.tool} called with other parameters ({_changed_names(was, now)})"
+        yield Drift("param_drift", said, step, was, now)
     if old.deterministic != new.deterministic:
         said = f"step {step}: {old.tool} is {_how(new)}, not {_how(old)}"
         yield Drift("tool_drift", said, step, old.deterministic, new.deterministic)
@@ -161,12 +161,12 @@ def _told(step: Step) -> dict[str, object]:
     return {"tool": step.tool, "type": step.type, "parameters": step.parameters}
 
 
-def _changed_names(old: Step, new: Step) -> str:
+def _changed_names(old: Mapping[str, object], new: Mapping[str, object]) -> str:
     names = [
         name
-        for name in sorted({*old.parameters, *new.parameters})
-        if (name in old.parameters) != (name in new.parameters)
-        or canonical_bytes(old.parameters[name]) != canonical_bytes(new.parameters[name])
+        for name in sorted({*old, *new})
+        if (name in old) != (name in new)
+        or canonical_bytes(old[name]) != canonical_bytes(new[name])
     ]
     return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from substrate.packs.content_diff import ContentDiff
+
+#: A recorded command's own id, as `ctx pack --session` notes it beside its parameters.
+_COMMAND_ID = re.compile(r"c-[0-9a-z]{13}\Z")
 
 DriftType = Literal[
     "prompt_drift",
@@ -59,3 +64,14 @@ class Report(NamedTuple):
             "first_divergence": first,
             "entries": [drift.fields() for drift in self.entries],
         }
+
+
+def compared(parameters: Mapping[str, object]) -> Mapping[str, object]:
+    """A step's parameters without the id under which the command was recorded.
+
+    Every recording has new ids; two runs of the same commands must not differ by them.
+    """
+    found = parameters.get("command_id")
+    if isinstance(found, str) and _COMMAND_ID.match(found):
+        return {name: value for name, value in parameters.items() if name != "command_id"}
+    return parameters

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from substrate.packs.base_tree import BASE_NAME, base_record
 from substrate.packs.content_diff import MAX_BYTES, MAX_LINES, diff_contents, diff_lines
 from substrate.packs.drift import compare
 from substrate.packs.drift_types import Drift
-from substrate.packs.manifest import Manifest, Output, Pack, Step
+from substrate.packs.manifest import Input, Manifest, Output, Pack, Step
 from substrate.packs.store import Store
 
 
@@ -89,6 +91,33 @@ def test_when_it_ran_is_no_drift(store: Store, manifest: Manifest) -> None:
     report = compare(store.objects, store.add(manifest), store.add(later))
     assert report.ref_a != report.ref_b
     assert report.fields()["has_drift"] is False
+
+
+def test_ids_of_recordings_are_no_drift(store: Store, manifest: Manifest) -> None:
+    def recorded(number: int) -> Pack:
+        base = base_record("/project", f"{number}" * 40).encode()
+        step = Step(
+            0,
+            "command",
+            "shell",
+            {"command": "ls", "command_id": f"c-1m7h9gjx0f4{number}x"},
+            "",
+            True,
+        )
+        return store.add(
+            manifest._replace(
+                model=manifest.model._replace(parameters={"session_id": f"s-{number}", "t": 0}),
+                inputs=(Input(BASE_NAME, store.objects.write(base).ref, len(base)),),
+                steps=(step,),
+            )
+        )
+
+    assert compare(store.objects, recorded(1), recorded(2)).entries == ()
+    one = recorded(1)
+    step = one.manifest.steps[0]
+    tool_id = replace(step, parameters={"command": "ls", "command_id": "mine"})
+    other = store.add(one.manifest._replace(steps=(tool_id,)))
+    assert told(compare(store.objects, one, other).entries) == [("param_drift", 0)]
 
 
 def test_outputs_belong_together_by_name(store: Store, manifest: Manifest) -> None:
