@@ -286,6 +286,33 @@ def test_sidecars_come_by_themselves_if_the_configuration_says_so(worked: Bench)
     assert sidecar["context_pack"] == f"sha256:{pack}"
 
 
+@pytest.mark.needs("posix")
+def test_what_commands_printed_is_compared_byte_for_byte(bench: Bench) -> None:
+    bench.record("mytool calc.src; printf 'no newline'; echo to-stderr >&2")
+    bench.record("true")
+    pack = bench.pack()
+    bench.carry_away(pack)
+    assert bench.replay()[0] == 0
+    bench.write_tool(TOOL.replace("mytool 1", "mytool 2"))
+    status, answer = bench.replay()
+    assert (status, answer["fidelity"]) == (1, "degraded")
+    assert "-# made by mytool 1\n+# made by mytool 2" in answer["first_divergence"]["diff"]
+    assert [step["status"] for step in answer["steps"]] == ["diverged", "matched"]
+    shown = bench.ctx(bench.elsewhere, "show", pack, "--step", "0", "--content").stdout
+    assert "no newline" in shown
+
+
+@pytest.mark.needs("posix")
+def test_outputs_are_private(bench: Bench) -> None:
+    bench.record("echo said")
+    home = Path(bench.env["SUBSTRATE_HOME"])
+    (kept,) = (home / "outputs").glob("spn_*/stdout")
+    assert kept.read_text() == "said\n"
+    for path in (home / "outputs", kept.parent):
+        assert path.stat().st_mode & 0o777 == 0o700
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
 # -- substrate replay -----------------------------------------------------------------------------
 
 

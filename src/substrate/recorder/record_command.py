@@ -301,6 +301,8 @@ def _world_request(request: CommandRequest, running: Running) -> RunRequest:
 
 
 def _run_request(request: CommandRequest, session_id: str, span_id: str) -> RunRequest:
+    from substrate.recorder.outputs import capture_for
+
     return RunRequest(
         cwd=request.cwd,
         argv=request.argv,
@@ -313,7 +315,7 @@ def _run_request(request: CommandRequest, session_id: str, span_id: str) -> RunR
         stdout=request.stdout,
         stderr=request.stderr,
         pty=request.pty,
-        capture=request.capture,
+        capture=request.capture or capture_for(span_id),
         limits=request.limits,
         network=request.network,
     )
