@@ -228,9 +228,8 @@ def _same(first: int, second: int) -> bool:
 
 
 def _widen(fd: int) -> None:
-    import fcntl
+    """A larger pipe where the system has one to give; it works without."""
+    with suppress(ImportError, AttributeError, OSError):
+        import fcntl
 
-    set_pipe_size = getattr(fcntl, "F_SETPIPE_SZ", None)
-    if set_pipe_size is not None:
-        with suppress(OSError):
-            fcntl.fcntl(fd, set_pipe_size, _PIPE_BYTES)
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
