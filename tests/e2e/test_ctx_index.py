@@ -149,6 +149,7 @@ sys.exit(ctx(["index"]))
         (("index", "--commit", "nonsense"), 4, "no commit is called 'nonsense'"),
         (("index", "--commit=--output=pwned"), 4, "no commit is called"),
         (("index", "--commit=--output=pwned..HEAD"), 4, "no commits are called"),
+        (("index", "--commit=--glob=refs/nothing..*"), 4, "no commits are called"),
         (("index", "--commit", ""), 2, "needs a revision"),
         (("index", "--history"), 4, "no history"),
         (("delta", "--base", "nonsense", "--head", "HEAD"), 4, "no commit is called"),

@@ -6,10 +6,13 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+import tree_sitter_python
+from tree_sitter import Language, Parser
 
 from substrate.graph import extract as extract_module
 from substrate.graph import syntax_tree
 from substrate.graph.extract import MAX_PARSED_BYTES, extract
+from substrate.graph.syntax_tree import is_deep
 from tests.unit.graph.conftest import Project
 
 #: Each would take minutes, or all of the memory, if time or text grew with the square of depth.
@@ -40,6 +43,15 @@ def test_what_nests_too_deeply_is_marked_and_read_from_the_top(key: str, number:
     assert len(facts.symbols) == len(facts.details)
     assert all(detail.hash for detail in facts.details)
     assert sum(len(symbol.local) for symbol in facts.symbols) < 4_000_000
+
+
+def test_a_deep_tree_is_known_before_it_is_searched() -> None:
+    """A search of it would take minutes."""
+    parser = Parser(Language(tree_sitter_python.language()))
+    for text in DEEP[".py"]:
+        assert is_deep(parser.parse(text.encode()).root_node)
+    flat = b"x = f(1)\n" * 20_000
+    assert not is_deep(parser.parse(flat).root_node)
 
 
 def test_what_people_nest_is_read_whole() -> None:

@@ -275,15 +275,18 @@ def test_a_damaged_cache_costs_nothing_but_time(project: Project) -> None:
     assert contents(project.index()) == whole
 
 
-def test_a_damaged_row_of_the_cache_is_made_again(project: Project) -> None:
+@pytest.mark.parametrize("place", [0.26, 0.29, 0.31, 0.36, 0.49, 0.66])
+def test_a_damaged_row_of_the_cache_is_made_again(project: Project, place: float) -> None:
     """One bit, which SQLite itself does not notice."""
     project.commit(SMALL)
     whole = contents(project.index())
     (database,) = project.layout.cache.glob("*.db")
     with sqlite3.connect(database) as opened:
-        for key, packed in opened.execute("SELECT key, facts FROM facts").fetchall():
-            torn = packed[:-6] + bytes([packed[-6] ^ 1]) + packed[-5:]
-            opened.execute("UPDATE facts SET facts = ? WHERE key = ?", (torn, key))
+        text = "SELECT key, facts FROM facts ORDER BY length(facts) DESC"
+        key, packed = opened.execute(text).fetchone()
+        at = int(place * len(packed))
+        torn = packed[:at] + bytes([packed[at] ^ 1]) + packed[at + 1 :]
+        opened.execute("UPDATE facts SET facts = ? WHERE key = ?", (torn, key))
     opened.close()
     shutil.rmtree(project.layout.snapshots)
     assert contents(project.index()) == whole
