@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from substrate.graph.records import SymbolRecord
-from substrate.graph.snapshot import Call, Place, Snapshot
+from substrate.graph.snapshot import TRUSTED, Call, Place, Snapshot
 
 
 class Found(NamedTuple):
@@ -43,14 +43,22 @@ def named(snapshot: Snapshot, name: str) -> list[SymbolRecord]:
 
 
 def find_uses(snapshot: Snapshot, name: str) -> list[Use]:
-    """Calls and imports of every symbol of that name; unresolved calls of the name come last."""
+    """Calls and imports of every symbol of that name; unresolved calls of the name come last.
+
+    A call that surely goes out of the project is a use of the name only if nothing in the project
+    has it.
+    """
     targets = {symbol.symbol_id: symbol for symbol in named(snapshot, name)}
     last = name.replace("::", ".").rpartition(".")[2]
     uses = []
     for call in snapshot.calls:
         if call.to_symbol_id in targets:
             uses.append(_call_use(snapshot, call, targets[call.to_symbol_id].fqname))
-        elif not call.to_symbol_id and _last(call.to_external_ref) == last:
+        elif (
+            not call.to_symbol_id
+            and _last(call.to_external_ref) == last
+            and (call.confidence < TRUSTED or not targets)
+        ):
             uses.append(_call_use(snapshot, call, call.to_external_ref))
     homes = {symbol.path_id: symbol for symbol in targets.values()}
     for edge in snapshot.imports:
