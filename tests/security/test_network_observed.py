@@ -160,6 +160,17 @@ def test_a_supervisor_with_a_bug_costs_the_account_not_the_command() -> None:
     assert "could not be read" in ran.notice
 
 
+def test_how_libc_sorts_addresses_is_not_traffic() -> None:
+    """It connects a datagram socket to each of them, at the port that was asked for."""
+    code = """
+import socket
+for _ in range(10):
+    print(len(socket.getaddrinfo("two.test", 443, type=socket.SOCK_STREAM)))
+"""
+    ran = stage(python(code)).run()
+    assert (ran.out, ran.scopes) == ("2\n" * 10, ())
+
+
 def test_a_container_inside_keeps_its_own_resolver() -> None:
     """It has another network: its 127.0.0.1 is not ours."""
     code = """

@@ -25,6 +25,7 @@ from substrate.world.network.scopes import ScopeLog, scope
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 #: How long after its question for a local address a datagram socket must live to count as used.
 _ROUTE_PROBE_S = 0.02
+_LONGEST_LOOK_S = 0.3
 #: How many replaced sockets can be put back: only those of lookups that are under way matter.
 _MOST_REPLACED = 64
 _HANG_UP = 0x10 | 0x08
@@ -278,6 +279,8 @@ class Supervisor:
 
     def _datagram_connect(self, caller: _Caller, target: Target) -> None:
         self._dissolve(caller.pid, caller.descriptor)
+        if target.port == 0:
+            return  # nothing can be sent there
         if caller.own.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST):
             self._used(caller.pid, "udp", target)  # Go's; its questions for a route go to port 53
             return
@@ -296,11 +299,17 @@ class Supervisor:
             self._used(pid, "udp", unproved.target)
             return
 
-        def still_there() -> None:
-            if procfs.socket_inode(pid, call.descriptor) == unproved.inode:
+        def look_again(after_s: float) -> None:
+            """Gone: it was a question. There, and datagrams have left: it is in use."""
+            if procfs.socket_inode(pid, call.descriptor) != unproved.inode:
+                return
+            if unproved.sent != procfs.datagrams_sent(pid):
                 self._used(pid, "udp", unproved.target)
+                return
+            longer = min(2 * after_s, _LONGEST_LOOK_S)
+            self._loop.later(longer, lambda: look_again(longer))
 
-        self._loop.later(_ROUTE_PROBE_S, still_there)
+        self._loop.later(_ROUTE_PROBE_S, lambda: look_again(_ROUTE_PROBE_S))
 
     def _dissolve(self, pid: int, descriptor: int) -> None:
         """The socket is connected anew: what went over it before?"""
