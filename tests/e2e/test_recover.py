@@ -264,3 +264,22 @@ def test_context_ends_with_the_file(scene: Scene, cli: Cli) -> None:
     [match] = [m for m in matches(cli, "needle", "--context", "2") if m["path"] == "mine"]
     assert match["hits"][0]["before"] == ["one"]
     assert match["hits"][0]["after"] == []
+
+
+def test_a_journal_that_cannot_be_read_does_not_stand_in_the_way(scene: Scene, cli: Cli) -> None:
+    scene.write("mine", "needle\n")
+    name = go(cli)
+    scene.remove("mine")
+    place = scene.root / ".manifold" / "journal" / "c-torn"
+    place.mkdir(parents=True)
+    (place / "intent.json").write_text('{"format": 1')
+    done = cli("rewrite", "--base", "target", "--target", "base")
+    assert done.returncode == 6 and b"then remove that directory" in done.stderr
+    listed = cli("recover", "list")
+    assert listed.returncode == 0 and name in listed.stdout.decode()
+    assert b"cannot be read" in listed.stderr
+    cli.ok("recover", "restore", name, "mine")
+    assert scene.read("mine") == b"needle\n"
+    (place / "intent.json").unlink()
+    place.rmdir()
+    cli.ok("rewrite", "--base", "target", "--target", "base")

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import AmbiguousError, NotFoundError
+from substrate.errors import AmbiguousError, DamagedStoreError, NotFoundError
 from substrate.history import recovery
 from substrate.history.recovery import Recovery
 from substrate.history.store import HistoryStore
@@ -203,8 +203,12 @@ def opened(place: Place) -> Iterator[Snapshots]:
             copy = None
         found = Snapshots(place, history, copy)
         if copy is not None and needs_settling(copy):
-            with history_waits(lambda: place, copy, "recover"), copy.locked("recover"):
-                found.notes += transition.settle(copy)
+            try:
+                with history_waits(lambda: place, copy, "recover"), copy.locked("recover"):
+                    found.notes += transition.settle(copy)
+            except DamagedStoreError as error:
+                # Here is where what it was about can be found: this must not stand in the way.
+                found.notes.append(f"{error.message} ({error.hint})")
         yield found
 
 

@@ -126,7 +126,7 @@ def _read(directory: Path) -> Intent:
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedStoreError(
             f"the journal in {directory} cannot be read: {error}",
-            hint="its recovery ref still holds everything: see `substrate recover list`",
+            hint="bring back what you miss with `substrate recover`, then remove that directory",
         ) from error
 
 
