@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import traceback
@@ -15,6 +16,8 @@ T = TypeVar("T")
 
 def as_user(uid: int, work: Callable[[], T]) -> T:
     """What `work` returns, done by a child that became `uid` (0: as we are)."""
+    # What is imported late might lie where the other user may not look.
+    importlib.import_module("resource")
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

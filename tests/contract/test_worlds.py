@@ -17,7 +17,7 @@ import pytest
 
 from substrate.errors import UsageError, WorkspaceError
 from substrate.system.platform import pid_alive
-from substrate.world.protocol import STRATEGIES, RunOutcome, RunRequest
+from substrate.world.protocol import STRATEGIES, ResourceLimits, RunOutcome, RunRequest
 from tests.contract.as_user import NOBODY
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
 
@@ -287,3 +287,41 @@ def _beat_has_stopped(beat: Path) -> bool:
 def test_nothing_that_works_is_skipped() -> None:
     """Every strategy stands in the list of cases: a new one cannot be forgotten."""
     assert {case.strategy for case in CASES} == set(STRATEGIES) - {"fuse-overlayfs", "copy-diff"}
+
+
+FORKING = """exec python3 -c '
+import os, time
+made = 0
+try:
+    for _ in range(30):
+        if os.fork() == 0:
+            time.sleep(60)
+        made += 1
+except OSError:
+    pass
+print(made)
+'"""
+HUNGRY = "exec python3 -c 'x = bytearray(400 * 1024 * 1024); print(len(x))'"
+
+
+def test_a_limit_on_processes_holds_for_all_of_them(site: Site) -> None:
+    if not site.isolates:
+        return
+    limits = ResourceLimits(pids=8)
+    assert int(site.seen(FORKING, limits=limits, kill_children=True)) < 8
+    assert int(site.seen(FORKING, kill_children=True)) == 30
+
+
+def test_a_limit_on_memory_ends_what_goes_over_it(site: Site) -> None:
+    if not site.isolates:
+        return
+    limits = ResourceLimits(memory_bytes=100 * 1024 * 1024)
+    assert site.run(HUNGRY, limits=limits).exit != 0
+    assert site.run(HUNGRY).exit == 0
+
+
+def test_limits_that_cannot_be_held_are_told(site: Site) -> None:
+    if not site.isolates:
+        return
+    reason = site.run("true", limits=ResourceLimits(cpus=0.5)).isolation.reason
+    assert ("processor time is not limited" in reason) is (site.case.uid == NOBODY)

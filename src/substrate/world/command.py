@@ -41,14 +41,18 @@ def outcome_of(request: RunRequest, finished: process.Finished, isolation: Isola
     )
 
 
+def with_reason(isolation: Isolation, *reasons: str) -> Isolation:
+    """More reasons than it has; empty ones do not count."""
+    parts = [part for part in (isolation.reason, *reasons) if part]
+    return isolation._replace(reason="; ".join(parts))
+
+
 def with_network(outcome: RunOutcome, network: Network) -> RunOutcome:
     """The network's account of the command, which has ended."""
     scopes = network.finish()
-    reasons = (outcome.isolation.reason, network.notice)
+    isolation = with_reason(outcome.isolation, network.notice)
     return outcome._replace(
-        isolation=outcome.isolation._replace(
-            network=network.mode, reason="; ".join(reason for reason in reasons if reason)
-        ),
+        isolation=isolation._replace(network=network.mode),
         scopes_used=scopes,
         net_denied=network.denied,
     )

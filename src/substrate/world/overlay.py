@@ -17,7 +17,9 @@ from substrate.world.command import (
     environment_of,
     outcome_of,
     with_network,
+    with_reason,
 )
+from substrate.world.limits import Limiter
 from substrate.world.open_world import Limits, open_world
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest, Wanted
 from substrate.world.sandbox import Sandbox, is_privileged, submounts
@@ -51,20 +53,25 @@ class OverlayWorld:
         prefix = TRUSTED if _may_use_trusted() else USER
         layer = layers.create(self._worlds, world_id, self._root, "overlay", prefix)
         capturing = Capturing(request.capture, request.stdout, request.stderr)
+        limiter = Limiter(request.limits, world_id)
         try:
-            opened = open_world(self._sandbox(request, layer))
+            opened = open_world(self._sandbox(request, layer)._replace(resources=limiter.resources))
+            limiter.admit(opened.init_pid)
             stdio = Stdio(request.stdin, *capturing.streams)
             program = spawn.Program(argv, directory_of(request), env, stdio)
             limits = Limits(request.timeout_s, request.kill_children)
             ended = opened.run(program, limits, capturing.start)
         except BaseException:
             capturing.finish()
+            limiter.close()
             layers.remove(layer)
             raise
+        limiter.close()
         stdout, stderr = capturing.finish()
         if ended.left_running:
             layers.note_running(layer, ended.init_pid)
-        outcome = outcome_of(request, ended.finished, self.isolation)._replace(
+        isolation = with_reason(self.isolation, limiter.reason)
+        outcome = outcome_of(request, ended.finished, isolation)._replace(
             layer=layer, left_running=ended.left_running, stdout=stdout, stderr=stderr
         )
         return outcome if request.network is None else with_network(outcome, request.network)

@@ -56,6 +56,8 @@ class Sandbox(NamedTuple):
     #: An empty directory of the world's own, for the new root of `full`.
     scratch: bytes = b""
     network: Network | None = None
+    #: Resource limits for the command's process, by their names in `resource`.
+    resources: tuple[tuple[str, int], ...] = ()
 
 
 class SetupError(Exception):

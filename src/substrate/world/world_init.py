@@ -23,7 +23,7 @@ from substrate.system import clock, spawn
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import privileges
 from substrate.system.process import Stdio
-from substrate.world import tiers
+from substrate.world import limits, tiers
 from substrate.world.sandbox import Sandbox, SetupError, is_privileged, mount_proc
 
 #: What is only just about to end is not "left running".
@@ -179,6 +179,8 @@ def _become(
         step = "network"
         if sandbox.network is not None:
             sandbox.network.in_child()
+        step = "limits"
+        limits.apply_resources(sandbox.resources)
         step = "privileges"
         tiers.restrict_process(sandbox, privileged=is_privileged())
         assert program.env is not None
