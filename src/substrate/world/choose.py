@@ -28,6 +28,9 @@ _NO_UPPER = frozenset(
 )
 
 
+_NO_OVERLAY = "no overlay can be had here: each command works on a copy"
+
+
 def choose_world(wanted: Wanted) -> World:
     """The best world for `wanted`.
 
@@ -92,13 +95,20 @@ def _candidates(wanted: Wanted) -> tuple[list[World], list[str]]:
     """Worlds that should work, best first, and what stands against the others."""
     worlds: list[World] = []
     refusals: list[str] = []
-    for strategy in (wanted.strategy,) if wanted.strategy else ("overlay", "fuse-overlayfs"):
+    for strategy in _in_question(wanted):
         for refusal in _refusals(strategy, wanted):
             refusals.append(f"{strategy}: {refusal}")
             break
         else:
             worlds.append(_make(strategy, wanted))
     return worlds, refusals
+
+
+def _in_question(wanted: Wanted) -> tuple[str, ...]:
+    if wanted.strategy:
+        return (wanted.strategy,)
+    # A copy costs what the project holds: better than nothing, if nothing will not do.
+    return ("overlay", "copy-diff") if wanted.required else ("overlay",)
 
 
 def _refusals(strategy: str, wanted: Wanted) -> Iterator[str]:
@@ -131,6 +141,10 @@ def _make(strategy: str, wanted: Wanted) -> World:
         from substrate.world.overlay import OverlayWorld
 
         return OverlayWorld(wanted, worlds_directory(wanted))
+    if strategy == "copy-diff":
+        from substrate.world.copy_world import CopyWorld
+
+        return CopyWorld(wanted, worlds_directory(wanted), "" if wanted.strategy else _NO_OVERLAY)
     raise MissingDependencyError(f"the strategy {strategy} is not there yet")
 
 

@@ -30,8 +30,8 @@ def create(worlds: Path, world_id: str, root: Path, kind: str, xattr_prefix: byt
         os.mkdir(directory, 0o700)
         os.mkdir(layer.upper, 0o700)
         os.mkdir(directory / "work", 0o700)
+        _look_like(root, layer.upper)
         if kind == "overlay":
-            _look_like(root, layer.upper)
             # A whiteout, not a mount over it: `git clean -fdx` must not trip over a mount point.
             os.mknod(layer.upper / _STORE_NAME, stat.S_IFCHR | 0o000, 0)
         _write_meta(layer)
@@ -48,6 +48,11 @@ def scratch(layer: Layer) -> Path:
     path = layer.directory / "root"
     path.mkdir(mode=0o700, exist_ok=True)
     return path
+
+
+def note_kind(layer: Layer) -> None:
+    """Write down what it is now."""
+    _write_meta(layer)
 
 
 def note_running(layer: Layer, init_pid: int) -> None:

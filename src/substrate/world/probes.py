@@ -7,10 +7,14 @@ import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from substrate.errors import SubstrateError
 from substrate.system import environment, forked, process
 from substrate.world.probe import Finding, Look
+
+if TYPE_CHECKING:
+    from substrate.world.layered import LayeredWorld
 
 _USERNS_SWITCHES = (
     (
@@ -34,25 +38,40 @@ def overlay() -> Finding:
     if "overlay" not in _read("/proc/filesystems") and not _module_there("overlay"):
         return Finding("overlay", False, "the kernel has no overlayfs", "modprobe overlay")
     from substrate.world.overlay import OverlayWorld
+
+    return _try_out(OverlayWorld)
+
+
+def copy_diff() -> Finding:
+    """The same over a copy: without an overlay."""
+    if not sys.platform.startswith("linux"):
+        return Finding("copy-diff", False, f"{sys.platform} has no namespaces", "use Linux")
+    from substrate.world.copy_world import CopyWorld
+
+    return _try_out(CopyWorld)
+
+
+def _try_out(kind: type[LayeredWorld]) -> Finding:
     from substrate.world.protocol import RunRequest, Wanted
 
+    name = kind.strategy
     try:
         with tempfile.TemporaryDirectory(dir=_home(), prefix="probe-") as place:
             root = Path(place, "root")
             root.mkdir()
             (root / "lower").write_text("lower")
-            world = OverlayWorld(Wanted(root, Path(place)), Path(place, "worlds"))
+            world = kind(Wanted(root, Path(place)), Path(place, "worlds"))
             request = RunRequest(root, argv=("sh", "-c", "test -f lower && echo upper > lower"))
             outcome = world.run(request)
             wrote = outcome.layer is not None and (outcome.layer.upper / "lower").is_file()
             if outcome.layer is not None:
                 world.discard(outcome.layer)
     except (SubstrateError, OSError) as error:
-        return Finding("overlay", False, _words(error), _overlay_fix())
+        return Finding(name, False, _words(error), _fix_for_worlds())
     if outcome.exit != 0 or not wrote:
-        return Finding("overlay", False, "a trial world did not keep what was written in it")
+        return Finding(name, False, "a trial world did not keep what was written in it")
     how = "as root" if os.geteuid() == 0 else "in a user namespace"
-    return Finding("overlay", True, detail=how)
+    return Finding(name, True, detail=how)
 
 
 def user_namespaces() -> Finding:
@@ -87,12 +106,6 @@ def fuse_overlayfs() -> Finding:
             "modprobe fuse; in a container: --device /dev/fuse",
         )
     return Finding(name, True)
-
-
-def copy_diff() -> Finding:
-    if sys.platform == "win32":
-        return Finding("copy-diff", False, "not on Windows")
-    return Finding("copy-diff", True)
 
 
 def cgroups() -> Finding:
@@ -169,7 +182,7 @@ ALL: tuple[Look, ...] = (
 )
 
 
-def _overlay_fix() -> str:
+def _fix_for_worlds() -> str:
     blocked = user_namespaces()
     if not blocked.works:
         return blocked.fix
