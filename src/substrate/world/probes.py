@@ -139,7 +139,8 @@ def network() -> Finding:
     child = forked.fork(_make_network_namespace)
     why = child.answer() if child is not None else "no process could be started"
     if why != "":
-        return Finding(name, False, f"--net off and allow: cannot be held: {why}", _overlay_fix())
+        held = f"--net off and allow: cannot be held: {why}"
+        return Finding(name, False, held, _fix_for_worlds())
     if "user_notif" not in _read("/proc/sys/kernel/seccomp/actions_avail"):
         return Finding(name, True, detail="held; scopes are not recorded: no seccomp notification")
     return Finding(name, True, detail="watched and held")
