@@ -21,7 +21,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Program:
     """A project in which a few things happened, shared by all tests of a module: look only."""
     base = tmp_path_factory.mktemp("finished")
     (base / "project").mkdir()
-    program = Program(base / "project", _homes(base))
+    program = Program(base / "project", {**_homes(base), "SUBSTRATE_WORLD": "disabled"})
     (program.cwd / "a").write_bytes(b"0\n")
     program.sh("echo 1 > a; echo b > b; chmod 755 b", env={"SUBSTRATE_SESSION_ID": "s-1"})
     program.sh("true", env={"SUBSTRATE_SESSION_ID": "s-1"})

@@ -95,7 +95,7 @@ def test_the_commands_own_status_passes_through(substrate: Program) -> None:
 def test_125_substrate_itself_failed(substrate: Program) -> None:
     told = substrate("--session", "a/b", "-c", "true").is_clear(125)
     assert told.out == b""
-    substrate("run", "--isolate", "full", "--", "true").is_clear(125)
+    substrate("run", "--world", "--no-world", "--", "true").is_clear(125)
     substrate("-c", "true", env={"SUBSTRATE_HOME": "/dev/null/x"}).is_clear(125)
 
 

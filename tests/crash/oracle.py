@@ -149,7 +149,19 @@ def store_problems(cli: Cli) -> list[str]:
     own = cli("fsck")
     if own.returncode:
         out.append(f"substrate fsck: {own.returncode} {(own.stdout + own.stderr).decode()}")
-    return out + [f"left over: {name}" for name in leftovers(cli.workspace)]
+    found = [*leftovers(cli.workspace), *unlisted_worlds(cli)]
+    return out + [f"left over: {name}" for name in found]
+
+
+def unlisted_worlds(cli: Cli) -> list[str]:
+    """Worlds that nobody would ever hear of again."""
+    worlds = cli.workspace / ".substrate-git" / "worlds"
+    names = [path.name for path in worlds.iterdir()] if worlds.is_dir() else []
+    if not names:
+        return []
+    listed = cli.json("world", "list")["worlds"]
+    assert isinstance(listed, list)
+    return [name for name in names if name not in {world["world_id"] for world in listed}]
 
 
 def leftovers(workspace: Path) -> list[str]:
@@ -158,6 +170,8 @@ def leftovers(workspace: Path) -> list[str]:
     out = [f"journal/{path.name}" for path in (store / "journal").iterdir()]
     for path in store.rglob("*"):
         name = path.name
+        if path.relative_to(store).parts[0] == "worlds":
+            continue  # what a command left in a world that waits is its own business
         if name.startswith(("tmp", ".tmp", ".substrate-")) or name.endswith((".tmp", ".lock")):
             out.append(str(path.relative_to(store)))
     ours = (".substrate-git", ".substrateignore")

@@ -124,8 +124,8 @@ def test_a_file_that_shrank_below_the_cap_is_not_removed_by_the_undo(
     program("-c", "true").went_well()
     (place / ".substrate-git/config.toml").write_text("[exclude]\nmax_file_mib = 1\n")
     (place / "big").write_bytes(b"x" * 2_000_000)
-    program("-c", "true").went_well()
-    program("-c", "truncate -s 100 big; echo more > other").went_well()
+    program("--no-world", "-c", "true").went_well()
+    program("--no-world", "-c", "truncate -s 100 big; echo more > other").went_well()
     undone = program("undo").went_well()
     assert "cannot bring back" in undone.errors
     assert (place / "big").read_bytes() == b"x" * 100
@@ -149,7 +149,7 @@ def test_the_undo_of_an_interrupted_command_says_whose_work_is_in_it(
 ) -> None:
     (place / "f").write_text("base\n")
     program("-c", "true").went_well()
-    program("-c", "echo agent > g; kill -9 $PPID; sleep 0.2")
+    program("--no-world", "-c", "echo agent > g; kill -9 $PPID; sleep 0.2")
     (place / "f").write_text("typed\n")
     undone = program("undo").went_well()
     assert "was interrupted" in undone.errors

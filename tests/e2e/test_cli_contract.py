@@ -126,7 +126,8 @@ def test_the_environment_names_session_and_agent(substrate: Program) -> None:
 
 def test_a_nested_call_joins_the_session_and_names_its_parent(substrate: Program) -> None:
     inner = shlex.join([sys.executable, "-m", "substrate", "-c", "echo inner > i"])
-    substrate.sh(f"{inner}; echo outer > o", env={"SUBSTRATE_SESSION_ID": "s-1"})
+    direct = {"SUBSTRATE_SESSION_ID": "s-1", "SUBSTRATE_WORLD": "disabled"}
+    substrate.sh(f"{inner}; echo outer > o", env=direct)
     spans = {
         span["command"]: span
         for span in substrate.json("trace")["spans"]

@@ -262,6 +262,36 @@ def test_an_exact_rollback_keeps_what_it_replaces(cli: Cli) -> None:
     assert differences(tree(cli.workspace), damaged) == []
 
 
+def test_torture_on_the_real_files(tmp_path: Path, private_environment: Path) -> None:
+    """The same without a world."""
+    workspace = tmp_path / "project"
+    workspace.mkdir()
+    cli = Cli(workspace, private_environment, extra={"SUBSTRATE_WORLD": "disabled"})
+    make_project(cli)
+    torture_in_one(cli)
+
+
+@pytest.mark.needs("overlay", "root")
+def test_an_excluded_directory_comes_back_from_its_world(
+    tmp_path: Path, private_environment: Path
+) -> None:
+    """11 of 11: in a world, what a command removes from excluded places goes to the trash."""
+    workspace = tmp_path / "project"
+    workspace.mkdir()
+    cli = Cli(workspace, private_environment, extra={"SUBSTRATE_WORLD": "enabled"})
+    make_project(cli)
+    (workspace / "node_modules" / "left-pad").mkdir(parents=True)
+    (workspace / "node_modules" / "left-pad" / "index.js").write_text("pad\n")
+    damage = [*DAMAGE, "rm -r node_modules"]
+    before = tree(workspace)
+    mark = cli.json("--session", "s-agent", "checkpoint")
+    agent(cli, *damage)
+    user_works(cli)
+    cli.ok("rollback", "--checkpoint", f"s-agent/{mark['checkpoint_seq']}")
+    expected = with_users_work(before, cli)
+    assert differences(tree(workspace), expected) == []
+
+
 def test_a_lost_excluded_directory_is_announced(tmp_path: Path, private_environment: Path) -> None:
     """Without a world, what an excluded directory held cannot be kept: 10 of 11, and said."""
     workspace = tmp_path / "project"

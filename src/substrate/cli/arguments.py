@@ -43,6 +43,7 @@ VERBS: Mapping[str, str] = {
     "fsck": _COMMANDS + "fsck",
     "doctor": _COMMANDS + "doctor",
     "history": _COMMANDS + "history",
+    "world": _COMMANDS + "world",
     "trace": _COMMANDS + "trace",
     "replay": _COMMANDS + "replay",
     "agent": _COMMANDS + "agent",

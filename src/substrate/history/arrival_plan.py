@@ -44,6 +44,12 @@ def arrival(
     """`wanted`: what history will say; `to_trash`: what else must give way."""
     making = _Making(diff, wanted, set(conflicts), may_rename)
     making.run()
+    # What must not arrive goes from a directory before that arrives whole.
+    making.marks += [
+        (one.path, 0)
+        for one in diff.left_out
+        if one.path not in making.entries and making.is_covered(one.path)
+    ]
     making.ops += [op for op in to_trash if not making.is_covered(op.path)]
     return Arrival(
         Plan.of(making.ops, beyond_history=True),

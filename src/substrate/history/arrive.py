@@ -67,6 +67,8 @@ class Arrived(NamedTuple):
     #: Where the command's own version of those is kept.
     recovery_ref: str | None
     notes: list[str]
+    #: The state that the command made, without what others did.
+    world: Snapshot
     #: Something stayed behind in the layer: do not remove it.
     is_left_over: bool = False
 
@@ -266,5 +268,5 @@ def _arrived(entry: Entry, ready: _Ready, ref: str | None, report: Report | None
         left_over = bool(late)
         notes += [note for note in notes_of(report) if not note.startswith("moved to trash")]
     return Arrived(
-        entry, ready.changes, ready.wish.merged, conflicts, ref, notes, is_left_over=left_over
+        entry, ready.changes, ready.wish.merged, conflicts, ref, notes, ready.world, left_over
     )

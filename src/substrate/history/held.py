@@ -11,10 +11,14 @@ from typing import NamedTuple
 
 from substrate.errors import NotFoundError
 from substrate.history import sessions
+from substrate.history.arrival_journal import ARRIVE
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
+from substrate.history.line import write_commit
 from substrate.history.record import RUNNING, Result, Running
 from substrate.history.store import HistoryStore, is_alive
-from substrate.system import clock
+from substrate.objects.batch import Batch
+from substrate.objects.snapshot import Snapshot
+from substrate.system import clock, files
 
 HELD = "held"
 _STORE_NAME = b".substrate-git"
@@ -63,6 +67,41 @@ def hold(store: HistoryStore, running: Running, result: Result, state: str, reas
         if store.tip_commit is not None:
             sessions.touch(ledger, running.session_id)
     return entry
+
+
+def keep(store: HistoryStore, running: Running, reason: str) -> None:
+    """Most of it has arrived, and something of it lies in the world still."""
+    with store.commit_point() as ledger:
+        ledger.add_intent(store.new_intent(HELD, payload_of(running, "held", reason)))
+
+
+def keep_detached(
+    store: HistoryStore, batch: Batch, running: Running, seen: Snapshot | None
+) -> None:
+    """Processes of the command go on: what they change from here on arrives when they end.
+
+    Inside the lock, when what was there so far has arrived; `seen` is the state it made, None
+    if it had changed nothing yet.
+    """
+    now_ns = clock.now_ns()
+    base = running.base_commit
+    if seen is not None:
+        new = NewEntry(running.command_id, "command", now_ns, running.command)
+        base = write_commit(batch, seen, None, new, f"detached: {running.command_id}")
+    payload = payload_of(
+        running._replace(base_commit=base, started_ns=now_ns), "detached",
+        "processes of the command are still running",
+    )  # fmt: skip
+    with store.commit_point(batch) as ledger:
+        ledger.add_intent(store.new_intent(HELD, payload))
+
+
+def is_unsettled(store: HistoryStore) -> bool:
+    """Whether a kill left something that must be finished before the worlds can be told."""
+    return any(
+        intent.kind == ARRIVE or (intent.kind == RUNNING and not is_alive(intent))
+        for intent in store.ledger.intents()
+    )
 
 
 def all_held(store: HistoryStore) -> list[Held]:
@@ -114,6 +153,8 @@ def crashed(store: HistoryStore, intent: Intent) -> str:
     with store.commit_point() as ledger:
         ledger.add(new, None)
         ledger.drop_intent(intent.intent_id)
+    for place in running.places:
+        files.remove_tree(place)
     return f"{running.command_id} was interrupted; it had changed nothing"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
 from substrate.errors import DamagedStoreError
 from substrate.history import arrival_journal, compact, held, record, restore
@@ -32,6 +34,7 @@ def settle(store: HistoryStore) -> list[str]:
             done.append(_finish_apply(store, intent))
         elif intent.kind == compact.PRUNE:
             compact.finish_prune(store, intent)
+    _sweep_worlds(store)
     return done
 
 
@@ -46,10 +49,43 @@ def sweep(store: HistoryStore) -> None:
     for path in (store.dir / "journal").iterdir():
         if path.name not in open_intents:
             files.remove_tree(path)
+    _sweep_trash(store.trash_dir)
     for place in (store.dir, store.dir / "index", store.git_dir, store.trash_dir):
         for path in place.iterdir():
             if path.name.startswith(".tmp-") or path.name.endswith(".tmp"):
                 files.remove_tree(path)
+
+
+def _sweep_trash(trash: Path) -> None:
+    """A record that was being written when the kill came; the thing itself was not yet moved."""
+    for group in trash.iterdir():
+        for place in group.iterdir() if group.is_dir() else ():
+            for path in place.glob(".tmp-*") if place.is_dir() else ():
+                files.remove_tree(path)
+
+
+def _sweep_worlds(store: HistoryStore) -> None:
+    """Worlds that nobody waits for: their change has arrived, and then came the kill."""
+    worlds = store.dir / "worlds"
+    found = list(worlds.iterdir()) if worlds.is_dir() else []
+    if not found:
+        return
+    awaited = {str(intent.payload.get("world_id", "")) for intent in store.ledger.intents()}
+    for path in found:
+        if path.name not in awaited and not _has_maker(path):
+            files.remove_tree(path)
+
+
+def _has_maker(world: Path) -> bool:
+    """Whether the process that made a world is alive: it may be one made ahead of its command."""
+    try:
+        meta = json.loads((world / "meta.json").read_bytes())
+        pid = int(meta["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if meta.get("boot_id") != platform.boot_id() or not platform.pid_alive(pid):
+        return False
+    return bool(platform.process_start_token(pid) == meta.get("pid_start"))
 
 
 def after_boot(store: HistoryStore) -> None:

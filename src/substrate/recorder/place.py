@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import UsageError
+from substrate.errors import RefusedError, UsageError
 from substrate.history import store as history_store
 from substrate.history.store import HistoryStore
 from substrate.model.paths import RelPath, display, rel_path
@@ -48,6 +48,7 @@ class Place(NamedTuple):
     @contextmanager
     def history(self) -> Iterator[HistoryStore]:
         """Open the history, making it on first use; refused places raise."""
+        self._refuse_inside()
         store = history_store.open_store(self.workspace, self._home_config)
         try:
             yield store
@@ -57,11 +58,24 @@ class Place(NamedTuple):
     @contextmanager
     def existing_history(self) -> Iterator[HistoryStore]:
         """Open a history that is there; a question never makes one."""
+        self._refuse_inside()
         store = history_store.existing_store(self.workspace, self._home_config)
         try:
             yield store
         finally:
             store.close()
+
+    @property
+    def is_inside_world(self) -> bool:
+        """Whether we were called by a command that runs in a world."""
+        return "SUBSTRATE_WORLD_ID" in self.environment.variables
+
+    def _refuse_inside(self) -> None:
+        if self.is_inside_world:
+            raise RefusedError(
+                "history cannot be reached from inside a world",
+                hint="ask again when the command around this one is over",
+            )
 
     def rel_path(self, text: str | bytes) -> RelPath:
         """A path as the user typed it (from where they stand) → below the workspace's root.

@@ -16,23 +16,21 @@ keeps the world for a decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from substrate.errors import SubstrateError
 from substrate.history import record
 from substrate.history.ledger import Entry
-from substrate.history.record import Recorded, Running
+from substrate.history.record import Running
 from substrate.model.nodes import Change
-from substrate.model.paths import RelPath, display
 from substrate.recorder import git_arrival, worlds
+from substrate.recorder.command_end import Done, brought_in, exact, found_by_scan, outcome_word
 from substrate.recorder.keep import keep_under_cap
 from substrate.recorder.place import Place
-from substrate.recorder.user_git import git_effect, git_state
 from substrate.system import clock, ids, process
 from substrate.trace import spans
-from substrate.trace.fs_diff import FsDiff, fs_diff
+from substrate.trace.fs_diff import FsDiff
 from substrate.trace.writer import TraceWriter
 from substrate.world.protocol import (
     Capture,
@@ -43,9 +41,6 @@ from substrate.world.protocol import (
     RunRequest,
     World,
 )
-
-Value = TypeVar("Value")
-_SHOWN_NAMES = 20
 
 
 class CommandRequest(NamedTuple):
@@ -94,10 +89,11 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
     words = spans.Command("", "", "", None, "", place.workspace.root, place.cwd,
                           request.argv, request.shell)  # fmt: skip
     is_direct = world.isolation.strategy == "direct"
+    earlier = [] if is_direct else _collected(place)
     with place.history() as store, store.writing("record a command"):
         running = record.begin(
             store, session=place.session, agent_id=place.agent_id,
-            command=spans.command_text(words), exact=_exact(request),
+            command=spans.command_text(words), exact=exact(request),
             world=None if is_direct else worlds.new_world(place),
         )  # fmt: skip
     command = _named(words, place, running)
@@ -107,116 +103,35 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
     try:
         outcome = world.run(_world_request(request, running))
     except BaseException:
-        _never_ran(place, running, request)
+        if running.world_id:  # otherwise a scan must tell what it had done by then
+            _never_ran(place, running, request)
         raise
     if outcome.layer is None:
-        done = _found_by_scan(place, running, outcome, request, git_before)
+        done = found_by_scan(place, running, outcome, request, git_before)
     else:
-        done = _brought_in(place, running, outcome, request, git_before)
+        done = brought_in(place, running, outcome, request, git_before)
     notes = _close_span(trace, _complete(place, command, running, outcome, done))
     if outcome.layer is not None and not done.is_kept:
         world.discard(outcome.layer)
-    notes += [*done.notes, *keep_under_cap(place)]
+    notes += [*earlier, *done.notes, *keep_under_cap(place)]
     return Recording(
         outcome, done.entry.command_id, running.span_id, running.session_id, done.entry,
         done.changes, "", tuple(notes), running.world_id if done.held else "", done.held,
     )  # fmt: skip
 
 
-class _Done(NamedTuple):
-    """A command that is recorded, by either way."""
+def _collected(place: Place) -> list[str]:
+    """What outlived an earlier command and has ended since comes in first."""
+    from substrate.recorder.held_worlds import collect_detached
 
-    entry: Entry
-    changes: list[Change]
-    diff: FsDiff
-    #: More fields for the span.
-    extra: dict[str, object]
-    conflicts: tuple[RelPath, ...] = ()
-    notes: tuple[str, ...] = ()
-    held: str = ""
-    is_kept: bool = False
-
-
-def _brought_in(
-    place: Place,
-    running: Running,
-    outcome: RunOutcome,
-    request: CommandRequest,
-    git: git_arrival.GitWatch,
-) -> _Done:
-    assert outcome.layer is not None
-    detail = _detail(place, outcome, request)
-    detail["base_known"] = running.base_known
-    hold = "asked for with --hold" if request.hold else ""
-    result = record.Result(outcome.exit, outcome.duration_ms, detail)
-    brought = _translated(
-        outcome,
-        lambda: worlds.bring_in(
-            place,
-            worlds.Request(running, outcome.layer, result, git, hold, outcome.left_running),  # type: ignore[arg-type]
-        ),
-    )
-    extra: dict[str, object] = {"base_known": running.base_known}
-    effect = git_effect(git.state, git_state(place.workspace))
-    if effect:
-        extra["git"] = effect
-    extra.update(_world_fields(running, brought))
-    notes = list(brought.notes)
-    if brought.runs_code:
-        names = ", ".join(display(path) for path in brought.runs_code[:_SHOWN_NAMES])
-        notes.append(f"this change makes other programs run code: {names}")
-    if brought.held:
-        notes.append(
-            f"not applied, {brought.held}: `substrate world diff {running.world_id}` shows it,"
-            f" `substrate world apply {running.world_id}` or `discard` decides"
-        )
-    return _Done(
-        brought.entry, brought.changes, fs_diff(brought.changes), extra,
-        tuple(brought.conflicts), tuple(notes), brought.held, brought.is_kept,
-    )  # fmt: skip
-
-
-def _world_fields(running: Running, brought: worlds.Brought) -> dict[str, object]:
-    extra: dict[str, object] = {}
-    if brought.runs_code:
-        extra["runs_code"] = [display(path) for path in brought.runs_code]
-    if brought.diff.left_out:
-        extra["left_out"] = [display(one.path) for one in brought.diff.left_out]
-    beyond = [one for one in brought.diff.entries if one.beyond]
-    if beyond:
-        extra["excluded_changes"] = len(beyond)
-    if brought.held:
-        extra["world_id"], extra["held"] = running.world_id, brought.held
-    if brought.recovery_ref:
-        extra["recovery_ref"] = brought.recovery_ref
-    return extra
-
-
-def _found_by_scan(
-    place: Place,
-    running: Running,
-    outcome: RunOutcome,
-    request: CommandRequest,
-    git: git_arrival.GitWatch,
-) -> _Done:
-    effect = git_effect(git.state, git_state(place.workspace))
-    recorded = _record(place, running, outcome, request, effect)
-    extra: dict[str, object] = {}
-    if recorded.excluded_gone:
-        extra["unprotected"] = [display(path) for path in recorded.excluded_gone]
-    for name in ("beside", "git"):
-        if name in recorded.entry.detail:
-            extra[name] = recorded.entry.detail[name]
-    notes: tuple[str, ...] = ()
-    if "history_lost" in recorded.entry.detail:
-        notes = ("the history was removed while the command ran; it starts over from here",)
-    diff = _with_excluded(fs_diff(recorded.changes), recorded.still_there)
-    return _Done(recorded.entry, recorded.changes, diff, extra, notes=notes)
+    if not (place.workspace.store / "index" / "history.db").exists():
+        return []
+    return collect_detached(place)
 
 
 def _never_ran(place: Place, running: Running, request: CommandRequest) -> None:
     """No world could be made: the announcement must not wait for a command that is not there."""
-    result = record.Result(None, None, {"outcome": "not_started", "exact": _exact(request)})
+    result = record.Result(None, None, {"outcome": "not_started", "exact": exact(request)})
     try:
         with place.history() as store, store.writing("record a command"):
             record.note(store, running, result)
@@ -231,48 +146,6 @@ def _close_span(trace: TraceWriter, span: dict[str, object]) -> list[str]:
     except SubstrateError as error:
         return [error.message]
     return []
-
-
-def _record(
-    place: Place,
-    running: Running,
-    outcome: RunOutcome,
-    request: CommandRequest,
-    git: dict[str, object],
-) -> Recorded:
-    detail = _detail(place, outcome, request)
-    if git:
-        detail["git"] = git
-    result = record.Result(outcome.exit, outcome.duration_ms, detail)
-
-    def finish() -> Recorded:
-        # Opened anew: the command may have removed the store, and others may have compacted it.
-        with place.history() as store, store.writing("record a command"):
-            return record.finish(store, running, result)
-
-    return _translated(outcome, finish)
-
-
-def _detail(place: Place, outcome: RunOutcome, request: CommandRequest) -> dict[str, object]:
-    return {
-        "isolation": outcome.isolation._asdict(),
-        "outcome": _outcome_word(outcome),
-        "cwd": display(str(place.cwd).encode("utf-8", "surrogateescape")),
-        "exact": _exact(request),
-    }
-
-
-def _translated(outcome: RunOutcome, work: Callable[[], Value]) -> Value:
-    """A failure to record is told as what it is: the command did run."""
-    try:
-        return work()
-    except (SubstrateError, OSError) as error:
-        reason = error.message if isinstance(error, SubstrateError) else str(error)
-        hint = error.hint if isinstance(error, SubstrateError) else ""
-        raise SubstrateError(
-            f"the command ran (exit {outcome.exit}) but could not be recorded yet: {reason}",
-            hint=(hint + "; " if hint else "") + "the next substrate call records what it changed",
-        ) from error
 
 
 def _run_unrecorded(place: Place, world: World, request: CommandRequest) -> Recording:
@@ -336,7 +209,7 @@ def _complete(
     command: spans.Command,
     running: Running,
     outcome: RunOutcome,
-    done: _Done,
+    done: Done,
 ) -> dict[str, object]:
     commit = done.entry.commit
     completion = _completion(
@@ -345,21 +218,12 @@ def _complete(
     return spans.command_complete(command, completion, _replay_context(place, command))
 
 
-def _with_excluded(diff: FsDiff, still_there: frozenset[RelPath]) -> FsDiff:
-    """A file that history leaves out from now on was changed, not deleted."""
-    if not still_there:
-        return diff
-    deletes = tuple(path for path in diff.deletes if path not in still_there)
-    mods = tuple(sorted({*diff.mods, *(still_there & {*diff.deletes})}))
-    return diff._replace(mods=mods, deletes=deletes)
-
-
 def _completion(
     outcome: RunOutcome, diff: FsDiff, commit: str | None, base: str | None
 ) -> spans.Completion:
     return spans.Completion(
         clock.now_ns(), outcome.exit, outcome.duration_ms, diff, outcome.isolation,
-        commit, base, _outcome_word(outcome), outcome.scopes_used,
+        commit, base, outcome_word(outcome), outcome.scopes_used,
         stdout=_output(outcome.stdout), stderr=_output(outcome.stderr),
     )  # fmt: skip
 
@@ -376,26 +240,3 @@ def _replay_context(place: Place, command: spans.Command) -> dict[str, object]:
         command, place.environment.variables,
         umask=process.current_umask(), stdin=process.stdin_kind(),
     )  # fmt: skip
-
-
-def _outcome_word(outcome: RunOutcome) -> str:
-    if outcome.timed_out:
-        return "timed_out"
-    if outcome.notice:
-        return "not_started"
-    if outcome.left_running:
-        return "detached"
-    return "killed" if outcome.signal else "completed"
-
-
-def _exact(request: CommandRequest) -> str:
-    """The command word for word, for replay; it stays in the private ledger, never in a trace."""
-    import json
-
-    if request.argv:
-        return json.dumps([_text(arg) for arg in request.argv])
-    return _text(request.shell)
-
-
-def _text(raw: str | bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw

@@ -78,12 +78,17 @@ def new_world(place: Place) -> InWorld:
 
 def bring_in(place: Place, request: Request) -> Brought:
     """Record a world's change and apply it. The caller removes the layer unless it is kept."""
-    with place.history() as store, store.writing("record a command"):
+    with (
+        place.history() as store,
+        store.writing("record a command"),
+        store.new_batch() as batch,
+    ):
         if is_untouched(request.layer) and not request.hold:
             entry = record.note(store, request.running, request.result)
-            return Brought(entry, [])
-        with store.new_batch() as batch:
-            return _bring_in(place, store, batch, request)
+            if request.left_running:
+                held.keep_detached(store, batch, request.running, None)
+            return Brought(entry, [], is_kept=request.left_running > 0)
+        return _bring_in(place, store, batch, request)
 
 
 def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request) -> Brought:
@@ -91,7 +96,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
     diff = read(store, batch, layer, running)
     git = look_after_git(place.workspace, layer.upper, diff, request.git)
     diff = git.diff
-    code = tuple(runs_code(diff.entries, lambda path: _configs(place, layer, path)))
+    code = tuple(runs_code(diff.entries, lambda path: configs(place, layer, path)))
     reason = request.hold or _why_held(store, request, git.collisions, code)
     said = [f"{display(one.path)}: {one.reason}" for one in diff.left_out[:_SHOWN]]
     result = request.result
@@ -112,7 +117,14 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         entry = held.hold(store, running, result, "held", message)
         return Brought(entry, diff.changes(), diff, held=message, runs_code=code,
                        notes=tuple(said), is_kept=True)  # fmt: skip
-    return _brought(arrived, diff, code, said)
+    brought = _brought(arrived, diff, code, said)
+    if arrived.is_left_over:
+        left = "some of it could not be applied: " + ", ".join(map(display, arrived.conflicts))
+        held.keep(store, running, left)
+    elif request.left_running:
+        held.keep_detached(store, batch, running, arrived.world)
+        brought = brought._replace(is_kept=True)
+    return brought
 
 
 def read(store: HistoryStore, batch: Batch, layer: Layer, running: Running) -> LayerDiff:
@@ -152,7 +164,7 @@ def _why_held(
     return ""
 
 
-def _configs(place: Place, layer: Layer, path: RelPath) -> tuple[bytes, bytes]:
+def configs(place: Place, layer: Layer, path: RelPath) -> tuple[bytes, bytes]:
     def content(root: Path) -> bytes:
         file = root / os.fsdecode(path)
         try:

@@ -37,9 +37,16 @@ def probe(*, fresh: bool = False) -> list[Finding]:
             return known
     from substrate.world import probes
 
-    found = [look() for look in probes.ALL]
+    found = [_tried(look) for look in probes.ALL]
     _remember(home, found)
     return found
+
+
+def _tried(look: Callable[[], Finding]) -> Finding:
+    try:
+        return look()
+    except ImportError as error:  # a Python that was built without ctypes
+        return Finding(look.__name__.replace("_", "-"), False, str(error))
 
 
 def finding(name: str, findings: Iterable[Finding] | None = None) -> Finding:

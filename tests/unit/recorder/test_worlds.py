@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 from substrate.history import record
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
-from substrate.system import environment
+from substrate.system import clock, environment
+from substrate.workspace.trash import Trash
 from tests.unit.history.workbench import Bench
 from tests.unit.recorder.overlay_world import ScriptWorld
 from tests.unit.world.overlays import tree
@@ -96,3 +99,271 @@ def test_the_tree_is_as_after_a_bare_run(bench: Bench, name: str) -> None:
     assert marks(bench.root) == []
     assert (done.entry is not None and done.entry.commit is not None) == (after != before)
     assert is_settled(bench)
+
+
+# ------------------------------------------------------------------ others work here, too
+
+
+def write(path: Path, text: str) -> Callable[[], None]:
+    def act() -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    return act
+
+
+def settle_clock() -> None:
+    """An edit counts as made before the start only if the clock of the file system says so."""
+    clock.sleep(0.05)
+
+
+def test_an_unrecorded_edit_that_the_command_saw_is_recorded_first(bench: Bench) -> None:
+    (bench.root / "a").write_text("mine\n")
+    settle_clock()
+    done = do(bench, "echo its >> a")
+    assert (bench.root / "a").read_text() == "mine\nits\n"
+    assert bench.kinds() == ["baseline", "command", "external", "command"]
+    assert span()["conflicts"] == []
+    assert [c.path for c in done.changes] == [b"a"]
+    assert is_settled(bench)
+
+
+def test_an_edit_made_while_the_command_ran_is_merged(bench: Bench) -> None:
+    lines = [f"line {n}\n" for n in range(20)]
+    (bench.root / "long").write_text("".join(lines))
+    do(bench, "true > x")
+    bench.settle()
+    mine = "".join(["mine\n", *lines])
+    done = do(bench, "echo its >> long", write(bench.root / "long", mine))
+    assert (bench.root / "long").read_text() == mine + "its\n"
+    assert any("merged" in note for note in done.notes)
+    assert bench.kinds()[-2:] == ["external", "command"]
+    assert is_settled(bench)
+
+
+def test_a_collision_is_a_conflict_and_nothing_is_lost(bench: Bench) -> None:
+    done = do(bench, "echo its > a; echo its > n", write(bench.root / "a", "mine\n"))
+    assert (bench.root / "a").read_text() == "mine\n"
+    assert (bench.root / "n").read_text() == "its\n"
+    assert span()["conflicts"] == ["a"]
+    assert any("conflict: a" in note for note in done.notes)
+    bench.restore(done.command_id, "a")
+    assert (bench.root / "a").read_text() == "its\n"
+
+
+def test_only_a_conflict_and_nothing_else(bench: Bench) -> None:
+    done = do(bench, "echo its > a", write(bench.root / "a", "mine\n"))
+    assert (bench.root / "a").read_text() == "mine\n"
+    assert span()["conflicts"] == ["a"]
+    bench.restore(done.command_id, "a")
+    assert (bench.root / "a").read_text() == "its\n"
+
+
+def test_a_file_made_by_both(bench: Bench) -> None:
+    do(bench, "echo its > n; mkdir x; echo its > x/n", write(bench.root / "n", "mine\n"))
+    assert (bench.root / "n").read_text() == "mine\n"
+    assert span()["conflicts"] == ["n"]
+    assert (bench.root / "x/n").read_text() == "its\n"
+    assert is_settled(bench)
+
+
+def test_a_directory_made_by_both_is_merged(bench: Bench) -> None:
+    do(bench, "mkdir x; echo its > x/n", write(bench.root / "x/m", "mine\n"))
+    assert (bench.root / "x/m").read_text() == "mine\n"
+    assert (bench.root / "x/n").read_text() == "its\n"
+    assert span()["conflicts"] == []
+    assert is_settled(bench)
+
+
+def test_a_removed_directory_with_a_file_that_history_did_not_know(bench: Bench) -> None:
+    (bench.root / "d/mine").write_text("mine\n")
+    settle_clock()
+    done = do(bench, "rm -r d")
+    assert not (bench.root / "d").exists()
+    assert b"d/mine" in {c.path for c in done.changes}
+    bench.undo()
+    assert (bench.root / "d/mine").read_text() == "mine\n"
+    assert (bench.root / "d/c").read_text() == "c\n"
+
+
+def test_a_removed_directory_into_which_somebody_puts_a_file(bench: Bench) -> None:
+    do(bench, "rm -r d", write(bench.root / "d/mine", "mine\n"))
+    assert (bench.root / "d/mine").read_text() == "mine\n"
+    assert not (bench.root / "d/c").exists()
+    assert is_settled(bench)
+
+
+def test_a_file_removed_that_somebody_edits(bench: Bench) -> None:
+    do(bench, "rm a", write(bench.root / "a", "mine\n"))
+    assert (bench.root / "a").read_text() == "mine\n"
+    assert span()["conflicts"] == ["a"]
+
+
+def test_an_unknown_file_is_removed_by_the_command(bench: Bench) -> None:
+    (bench.root / "mine").write_text("mine\n")
+    settle_clock()
+    do(bench, "rm mine")
+    assert not (bench.root / "mine").exists()
+    bench.undo()
+    assert (bench.root / "mine").read_text() == "mine\n"
+
+
+def test_a_directory_that_somebody_removes_while_the_command_works_in_it(bench: Bench) -> None:
+    do(bench, "echo its > d/e/n", lambda: shutil.rmtree(bench.root / "d"))
+    assert (bench.root / "d/e/n").read_text() == "its\n"
+    assert not (bench.root / "d/c").exists()
+    assert is_settled(bench)
+
+
+def test_two_worlds_at_once(bench: Bench) -> None:
+    """The second one starts, and ends, while the first one runs."""
+
+    def second() -> None:
+        do(bench, "echo 2 > two; echo 2 > both; echo 2 >> a")
+
+    done = do(bench, "echo 1 > one; echo 1 > both; rm b", second)
+    assert (bench.root / "one").read_text() == "1\n"
+    assert (bench.root / "two").read_text() == "2\n"
+    assert (bench.root / "both").read_text() == "2\n"
+    assert not (bench.root / "b").exists()
+    assert span()["conflicts"] == ["both"]
+    assert done.entry is not None
+    bench.restore(done.command_id, "both")
+    assert (bench.root / "both").read_text() == "1\n"
+    assert bench.kinds()[1:-1] == ["command", "command", "command"]
+
+
+# ------------------------------------------------------------------ what history leaves out
+
+
+def test_excluded_files_arrive_and_their_old_state_is_in_the_trash(bench: Bench) -> None:
+    modules = bench.root / "node_modules"
+    write(modules / "m.js", "old\n")()
+    write(modules / "gone.js", "gone\n")()
+    do(bench, "echo new > node_modules/m.js; rm node_modules/gone.js; echo n > node_modules/n.js")
+    assert (modules / "m.js").read_text() == "new\n"
+    assert (modules / "n.js").read_text() == "n\n"
+    assert not (modules / "gone.js").exists()
+    kept = Trash(bench.root / ".substrate-git" / "trash").list()
+    assert {entry.path: entry.location.read_text() for entry in kept} == {
+        b"node_modules/m.js": "old\n", b"node_modules/gone.js": "gone\n",
+    }  # fmt: skip
+    assert span()["changed_files"] == []
+    assert is_settled(bench)
+
+
+def test_an_excluded_directory_that_goes_comes_back_with_undo(bench: Bench) -> None:
+    write(bench.root / "dist/o", "old\n")()
+    do(bench, "rm -r dist; echo x > x")
+    assert not (bench.root / "dist").exists()
+    bench.undo()
+    assert (bench.root / "dist/o").read_text() == "old\n"
+
+
+def test_an_excluded_directory_made_anew_is_exchanged_whole(bench: Bench) -> None:
+    write(bench.root / "dist/o", "old\n")()
+    do(bench, "rm -r dist; mkdir dist; echo new > dist/o; echo n > dist/n")
+    assert (bench.root / "dist/o").read_text() == "new\n"
+    [kept] = Trash(bench.root / ".substrate-git" / "trash").list()
+    assert (kept.path, (kept.location / "o").read_text()) == (b"dist", "old\n")
+
+
+def test_a_project_goes_with_all_it_holds(bench: Bench) -> None:
+    write(bench.root / "p/src", "src\n")()
+    (bench.root / "p/node_modules").mkdir()
+    (bench.root / "p/node_modules/m").write_text("m\n")
+    bench.settle()
+    do(bench, "rm -r p")
+    assert not (bench.root / "p").exists()
+    bench.undo()
+    assert (bench.root / "p/src").read_text() == "src\n"
+    assert (bench.root / "p/node_modules/m").read_text() == "m\n"
+
+
+def test_a_file_that_outgrows_the_cap(bench: Bench) -> None:
+    config = bench.root / ".substrate-git/config.toml"
+    config.write_text("[exclude]\nmax_file_mib = 1\n")
+    do(bench, "head -c 2000000 /dev/zero > a")
+    assert (bench.root / "a").stat().st_size == 2_000_000
+    bench.undo()
+    assert (bench.root / "a").read_text() == "a\n"
+
+
+# ------------------------------------------------------------------ as the command did it
+
+
+def test_in_place_stays_the_same_file_and_replaced_becomes_another(bench: Bench) -> None:
+    inode = {name: (bench.root / name).stat().st_ino for name in ("a", "b")}
+    do(bench, "echo more >> a; sed -i s/b/x/ b")
+    assert (bench.root / "a").stat().st_ino == inode["a"]
+    assert (bench.root / "b").stat().st_ino != inode["b"]
+
+
+def test_a_replaced_file_leaves_its_other_names_outside_alone(bench: Bench) -> None:
+    outside = bench.root.with_name("store")
+    os.link(bench.root / "a", outside)
+    do(bench, "sed -i s/a/x/ a")
+    assert outside.read_text() == "a\n"
+    assert (bench.root / "a").read_text() == "x\n"
+
+
+def test_stamp_files_keep_make_quiet(bench: Bench) -> None:
+    do(bench, "touch -d '2021-02-03' a; touch -d '2022-02-03' d/c")
+    assert (bench.root / "a").stat().st_mtime < (bench.root / "d/c").stat().st_mtime
+    assert bench.log()[0].commit is None
+
+
+def test_owners_arrive(bench: Bench) -> None:
+    do(bench, "chown 1234:1235 a; echo n > n; chown 1234 n")
+    assert (bench.root / "a").stat().st_uid == 1234
+    assert (bench.root / "a").stat().st_gid == 1235
+    assert (bench.root / "n").stat().st_uid == 1234
+
+
+def test_set_id_bits_and_devices_stay_in_the_world(bench: Bench) -> None:
+    done = do(bench, "mkdir x; cp /bin/true x/su; chmod 6755 x/su; mknod x/null c 1 3; mkfifo x/p")
+    assert stat.S_IMODE((bench.root / "x/su").stat().st_mode) == 0o755
+    assert not (bench.root / "x/null").exists()
+    assert stat.S_ISFIFO((bench.root / "x/p").stat().st_mode)
+    assert any("x/null" in note for note in done.notes)
+    assert marks(bench.root) == []
+    assert is_settled(bench)
+
+
+def test_moved_directories_carry_no_marks(bench: Bench) -> None:
+    do(bench, "mkdir x; mv d x/; mv a x/d/; rm -r empty; mkdir empty")
+    assert marks(bench.root) == []
+    assert is_settled(bench)
+
+
+# ------------------------------------------------------------------ held
+
+
+def test_a_held_world_changes_nothing(bench: Bench) -> None:
+    before = tree(bench.root)
+    done = do(bench, "echo its > a; rm b", hold=True)
+    assert tree(bench.root) == before
+    assert done.world_id.startswith("wld_") and done.held
+    assert bench.log()[0].commit is None
+    assert span()["held"] == "asked for with --hold"
+
+
+def test_changes_that_run_code_are_named(bench: Bench) -> None:
+    (bench.root / ".git").mkdir()
+    (bench.root / ".git/config").write_text("[core]\n\tbare = false\n")
+    done = do(
+        bench,
+        "mkdir -p .git/hooks .vscode; echo x > .git/hooks/pre-commit;"
+        "echo '{}' > .vscode/tasks.json; printf '[core]\\n\\tfsmonitor = ./x\\n' >> .git/config;"
+        "echo x > .git/hooks/a.sample",
+    )
+    expected = [".git/config", ".git/hooks/pre-commit", ".vscode/tasks.json"]
+    assert span()["runs_code"] == expected
+    assert any("makes other programs run code" in note for note in done.notes)
+
+
+def test_policy_holds_what_runs_code(bench: Bench) -> None:
+    (bench.root / ".substrate-git/config.toml").write_text("[world]\nhold_code = true\n")
+    done = do(bench, "echo 'evil' > .envrc")
+    assert not (bench.root / ".envrc").exists()
+    assert ".envrc" in done.held

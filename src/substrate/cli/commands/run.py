@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 from substrate.cli.render import place_of
 from substrate.errors import MissingDependencyError, UsageError
 from substrate.recorder.record_command import CommandRequest, record_command
-from substrate.world.direct import DirectWorld
+from substrate.recorder.world_choice import Asked, world_for
+from substrate.world.protocol import RunRequest
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from substrate.cli.context import Context
+    from substrate.world.protocol import Network
 
 NAME = "run"
 HELP = "run a command and record what it changes"
 EXAMPLE = "substrate run -- make test"
 
 #: Part of the contract, not of this version: asking for one is an error, never a fallback.
-_WORLD_OPTIONS = ("world", "isolate", "net", "pty", "hold", "live")
+_NOT_YET = ("pty", "live")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -36,25 +38,32 @@ def configure(parser: ArgumentParser) -> None:
         "--kill-children", action="store_true", help="end what the command leaves running"
     )
     parser.add_argument(
-        "--no-world", action="store_true", help="run on the real files (what this version does)"
+        "--world", action="store_true", help="require a world: no fallback to the real files"
     )
+    parser.add_argument("--no-world", action="store_true", help="run on the real files")
     parser.add_argument(
-        "--world", action="store_true", help="require isolation (not available yet)"
+        "--isolate", metavar="TIER", default="", help="none, workspace (default), guarded or full"
     )
-    parser.add_argument("--isolate", metavar="TIER", help="none, or a tier (not available yet)")
+    parser.add_argument("--net", metavar="MODE", default="", help="open, off or allow:HOST:PORT,…")
     parser.add_argument(
-        "--net", metavar="MODE", help="open, or off and allow:… (not available yet)"
+        "--hold", action="store_true", help="do not apply what it changes: see `substrate world`"
     )
-    for option in ("--pty", "--hold", "--live"):
+    for option in ("--pty", "--live"):
         parser.add_argument(option, action="store_true", help="not available yet")
     parser.add_argument("argv", nargs="*", metavar="ARGV", help="the program and its arguments")
 
 
 def run(args: Namespace, context: Context) -> int:
-    _refuse_worlds(args)
+    _refuse_not_yet(args)
     place = place_of(context)
     request = _request(args, context)
-    recording = record_command(place, DirectWorld(_why(args, context)), request)
+    if place.is_inside_world:
+        return _run_inside(request, context)
+    world = world_for(
+        place,
+        Asked(args.world, args.no_world, args.isolate, args.net or "open", args.hold),
+    )
+    recording = record_command(place, world, request)
     if recording.outcome.notice:
         context.output.note(recording.outcome.notice)
     if recording.no_history:
@@ -78,7 +87,10 @@ def _request(args: Namespace, context: Context) -> CommandRequest:
             "give one command: -c 'LINE', -f FILE, or -- PROGRAM ARG…",
             hint="substrate -c 'make test'",
         )
-    base = CommandRequest(cwd=context.cwd, timeout_s=args.timeout, kill_children=args.kill_children)
+    base = CommandRequest(
+        cwd=context.cwd, timeout_s=args.timeout, kill_children=args.kill_children, hold=args.hold,
+        network=_network(args.net),
+    )  # fmt: skip
     if args.timeout is not None and args.timeout <= 0:
         raise UsageError(
             "--timeout takes a number of seconds above 0", hint="leave it out for no limit"
@@ -103,20 +115,37 @@ def _interpreter(context: Context, file: str) -> tuple[str, ...]:
     return (os.fsdecode(shell), str(path))
 
 
-def _refuse_worlds(args: Namespace) -> None:
-    wanted = [name for name in _WORLD_OPTIONS if getattr(args, name)]
-    if args.isolate == "none":
-        wanted.remove("isolate")
-    if args.net == "open":
-        wanted.remove("net")
+def _run_inside(request: CommandRequest, context: Context) -> int:
+    """In a world already: what it does belongs to the command around it."""
+    from substrate.world.direct import DirectWorld
+
+    context.output.note("inside a world: this is recorded with the command around it")
+    outcome = DirectWorld("inside a world").run(
+        RunRequest(
+            request.cwd,
+            request.argv,
+            request.shell,
+            timeout_s=request.timeout_s,
+            kill_children=request.kill_children,
+        )
+    )
+    if outcome.notice:
+        context.output.note(outcome.notice)
+    return outcome.exit
+
+
+def _network(mode: str) -> Network | None:
+    if not mode:
+        return None
+    from substrate.world.network.choose import network_for
+
+    return network_for(mode)
+
+
+def _refuse_not_yet(args: Namespace) -> None:
+    wanted = [name for name in _NOT_YET if getattr(args, name)]
     if wanted:
         raise MissingDependencyError(
-            f"--{wanted[0]} needs a world, and this version has none yet",
-            hint="leave the option out: the command then runs on the real files and is recorded",
+            f"--{wanted[0]} is not available in this version yet",
+            hint="leave the option out: the command then runs and is recorded",
         )
-
-
-def _why(args: Namespace, context: Context) -> str:
-    if args.no_world or context.environment.world == "disabled":
-        return "asked for"
-    return "this version has no other strategy"

@@ -1,0 +1,204 @@
+"""How a command ended, by either way: brought in from its world, or found by a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar
+
+from substrate.errors import SubstrateError
+from substrate.history import record
+from substrate.history.ledger import Entry
+from substrate.history.record import Recorded, Running
+from substrate.model.nodes import Change
+from substrate.model.paths import RelPath, display
+from substrate.recorder import git_arrival, worlds
+from substrate.recorder.place import Place
+from substrate.recorder.user_git import git_effect, git_state
+from substrate.trace.fs_diff import FsDiff, fs_diff
+from substrate.world.protocol import RunOutcome
+
+Value = TypeVar("Value")
+_SHOWN_NAMES = 20
+
+
+class Words(Protocol):
+    """What is asked of a request here."""
+
+    @property
+    def argv(self) -> tuple[str | bytes, ...]: ...
+
+    @property
+    def shell(self) -> str | bytes: ...
+
+    @property
+    def hold(self) -> bool: ...
+
+
+class Done(NamedTuple):
+    """A command that is recorded, by either way."""
+
+    entry: Entry
+    changes: list[Change]
+    diff: FsDiff
+    #: More fields for the span.
+    extra: dict[str, object]
+    conflicts: tuple[RelPath, ...] = ()
+    notes: tuple[str, ...] = ()
+    held: str = ""
+    is_kept: bool = False
+
+
+def brought_in(
+    place: Place,
+    running: Running,
+    outcome: RunOutcome,
+    request: Words,
+    git: git_arrival.GitWatch,
+) -> Done:
+    assert outcome.layer is not None
+    detail = _detail(place, outcome, request)
+    detail["base_known"] = running.base_known
+    hold = "asked for with --hold" if request.hold else ""
+    result = record.Result(outcome.exit, outcome.duration_ms, detail)
+    brought = _translated(
+        outcome,
+        lambda: worlds.bring_in(
+            place,
+            worlds.Request(running, outcome.layer, result, git, hold, outcome.left_running),  # type: ignore[arg-type]
+        ),
+    )
+    extra: dict[str, object] = {"base_known": running.base_known}
+    effect = git_effect(git.state, git_state(place.workspace))
+    if effect:
+        extra["git"] = effect
+    extra.update(_world_fields(running, brought))
+    notes = list(brought.notes)
+    if brought.runs_code:
+        names = ", ".join(display(path) for path in brought.runs_code[:_SHOWN_NAMES])
+        notes.append(f"this change makes other programs run code: {names}")
+    if outcome.left_running and not brought.held:
+        notes.append(
+            f"{outcome.left_running} process(es) go on in {running.world_id}; what they change is"
+            " recorded when they have ended"
+        )
+    if brought.held:
+        notes.append(
+            f"not applied, {brought.held}: `substrate world diff {running.world_id}` shows it,"
+            f" `substrate world apply {running.world_id}` or `discard` decides"
+        )
+    return Done(
+        brought.entry, brought.changes, fs_diff(brought.changes), extra,
+        tuple(brought.conflicts), tuple(notes), brought.held, brought.is_kept,
+    )  # fmt: skip
+
+
+def _world_fields(running: Running, brought: worlds.Brought) -> dict[str, object]:
+    extra: dict[str, object] = {}
+    if brought.runs_code:
+        extra["runs_code"] = [display(path) for path in brought.runs_code]
+    if brought.diff.left_out:
+        extra["left_out"] = [display(one.path) for one in brought.diff.left_out]
+    beyond = [one for one in brought.diff.entries if one.beyond]
+    if beyond:
+        extra["excluded_changes"] = len(beyond)
+    if brought.held:
+        extra["world_id"], extra["held"] = running.world_id, brought.held
+    if brought.recovery_ref:
+        extra["recovery_ref"] = brought.recovery_ref
+    return extra
+
+
+def found_by_scan(
+    place: Place,
+    running: Running,
+    outcome: RunOutcome,
+    request: Words,
+    git: git_arrival.GitWatch,
+) -> Done:
+    effect = git_effect(git.state, git_state(place.workspace))
+    recorded = _record(place, running, outcome, request, effect)
+    extra: dict[str, object] = {}
+    if recorded.excluded_gone:
+        extra["unprotected"] = [display(path) for path in recorded.excluded_gone]
+    for name in ("beside", "git"):
+        if name in recorded.entry.detail:
+            extra[name] = recorded.entry.detail[name]
+    notes: tuple[str, ...] = ()
+    if "history_lost" in recorded.entry.detail:
+        notes = ("the history was removed while the command ran; it starts over from here",)
+    diff = _with_excluded(fs_diff(recorded.changes), recorded.still_there)
+    return Done(recorded.entry, recorded.changes, diff, extra, notes=notes)
+
+
+def _record(
+    place: Place,
+    running: Running,
+    outcome: RunOutcome,
+    request: Words,
+    git: dict[str, object],
+) -> Recorded:
+    detail = _detail(place, outcome, request)
+    if git:
+        detail["git"] = git
+    result = record.Result(outcome.exit, outcome.duration_ms, detail)
+
+    def finish() -> Recorded:
+        # Opened anew: the command may have removed the store, and others may have compacted it.
+        with place.history() as store, store.writing("record a command"):
+            return record.finish(store, running, result)
+
+    return _translated(outcome, finish)
+
+
+def _detail(place: Place, outcome: RunOutcome, request: Words) -> dict[str, object]:
+    return {
+        "isolation": outcome.isolation._asdict(),
+        "outcome": outcome_word(outcome),
+        "cwd": display(str(place.cwd).encode("utf-8", "surrogateescape")),
+        "exact": exact(request),
+    }
+
+
+def _translated(outcome: RunOutcome, work: Callable[[], Value]) -> Value:
+    """A failure to record is told as what it is: the command did run."""
+    try:
+        return work()
+    except (SubstrateError, OSError) as error:
+        reason = error.message if isinstance(error, SubstrateError) else str(error)
+        hint = error.hint if isinstance(error, SubstrateError) else ""
+        raise SubstrateError(
+            f"the command ran (exit {outcome.exit}) but could not be recorded yet: {reason}",
+            hint=(hint + "; " if hint else "") + "the next substrate call records what it changed",
+        ) from error
+
+
+def _with_excluded(diff: FsDiff, still_there: frozenset[RelPath]) -> FsDiff:
+    """A file that history leaves out from now on was changed, not deleted."""
+    if not still_there:
+        return diff
+    deletes = tuple(path for path in diff.deletes if path not in still_there)
+    mods = tuple(sorted({*diff.mods, *(still_there & {*diff.deletes})}))
+    return diff._replace(mods=mods, deletes=deletes)
+
+
+def outcome_word(outcome: RunOutcome) -> str:
+    if outcome.timed_out:
+        return "timed_out"
+    if outcome.notice:
+        return "not_started"
+    if outcome.left_running:
+        return "detached"
+    return "killed" if outcome.signal else "completed"
+
+
+def exact(request: Words) -> str:
+    """The command word for word, for replay; it stays in the private ledger, never in a trace."""
+    import json
+
+    if request.argv:
+        return json.dumps([_text(arg) for arg in request.argv])
+    return _text(request.shell)
+
+
+def _text(raw: str | bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape") if isinstance(raw, bytes) else raw

@@ -1,0 +1,136 @@
+"""Worlds that wait for a decision: list them, look into them, apply or discard them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from substrate.errors import RefusedError, SubstrateError, WorkspaceError
+from substrate.history import held
+from substrate.history.file_changes import FileChange, file_changes
+from substrate.history.held import Held
+from substrate.history.observe import edited
+from substrate.history.record import Result, Running
+from substrate.model.paths import RelPath, is_within
+from substrate.recorder import git_arrival, worlds
+from substrate.recorder.place import Place
+from substrate.recorder.runs_code import runs_code
+from substrate.system import ids
+from substrate.workspace.layer import LayerDiff
+from substrate.world import layers
+from substrate.world.protocol import Layer
+
+
+class WorldDiff(NamedTuple):
+    world: Held
+    files: list[FileChange]
+    #: What history leaves out, and what never arrives.
+    layer: LayerDiff
+    runs_code: list[RelPath]
+    #: As git renders it.
+    text: bytes
+
+
+def list_worlds(place: Place) -> list[Held]:
+    with place.existing_history() as store:
+        if held.is_unsettled(store):
+            with store.writing("look after worlds"):
+                pass  # settles what a kill left
+        return held.all_held(store)
+
+
+def diff_world(place: Place, text: str, paths: tuple[RelPath, ...] = ()) -> WorldDiff:
+    """What a waiting world would change, against the state it started from."""
+    with place.existing_history() as store, store.writing("look into a world"):
+        world = held.find(store, text)
+        layer = layer_of(world)
+        with store.new_batch() as batch:
+            running = _running(world)
+            found = worlds.read(store, batch, layer, running)
+            changes = [
+                c for c in found.changes() if not paths or any(is_within(c.path, p) for p in paths)
+            ]
+            base = store.snapshot_of(running.base_commit)
+            after = edited(batch, base, changes)
+            batch.publish()  # for git to read; nothing refers to it, and compaction drops it
+            files = file_changes(store, changes)
+            shown = store.git.diff_text(base.tree, after.tree, [c.path for c in changes])
+        code = runs_code(found.entries, lambda path: worlds.configs(place, layer, path))
+        return WorldDiff(world, files, found, code, shown if changes else b"")
+
+
+def apply_world(place: Place, text: str) -> tuple[Held, worlds.Brought]:
+    """Bring it in after all, as an entry of its own; the world goes unless something is left."""
+    with place.existing_history() as store:
+        world = held.find(store, text)
+    layer = layer_of(world)
+    _refuse_running(world, layer)
+    running = _running(world)._replace(
+        command_id=ids.new_id("c"), span_id=ids.new_id("spn"), intent_id=world.intent_id
+    )
+    detail: dict[str, object] = {
+        "world": world.world_id, "of": world.command_id, "outcome": "applied",
+    }  # fmt: skip
+    request = worlds.Request(
+        running._replace(command=f"world apply {world.world_id}: {world.command}"),
+        layer, Result(0, None, detail), git_arrival.watch(place.workspace), is_decided=True,
+    )  # fmt: skip
+    brought = worlds.bring_in(place, request)
+    if not brought.is_kept:
+        layers.remove(layer)
+    return world, brought
+
+
+def collect_detached(place: Place) -> list[str]:
+    """Bring in what processes wrote that outlived their command and have ended since."""
+    with place.existing_history() as store:
+        waiting = [one for one in held.all_held(store) if one.state == "detached"]
+    notes: list[str] = []
+    for world in waiting:
+        try:
+            if layers.is_running(layer_of(world)):
+                continue
+            _, brought = apply_world(place, world.world_id)
+            notes += brought.notes
+        except SubstrateError as error:
+            notes.append(error.message)
+    return notes
+
+
+def discard_world(place: Place, text: str) -> Held:
+    """Forget it, with all that it holds."""
+    with place.existing_history() as store, store.writing("discard a world"):
+        world = held.find(store, text)
+        _refuse_running(world, layer_of(world) if world.directory else None)
+        held.let_go(store, world)
+    directory = world.directory
+    if directory is not None:
+        worlds.remove_directory(directory)
+    return world
+
+
+def layer_of(world: Held) -> Layer:
+    """The layer of a world that waits; an error if somebody took it away."""
+    for place in world.places:
+        for layer in layers.find(place.parent):
+            if layer.world_id == world.world_id:
+                return layer
+    raise WorkspaceError(
+        f"the directory of {world.world_id} is gone",
+        hint=f"`substrate world discard {world.world_id}` forgets it",
+    )
+
+
+def _refuse_running(world: Held, layer: Layer | None) -> None:
+    if world.state == "running" or (layer is not None and layers.is_running(layer)):
+        raise RefusedError(
+            f"{world.world_id} is still at work: {world.command}",
+            hint="wait for the command, or end it",
+        )
+
+
+def _running(world: Held) -> Running:
+    return Running(
+        world.command_id, "", world.session_id, world.agent_id, world.command,
+        world.base_commit, world.intent_id, world_id=world.world_id, places=world.places,
+        started_ns=world.started_ns,
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""An agent's own git work in a world: afterwards the repository is as after a bare run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.unit.history.workbench import Bench
+from tests.unit.recorder.test_worlds import do, span
+
+pytestmark = pytest.mark.needs("overlay", "root", "mounts")
+
+_MAKE = """
+git init -q -b main; echo a > a; mkdir d; echo b > d/b; git add .; git commit -qm one
+echo c > c; git add .; git commit -qm two; git branch side HEAD~1; git tag t HEAD~1
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    # The same commits in both repositories.
+    monkeypatch.setenv("GIT_AUTHOR_DATE", "2020-01-01T00:00:00Z")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2020-01-01T00:00:00Z")
+    root = tmp_path / "project"
+    root.mkdir()
+    subprocess.run(["bash", "-ec", _MAKE], cwd=root, check=True)
+    made = Bench(root)
+    do(made, "true")
+    return made
+
+
+def git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def view(root: Path) -> dict[str, str]:
+    """What git says of a repository."""
+    return {
+        "head": (root / ".git/HEAD").read_text(),
+        "refs": git(root, "for-each-ref"),
+        "log": git(root, "log", "--all", "--oneline"),
+        "reflog": git(root, "reflog", "--format=%H %gs"),
+        "status": git(root, "status", "--porcelain"),
+        "index": git(root, "ls-files", "-s"),
+        "stash": git(root, "stash", "list"),
+        "fsck": git(root, "fsck", "--strict", "--full"),
+    }
+
+
+WORK = {
+    "commit": "echo more >> a; git add a; git commit -qm three",
+    "commit all, new files": "mkdir n; echo n > n/n; git add -A; git commit -qm new",
+    "checkout": "git checkout -q side",
+    "checkout a new branch": "git checkout -qb new; echo n > n; git add n; git commit -qm n",
+    "reset hard": "git reset -q --hard HEAD~1",
+    "stash": "echo more >> a; git stash -q",
+    "stash and pop": "echo more >> a; git stash -q; git stash pop -q",
+    "branches go": "git branch -q -D side; git tag -d t > /dev/null",
+    "a branch becomes a directory": "git branch -q -D side; git branch side/ways",
+    "gc": "git gc -q --prune=now",
+    "pack refs": "git pack-refs --all --prune",
+    "merge": "git checkout -q side; echo s > s; git add s; git commit -qm s; git merge -q main",
+    "rebase": "git checkout -q side; echo s > s; git add s; git commit -qm s; git rebase -q main",
+    "add only": "echo n > n; git add n",
+    "remove": "git rm -q -r d; git commit -qm gone",
+    "clean": "echo n > n; git clean -fdxq",
+    "worktree": "git worktree add -q wt side; git worktree remove wt",
+    "config": "git config user.name Eve; git remote add o /nowhere",
+    "amend": "git commit -q --amend -m other",
+    "submodule-like clone": "git clone -q . sub",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_as_after_a_bare_run(bench: Bench, name: str) -> None:
+    bare = bench.root.with_name("bare")
+    subprocess.run(["cp", "-a", str(bench.root), str(bare)], check=True)
+    script = WORK[name]
+    subprocess.run(["bash", "-ec", script], cwd=bare, check=True)
+    done = do(bench, script)
+    assert done.held == ""
+    assert view(bench.root) == view(bare)
+    if "clone" in name:
+        expected = view(bare / "sub")
+        expected["reflog"] = expected["reflog"].replace(str(bare), str(bench.root))
+        assert view(bench.root / "sub") == expected
+
+
+def test_a_plain_status_leaves_no_index_behind(bench: Bench) -> None:
+    os.utime(bench.root / "a", (1, 1))
+    before = (bench.root / ".git/index").stat()
+    do(bench, "git status > /dev/null")
+    assert (bench.root / ".git/index").stat().st_mtime_ns == before.st_mtime_ns
+    assert (bench.root / ".git/index").stat().st_ino == before.st_ino
+
+
+def test_the_effect_is_in_the_span(bench: Bench) -> None:
+    old = git(bench.root, "rev-parse", "HEAD").strip()
+    do(bench, "git commit -q --allow-empty -m three")
+    new = git(bench.root, "rev-parse", "HEAD").strip()
+    assert span()["git"] == {"refs": {"refs/heads/main": [old, new]}}
+
+
+def test_both_sides_commit(bench: Bench) -> None:
+    def commit() -> None:
+        git(bench.root, "commit", "-q", "--allow-empty", "-m", "mine")
+
+    done = do(bench, "echo its > its; git add its; git commit -qm its", commit)
+    assert "refs/heads/main was moved meanwhile" in done.held
+    assert not (bench.root / "its").exists()
+    assert git(bench.root, "log", "-1", "--format=%s").strip() == "mine"
+
+
+def test_a_hard_killed_git_leaves_its_lock_as_it_would_bare(bench: Bench) -> None:
+    do(bench, "true > .git/index.lock")
+    assert (bench.root / ".git/index.lock").exists()
