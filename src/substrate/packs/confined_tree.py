@@ -145,6 +145,14 @@ class ConfinedTree:
         finally:
             os.close(fd)
 
+    def size(self, path: RelPath) -> int:
+        """How large a regular file is."""
+        fd = self._open_regular(self.resolve(path), path)
+        try:
+            return os.fstat(fd).st_size
+        finally:
+            os.close(fd)
+
     def read(self, path: RelPath, cap: int) -> bytes:
         return b"".join(self.chunks(path, cap))
 

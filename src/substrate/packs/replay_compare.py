@@ -11,7 +11,6 @@ from substrate.packs.hashes import PREFIX, ref_of
 from substrate.packs.objects import Objects
 from substrate.packs.tools import Produced, ToolResult
 
-_CHUNK = 1 << 20
 #: How much of two contents is looked at for a diff.
 _DIFF_CAP = 256 << 10
 _DIFF_LINES = 200
@@ -28,21 +27,21 @@ class Difference(NamedTuple):
 
 def address(produced: Produced) -> tuple[str, int]:
     """The address and the size of what a tool gave back."""
-    if produced.path is None:
-        return ref_of(produced.data), len(produced.data)
     digest, size = hashlib.sha256(), 0
-    with produced.path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
+    for chunk in produced.chunks():
+        digest.update(chunk)
+        size += len(chunk)
     return PREFIX + digest.hexdigest(), size
 
 
 def head(produced: Produced, limit: int) -> bytes:
-    if produced.path is None:
-        return produced.data[:limit]
-    with produced.path.open("rb") as file:
-        return file.read(limit)
+    """The first `limit` bytes of it."""
+    found = b""
+    for chunk in produced.chunks():
+        found += chunk
+        if len(found) >= limit:
+            break
+    return found[:limit]
 
 
 def is_same(

@@ -10,22 +10,22 @@ Steps marked non-deterministic keep their recorded output and change nothing abo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from substrate.packs import tree_state
 from substrate.packs.confined_tree import TreeError
-from substrate.packs.hashes import ref_of
 from substrate.packs.manifest import Manifest, Step
 from substrate.packs.objects import Objects
 from substrate.packs.replay_compare import (
     address,
     changes_difference,
-    content_difference,
     difference,
     is_same,
 )
 from substrate.packs.tool_names import BUILT_IN
 from substrate.packs.tools import (
+    Produced,
     Registry,
     Tool,
     ToolContext,
@@ -116,9 +116,11 @@ class StepReplay:
             result = tool(self._context, step.tool, step.parameters)
         except (ToolError, TreeError) as error:
             return report._replace(status=FAILED, reason=str(error))
-        report = report._replace(
-            exit=result.exit, scopes=result.scopes, actual=address(result.produced)[0]
-        )
+        try:
+            actual, _ = address(result.produced)
+        except TreeError as error:  # it is only now read to its end
+            return report._replace(status=FAILED, reason=str(error))
+        report = report._replace(exit=result.exit, scopes=result.scopes, actual=actual)
         return self._judge(step, result, report)
 
     def _judge(self, step: Step, result: ToolResult, report: StepReport) -> StepReport:
@@ -173,19 +175,18 @@ def compare_outputs(
     reports = []
     for output in manifest.outputs:
         try:
-            data = context.tree.read(context.tree.locate(output.name), context.limits.output_bytes)
+            path = context.tree.locate(output.name)
+            made = Produced(stream=partial(context.tree.chunks, path, context.limits.output_bytes))
+            actual, _ = address(made)
         except TreeError:
             reports.append(OutputReport(output.name, "absent", "no step made such a file"))
             continue
-        actual = ref_of(data)
         if actual == output.content_ref:
             reports.append(OutputReport(output.name, MATCHED))
         elif actual == laid_out.get(output.name):
             reports.append(OutputReport(output.name, "absent", "no step changed it"))
         else:
-            then = objects.read(output.content_ref, limit=256 << 10)
-            sizes = (objects.size(output.content_ref), len(data))
-            found = content_difference(then, data[: 256 << 10], sizes)
+            found = difference(objects, output.content_ref, made)
             reports.append(OutputReport(output.name, DIVERGED, found.summary, found.diff))
     return reports
 

@@ -11,7 +11,7 @@ step fails, naming the tool.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,10 +33,22 @@ class Limits(NamedTuple):
 
 
 class Produced(NamedTuple):
-    """What a tool gave back: in memory, or in a file where it may be large."""
+    """What a tool gave back: in memory, in a file of the replay's own, or read where it stands."""
 
     data: bytes = b""
     path: Path | None = None
+    stream: Callable[[], Iterator[bytes]] | None = None
+
+    def chunks(self) -> Iterator[bytes]:
+        """All of it, a piece at a time."""
+        if self.stream is not None:
+            yield from self.stream()
+        elif self.path is None:
+            yield self.data
+        else:
+            with self.path.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    yield chunk
 
 
 class ToolResult(NamedTuple):

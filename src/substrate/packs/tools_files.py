@@ -49,16 +49,19 @@ def _told(tool: Callable[[ToolContext, str, Parameters], ToolResult]) -> Tool:
 @_told
 def read_file(context: ToolContext, name: str, parameters: Parameters) -> ToolResult:
     path = _path(context, parameters)
-    data = context.tree.read(path, min(context.limits.output_bytes, _EDIT_CAP * 4))
+    cap = context.limits.output_bytes
+    if context.tree.size(path) > _FORMS_CAP:
+        return ToolResult(Produced(stream=lambda: context.tree.chunks(path, cap)))
+    data = context.tree.read(path, cap)
     first, count = number_of(parameters, "offset"), number_of(parameters, "limit")
-    lines = data.split(b"\n") if len(data) <= _FORMS_CAP else []
+    lines = data.split(b"\n")
     also: list[bytes] = []
     if first is not None or count is not None:
         # Claude counts lines from 1, Gemini from 0.
         for start in {max((first or 0) - 1, 0), max(first or 0, 0)}:
             part = lines[start : start + count] if count is not None else lines[start:]
             also += [b"\n".join(part), b"\n".join(part) + b"\n", *_numbered(part, start + 1)]
-    elif lines:
+    else:
         also += _numbered(lines, 1)
         if lines[-1] == b"":
             also += [*_numbered(lines[:-1], 1), data.rstrip(b"\n")]

@@ -177,5 +177,11 @@ def _notes(builder: SessionBuilder, entries: list[Entry]) -> Iterable[str]:
             f"of {builder.without_span} commands the trace no longer has the environment: "
             "a replay uses the present one"
         )
+    outside = any(entry.kind == "external" for entry in entries)
+    if outside and any(entry.detail.get("base_known") == "assumed" for entry in entries):
+        yield (
+            "others edited files meanwhile, and nobody watched: which commands saw these edits is "
+            "not known, and a replay makes them at the time they were noticed"
+        )
     if any(entry.detail.get("beside") for entry in entries):
         yield "commands ran side by side: which of them changed what cannot be told for certain"

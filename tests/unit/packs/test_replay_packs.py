@@ -209,6 +209,21 @@ def _small_limits(limits: Any) -> Any:
     return make
 
 
+def test_a_large_file_is_compared_without_being_held(replay: Replay) -> None:
+    make = step("shell", "", command="head -c 30000000 /dev/zero > big; truncate -s 2T sparse")
+    big = "0" * 3_000_000 + "\n"
+    replayed = replay(
+        make,
+        step("read_file", "x", path="sparse"),
+        step("shell", "", command="printf '%03000000d\\n' 0 > zeros"),
+        step("read_file", big, path="zeros"),
+        outputs=[{"name": "zeros", "content": big}, {"name": "big", "content": "other"}],
+    )
+    assert statuses(replayed) == ["matched", "failed", "matched", "matched"]
+    assert "larger than" in replayed.steps[1].reason
+    assert [one.status for one in replayed.outputs] == ["matched", "diverged"]
+
+
 def test_a_damaged_recorded_output_is_no_match(replay: Replay, store: Store) -> None:
     replayed = replay(step("shell", "x\n", command="echo x"))
     path = store.objects.path(replayed.steps[0].recorded)
