@@ -50,6 +50,7 @@ class CallResolver:
         self.types: dict[tuple[int, str], str] = {}
         for scope, variable, kind in facts.types:
             self.types.setdefault((scope, variable), kind)
+        self.typed = {variable for _, variable in self.types}
 
     def resolve(self, call: Call) -> Target:
         receiver = call.receiver.replace("::", ".").replace("->", ".")
@@ -63,6 +64,24 @@ class CallResolver:
         name = call.name
         if name == "super":
             return Target(None, "super", UNKNOWN)
+        words = self.file.words
+        if words is None or name in words:
+            found = self._known(call, name)
+            if found is not None:
+                return found
+        elif call.is_parameter:
+            return Target(None, name, UNKNOWN)
+        if name in self.builtins:
+            return Target(None, f"builtins.{name}", BUILTIN)
+        if self.file.family in ("c", "ruby"):
+            key = (self.file.directory, self.file.family, name)
+            if key not in self.names.global_functions:
+                self.names.global_functions[key] = self._global_function(name)
+            return self.names.global_functions[key]
+        return Target(None, name, UNKNOWN)
+
+    def _known(self, call: Call, name: str) -> Target | None:
+        """What the file itself says of a name."""
         nested = self._enclosing(call.scope, name)
         if nested is not None:
             return nested
@@ -77,14 +96,7 @@ class CallResolver:
         entity = self.names.starred(self.file, name) or self.names.sibling(self.file, name)
         if entity is not None and entity.symbol is not None:
             return Target(entity.symbol, "", IMPORTED)
-        if name in self.builtins:
-            return Target(None, f"builtins.{name}", BUILTIN)
-        if self.file.family in ("c", "ruby"):
-            key = (self.file.directory, self.file.family, name)
-            if key not in self.names.global_functions:
-                self.names.global_functions[key] = self._global_function(name)
-            return self.names.global_functions[key]
-        return Target(None, name, UNKNOWN)
+        return None
 
     def _from_import(self, entity: Entity, name: str) -> Target:
         if entity.symbol is not None:
@@ -214,7 +226,7 @@ class CallResolver:
         return None
 
     def _type_of(self, scope: int, variable: str) -> str | None:
-        at = scope
+        at = scope if variable in self.typed else -1
         while at >= 0:
             found = self.types.get((at, variable))
             if found is not None:
@@ -237,6 +249,9 @@ class CallResolver:
         return Target(hit.symbol, "", TYPED)
 
     def _on_name(self, call: Call, receiver: str) -> Target | None:
+        words = self.file.words
+        if words is not None and receiver.partition(".")[0] not in words:
+            return None  # a local variable, most often
         inside = self.symbols[call.scope] if call.scope else None
         entity = self.names.named(self.file, receiver, inside)
         if entity is None:

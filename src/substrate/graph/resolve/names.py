@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from substrate.graph.extract import CLASS_KINDS
 from substrate.graph.facts import Import, Outline, Symbol
+from substrate.graph.grammars import grammar_for
 from substrate.graph.records import path_id
 from substrate.graph.resolve.modules import FAMILIES, find_module, python_module
 from substrate.graph.resolve.world import Definition, World
@@ -51,6 +52,15 @@ class FileNames:
         self.dotted: dict[str, Import] = {}
         for found in outline.imports:
             self._bind(found)
+        #: Every name that can mean something here without a look at other files; None if a star,
+        #: a package's other files or an inherited scope can bring in any.
+        self.words: set[str] | None = None
+        grammar = grammar_for(outline.language)
+        sees_class = grammar is not None and grammar.class_scope_is_visible
+        if not self.stars and not sees_class and self.family not in ("go", "java"):
+            self.words = {local.rpartition(".")[2] for local in self.by_local}
+            self.words.update(self.bound)
+            self.words.update(module.partition(".")[0] for module in self.dotted)
 
     def _bind(self, found: Import) -> None:
         bound = self.bound
