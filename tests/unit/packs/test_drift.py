@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from substrate.packs.base_tree import BASE_NAME, base_record
 from substrate.packs.content_diff import MAX_BYTES, MAX_LINES, diff_contents, diff_lines
 from substrate.packs.drift import compare
@@ -164,3 +167,26 @@ def test_contents_that_are_no_text_or_not_there(store: Store) -> None:
     assert summary.endswith(f"at byte {len(big):,}")
     assert "missing" in diff_contents(store.objects, put(b"a").ref, "sha256:" + "0" * 64).summary
     assert diff_contents(store.objects, "", put(b"a\n").ref).unified() == "@@ -0,0 +1 @@\n+a"
+
+
+CALLS = st.lists(
+    st.sampled_from([f"{t}:{p}>{o}" for t in "xy" for p in "12" for o in "ab"]), max_size=9
+)
+
+
+@given(CALLS, CALLS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_there_is_drift_exactly_if_the_steps_differ(
+    store: Store, manifest: Manifest, a: list[str], b: list[str]
+) -> None:
+    found = drifts(store, manifest, a, b)
+    assert bool(found) == (a != b)
+    # Never more entries than leaving out everything and putting in everything would be,
+    # and the same, turned round, from the other side.
+    assert len(found) <= len(a) + len(b)
+    turned = drifts(store, manifest, b, a)
+    assert sum(d.type == "tool_drift" for d in found) >= abs(len(a) - len(b))
+    assert bool(turned) == bool(found)
+    added = sum("was added" in d.description for d in found)
+    removed = sum("was removed" in d.description for d in found)
+    assert added - removed == len(b) - len(a)
