@@ -150,6 +150,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "byte-names": _has_byte_names,
     "case-sensitive": _has_case_sensitive_names,
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    "curl": lambda: shutil.which("curl") is not None,
     "fork": lambda: hasattr(os, "fork"),
     "gcc": lambda: shutil.which("gcc") is not None,
     "gcc-static": _has_static_gcc,
