@@ -223,7 +223,7 @@ def _completion(
 ) -> spans.Completion:
     return spans.Completion(
         clock.now_ns(), outcome.exit, outcome.duration_ms, diff, outcome.isolation,
-        commit, base, outcome_word(outcome), outcome.scopes_used,
+        commit, base, outcome_word(outcome), outcome.scopes_used, outcome.net_denied,
         stdout=_output(outcome.stdout), stderr=_output(outcome.stderr),
     )  # fmt: skip
 

@@ -127,6 +127,7 @@ def _run_inside(request: CommandRequest, context: Context) -> int:
             request.shell,
             timeout_s=request.timeout_s,
             kill_children=request.kill_children,
+            network=request.network,
         )
     )
     if outcome.notice:
@@ -135,11 +136,9 @@ def _run_inside(request: CommandRequest, context: Context) -> int:
 
 
 def _network(mode: str) -> Network | None:
-    if not mode:
-        return None
     from substrate.world.network.choose import network_for
 
-    return network_for(mode)
+    return network_for(mode or "open")
 
 
 def _refuse_not_yet(args: Namespace) -> None:
