@@ -238,7 +238,7 @@ def test_odd_names_are_recorded_undone_and_redone(substrate: Program) -> None:
             file.write(b"in a directory")
         with open(os.path.join(top, name), "ab") as file:
             file.write(b"after")
-    substrate("-c", "true").went_well()
+    substrate("checkpoint").went_well()
     changed = tree(substrate.cwd)
     assert changed != before
     outside = [e for e in substrate.json("log")["commands"] if e["kind"] == "external"]

@@ -151,7 +151,7 @@ class TestFullDisk:
         self.write(disk / "project/big", 500_000)
         program.sh("echo 1 > a")
         filler = self.fill(disk, leave + 400_000)
-        done = program("-c", "head -c 390000 /dev/urandom > new && echo 2 > a")
+        done = program("--no-world", "-c", "head -c 390000 /dev/urandom > new && echo 2 > a")
         done.is_clear(125, "could not be recorded", "space")
         state = tree(disk / "project")
         assert b"new" in state
@@ -164,6 +164,27 @@ class TestFullDisk:
         assert sorted(recorded["changed_files"]) == ["a", "new"], "it is still the command's"
         program("undo", recorded["command_id"]).went_well()
         assert (disk / "project/a").read_bytes() == b"1\n"
+        program("fsck").went_well()
+
+    @pytest.mark.needs("mounts", "overlay", "root")
+    @pytest.mark.parametrize("leave", [40_000, 100_000])
+    def test_recording_from_a_world(self, disk: Path, leave: int) -> None:
+        """The tree stays as it was; what the command did waits, and arrives when there is room."""
+        program = Program(disk / "project")
+        program.sh("echo 1 > a")
+        before = tree(disk / "project")
+        filler = self.fill(disk, leave + 400_000)
+        line = "head -c 390000 /dev/urandom > new && echo 2 > a"
+        done = program("--world", "-c", line)
+        assert "space" in done.errors or "no room" in done.errors
+        assert tree(disk / "project") == before
+        filler.unlink()
+        [world] = program.json("world", "list")["worlds"]
+        program("world", "apply", world["world_id"]).went_well()
+        assert (disk / "project/a").read_bytes() == b"2\n"
+        assert (disk / "project/new").stat().st_size == 390_000
+        program("undo").went_well()
+        assert tree(disk / "project") == before
         program("fsck").went_well()
 
     @pytest.mark.needs("mounts")
@@ -197,7 +218,7 @@ class TestFullDisk:
         program("fsck").went_well()
 
     @pytest.mark.needs("mounts")
-    @pytest.mark.parametrize("leave", [0, 100_000])
+    @pytest.mark.parametrize("leave", [40_000, 100_000])
     def test_compact(self, disk: Path, leave: int) -> None:
         program = Program(disk / "project")
         for _ in range(3):

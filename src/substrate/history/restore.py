@@ -251,6 +251,8 @@ def return_trash(store: HistoryStore, undoing: Sequence[Undoing]) -> list[str]:
         for item in by_id.get(entry.command_id, ()) if entry else ():
             if one.paths and not any(is_within(item.path, scope) for scope in one.paths):
                 continue
+            if b".git" in item.path.split(b"/")[:-1]:
+                continue  # of a repository that stands: `--with-git` moves its refs back
             try:
                 trash.restore(item, store.root)
                 notes.append(f"brought back from the trash: {display(item.path)}")

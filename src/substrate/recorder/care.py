@@ -5,19 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import NotFoundError
-from substrate.history import record, repair, sessions
+from substrate.errors import MissingDependencyError, NotFoundError
+from substrate.history import held, record, repair, sessions
 from substrate.history.fsck import Problem
+from substrate.history.held import Held
 from substrate.history.ledger import Ledger
 from substrate.history.observe import HashOnly, changed_paths, observe
 from substrate.history.repair import Repaired
 from substrate.history.store import LOCK_TIMEOUT_S, check_trusted
 from substrate.model.paths import RelPath
 from substrate.recorder.place import Place
+from substrate.recorder.world_choice import Asked, world_for
 from substrate.system import clock
 from substrate.system.locks import FileLock
 from substrate.workspace.exclude import Exclusions
-from substrate.world.direct import DirectWorld
 
 
 class Status(NamedTuple):
@@ -27,7 +28,11 @@ class Status(NamedTuple):
     session_id: str | None
     agent_id: str
     cannot_promise: str
+    #: What the next command will run in.
+    strategy: str
     running: tuple[str, ...] = ()
+    #: Worlds that wait for a decision, or whose processes go on.
+    worlds: tuple[Held, ...] = ()
     outside_changes: tuple[RelPath, ...] = ()
     rules: tuple[tuple[str, str], ...] = ()
     excluded: tuple[tuple[RelPath, str], ...] = ()
@@ -38,7 +43,7 @@ class Status(NamedTuple):
 def status(place: Place) -> Status:
     """Scans, but records nothing."""
     workspace = place.workspace
-    found = Status(workspace.root, "kept", None, place.agent_id, DirectWorld().isolation.reason)
+    found = Status(workspace.root, "kept", None, place.agent_id, *_what_applies(place))
     if workspace.history_refused:
         return found._replace(history=workspace.history_refused)
     rules = tuple(Exclusions.load(workspace.root).describe())
@@ -51,6 +56,7 @@ def status(place: Place) -> Status:
             return found._replace(
                 session_id=session,
                 running=record.running_beside(store, None),
+                worlds=tuple(held.all_held(store)),
                 outside_changes=tuple(changed_paths(seen.changes)),
                 rules=tuple(store.exclusions.describe()),
                 excluded=tuple(sorted(seen.scan.excluded.items())),
@@ -59,6 +65,15 @@ def status(place: Place) -> Status:
             )
     except NotFoundError:
         return found._replace(history="not begun", rules=rules)
+
+
+def _what_applies(place: Place) -> tuple[str, str]:
+    """What the next command will run in: what that cannot promise, and its strategy."""
+    try:
+        isolation = world_for(place, Asked()).isolation
+    except MissingDependencyError as error:
+        return error.message, "none"
+    return isolation.reason, isolation.strategy
 
 
 def _latest(ledger: Ledger) -> str | None:

@@ -168,8 +168,15 @@ def _translated(outcome: RunOutcome, work: Callable[[], Value]) -> Value:
         hint = error.hint if isinstance(error, SubstrateError) else ""
         raise SubstrateError(
             f"the command ran (exit {outcome.exit}) but could not be recorded yet: {reason}",
-            hint=(hint + "; " if hint else "") + "the next substrate call records what it changed",
+            hint=(hint + "; " if hint else "") + _later(outcome),
         ) from error
+
+
+def _later(outcome: RunOutcome) -> str:
+    if outcome.layer is None:
+        return "the next substrate call records what it changed"
+    world_id = outcome.layer.world_id
+    return f"what it changed waits in its world: `substrate world apply {world_id}`"
 
 
 def _with_excluded(diff: FsDiff, still_there: frozenset[RelPath]) -> FsDiff:

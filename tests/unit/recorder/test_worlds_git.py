@@ -119,3 +119,22 @@ def test_both_sides_commit(bench: Bench) -> None:
 def test_a_hard_killed_git_leaves_its_lock_as_it_would_bare(bench: Bench) -> None:
     do(bench, "true > .git/index.lock")
     assert (bench.root / ".git/index.lock").exists()
+
+
+def test_an_undo_leaves_the_repository_alone_and_says_nothing_of_its_parts(bench: Bench) -> None:
+    do(bench, "echo its > its; git add its; git commit -qm its; git branch -q -D side")
+    head = git(bench.root, "rev-parse", "HEAD")
+    outcome = bench.undo()
+    assert not (bench.root / "its").exists()
+    assert git(bench.root, "rev-parse", "HEAD") == head
+    assert not any(".git" in note for note in outcome.notes)
+
+
+def test_a_nested_repository_that_was_removed_comes_back_whole(bench: Bench) -> None:
+    git(bench.root, "clone", "-q", ".", "sub")
+    bench.settle()
+    expected = view(bench.root / "sub")
+    do(bench, "rm -rf sub")
+    assert not (bench.root / "sub").exists()
+    bench.undo()
+    assert view(bench.root / "sub") == expected

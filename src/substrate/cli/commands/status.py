@@ -44,9 +44,10 @@ def _json(found: Status) -> dict[str, object]:
         "history": found.history,
         "session_id": found.session_id,
         "agent_id": found.agent_id,
-        "strategy": "direct",
+        "strategy": found.strategy,
         "cannot_promise": found.cannot_promise,
         "running": list(found.running),
+        "worlds": [{"world_id": w.world_id, "state": w.state} for w in found.worlds],
         "outside_changes": [display(path) for path in found.outside_changes],
         "rules": [{"source": source, "rule": rule} for source, rule in found.rules],
         "excluded": [{"path": display(p), "reason": why} for p, why in found.excluded],
@@ -63,11 +64,13 @@ def _for_people(found: Status, context: Context) -> None:
             ("history", found.history if found.history in _PLAIN else f"not kept: {found.history}"),
             ("session", found.session_id or "none yet"),
             ("agent", found.agent_id),
-            ("strategy", f"direct: {found.cannot_promise}"),
+            ("strategy", found.strategy + (f": {why}" if (why := found.cannot_promise) else "")),
         ]
     )
     for command_id in found.running:
         out.line(Styled("running", "yellow"), f"  {command_id}")
+    for world in found.worlds:
+        out.line(Styled(world.state, "yellow"), f"  {world.world_id}  {world.command}")
     if found.outside_changes:
         out.line(f"changed outside since the last record: {len(found.outside_changes)}")
         for path in found.outside_changes[:_SHOWN]:
