@@ -239,6 +239,22 @@ def test_edits_by_others_in_between_are_put_in_place(bench: Bench) -> None:
     assert status == 0
 
 
+@pytest.mark.needs("world-overlay")
+def test_held_commands_count_by_what_was_decided_of_them(bench: Bench) -> None:
+    bench.record("echo 1 > kept")
+    for decision in ("discard", "apply"):
+        bench.substrate("run", "--world", "--hold", "--", "sh", "-c", f"echo {decision} > kept")
+        listed = json.loads(bench.substrate("world", "list", "--json").stdout)
+        bench.substrate("world", decision, listed["worlds"][0]["world_id"])
+    bench.record("cat kept > copy")
+    bench.carry_away(bench.pack())
+    status, answer = bench.replay()
+    assert answer["fidelity"] == "exact", answer
+    tools = [step["tool"] for step in answer["steps"]]
+    assert tools == ["shell", "apply_changes", "shell"]
+    assert status == 0
+
+
 @pytest.mark.needs("posix")
 def test_secrets_leave_as_placeholders(bench: Bench) -> None:
     bench.record("echo --token ghp_0123456789abcdefghijABCDEFGHIJ012345 > /dev/null")

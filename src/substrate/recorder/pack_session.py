@@ -74,7 +74,9 @@ def build(
     builder.base(before, place.workspace.root, commit)
     for entry in entries:
         is_own = session is None or entry.session_id == session.session_id
-        if entry.kind == "command" and is_own:
+        if "held" in entry.detail and entry.commit is None:
+            continue  # it waits, or was discarded: nobody ever saw what it did
+        if entry.kind == "command" and is_own and "of" not in entry.detail:
             builder.command(entry, ask.changes_of(history, entry))
         elif entry.kind == "squash" and is_own:
             _squashed(history, builder, entry)
@@ -183,5 +185,7 @@ def _notes(builder: SessionBuilder, entries: list[Entry]) -> Iterable[str]:
             "others edited files meanwhile, and nobody watched: which commands saw these edits is "
             "not known, and a replay makes them at the time they were noticed"
         )
+    if any("held" in entry.detail and entry.commit is None for entry in entries):
+        yield "commands whose worlds were held are no steps; what `world apply` brought in is"
     if any(entry.detail.get("beside") for entry in entries):
         yield "commands ran side by side: which of them changed what cannot be told for certain"
