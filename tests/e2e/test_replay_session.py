@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -199,7 +200,9 @@ def test_a_missing_tool_fails_it(worked: Bench) -> None:
 
 @pytest.mark.needs("posix")
 def test_the_same_session_has_the_same_address(worked: Bench) -> None:
-    assert worked.pack() == worked.pack()
+    first = worked.pack()
+    assert worked.pack() == first
+    assert worked.ctx(worked.project, "pack", "--session", "@").stdout.strip() == first
 
 
 @pytest.mark.needs("posix")
@@ -364,6 +367,17 @@ def test_what_differs_is_told_and_the_seeds_words_work(worked: Bench, tmp_path: 
     answer = json.loads(worked.substrate("replay", span, "--json").stdout)
     assert (answer["status"], answer["exit"], answer["recorded_exit"]) == ("diverged", 0, 0)
     assert answer["isolation"]["strategy"]
+
+
+@pytest.mark.needs("world-overlay")
+def test_what_it_reached_is_told_in_the_seeds_words(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        bench.record(f"exec 3<>/dev/tcp/127.0.0.1/{port}")
+        done = bench.substrate("--replay", "@", "--replay-verbose")
+    assert done.returncode == 0, done.stderr
+    assert f"[replay] scopes: tcp:127.0.0.1:{port}\n" in done.stderr
+    assert "[replay] strategy: copy-diff" in done.stderr
 
 
 @pytest.mark.needs("posix")

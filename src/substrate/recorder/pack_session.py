@@ -22,6 +22,9 @@ from substrate.recorder.session_steps import Json, SessionBuilder
 from substrate.system import platform
 from substrate.trace.reader import TraceReader
 
+#: Stands for the most recently active session.
+LATEST = "@"
+
 
 class PackedSession(NamedTuple):
     pack: Pack
@@ -32,7 +35,7 @@ class PackedSession(NamedTuple):
 def pack_session(place: Place, store: Store, named: str | None) -> PackedSession:
     """Keep a session as a pack that needs neither the project nor its history any more."""
     with place.existing_history() as history, store.writing("packing a session"):
-        session = sessions.for_question(history, named)
+        session = sessions.for_question(history, None if named == LATEST else named)
         entries = entries_of(history, session)
         builder = build(place, history, store.objects, entries, session, exact=False)
         last = _after(history, entries[-1])

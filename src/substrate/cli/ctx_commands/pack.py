@@ -54,7 +54,10 @@ def configure(parser: ArgumentParser) -> None:
         "--from", dest="agent", metavar="AGENT", help="LOG is a transcript of this agent"
     )
     parser.add_argument(
-        "--session", metavar="S", default=SUPPRESS, help="pack this session of the history"
+        "--session",
+        metavar="S",
+        default=SUPPRESS,
+        help="pack this recorded session; @ is the latest",
     )
     parser.add_argument(
         "--sidecars",
