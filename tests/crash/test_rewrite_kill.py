@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.needs("strace"), pytest.mark.timeout(0)]
 
 #: Where an operation's journal lies, from its first write to its last.
 JOURNAL = ".manifold/journal/"
+#: What announces the operation: before this file is there, nothing has changed.
+INTENT = "intent.json"
 TEN = "".join(f"{n}\n" for n in range(10))
 
 
@@ -27,7 +29,7 @@ class Operation(NamedTuple):
     words: tuple[str, ...]
     within: str
     status: int = 0
-    default_points: int = 16
+    default_points: int = 6
 
 
 REWRITE = ("rewrite", "--base", "base", "--target", "target")
@@ -36,9 +38,9 @@ RESTORE = ("recover", "restore", "default/", "--with-git")
 LARGE = {"rewrite, many": Operation(REWRITE, JOURNAL), "restore, many": Operation(RESTORE, JOURNAL)}
 OPERATIONS = {
     "rewrite": Operation(REWRITE, JOURNAL),
-    "conflict": Operation(REWRITE, JOURNAL, 1, 8),
-    "defer": Operation((*REWRITE, "--defer-untracked"), JOURNAL, 0, 6),
-    "restore": Operation(RESTORE, JOURNAL, 0, 12),
+    "conflict": Operation(REWRITE, JOURNAL, 1, 3),
+    "defer": Operation((*REWRITE, "--defer-untracked"), JOURNAL, 0, 3),
+    "restore": Operation(RESTORE, JOURNAL, 0, 4),
 }
 
 
@@ -86,10 +88,13 @@ def fault(named: str, tmp_path: Path) -> Fault:
     )
 
 
-def chosen(found: list[Point], operation: Operation) -> list[Point]:
-    """Spread over the whole run, so that each outcome is met."""
-    step = max(1, len(found) // operation.default_points)
-    return found[step // 2 :: step]
+def chosen(made: Fault, operation: Operation) -> list[Point]:
+    """A few before the announcement, where nothing may have changed; more behind it."""
+    found = rewrite_site.points(made, operation.within)
+    behind = rewrite_site.points(made, operation.within, INTENT)
+    before = found[: -len(behind)]
+    few = before[len(before) // 4 :: len(before) // 2]
+    return few + behind[1 :: max(1, len(behind) // operation.default_points)]
 
 
 def struck(made: Fault, point: Point, how: str) -> tuple[Cli, int, str]:
@@ -104,8 +109,7 @@ def test_killed_at_a_system_call(named: str, tmp_path: Path) -> None:
     """All of the calls: see test_sweep."""
     operation = OPERATIONS[named]
     made = fault(named, tmp_path)
-    points = chosen(rewrite_site.points(made, operation.within), operation)
-    ended = Counter(killed(made, point) for point in points)
+    ended = Counter(killed(made, point) for point in chosen(made, operation))
     print(f"\n{named}: {ended.total()} kill points, {dict(ended)}")
     assert ended["old"] and ended["recovered"]
 
@@ -144,7 +148,7 @@ def test_killed_again_while_it_is_being_finished(
         except AssertionError as error:
             raise AssertionError(f"at {point}, then {again}: {error}") from error
         rounds += 1
-        if rounds == 3 and every > 1:
+        if rounds == 2 and every > 1:
             break
     print(f"\n{named}: killed again {rounds} times")
     assert rounds > 0
@@ -165,7 +169,7 @@ def test_a_disk_that_is_full_or_fails(
     failed = 0
     for call in FAILING:
         places = [point for point in found if point.call == call]
-        some = places if request.config.getoption("--long") else places[:: len(places) // 2 + 1]
+        some = places if request.config.getoption("--long") else places[-1:]
         for point in some:
             cli, status, said = struck(made, point, f"error={error}")
             where = f"{point} {error}: {status} {said}"
@@ -210,7 +214,7 @@ def test_prune_killed_at_a_system_call(tmp_path: Path) -> None:
     """The tombstone comes first: a snapshot is there, or it is known to have gone, and why."""
     made = prunable(tmp_path)
     found = rewrite_site.points(made, ".manifold/")
-    ended = Counter(prune_killed(made, point) for point in found[:: max(1, len(found) // 8)])
+    ended = Counter(prune_killed(made, point) for point in found[:: max(1, len(found) // 4)])
     print(f"\nprune: {ended.total()} kill points, {dict(ended)}")
     assert ended["old"] and ended["new"]
 

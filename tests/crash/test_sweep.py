@@ -21,8 +21,8 @@ from tests.crash.harness import Point
 pytestmark = [pytest.mark.long, pytest.mark.needs("strace"), pytest.mark.timeout(0)]
 
 WANTED = 2_000
-#: A rewrite's journal begins with this file; that of history is what its database writes ahead.
-INTENT, AHEAD = "intent.json", "history.db-wal"
+#: The journal of history: what its database writes ahead.
+AHEAD = "history.db-wal"
 
 
 class Sweep(NamedTuple):
@@ -35,7 +35,7 @@ class Sweep(NamedTuple):
 def sweeps(directory: Path) -> Iterator[Sweep]:
     for name in (*test_rewrite_kill.OPERATIONS, *test_rewrite_kill.LARGE):
         made = test_rewrite_kill.fault(name, directory / name)
-        points = rewrite_site.points(made, test_rewrite_kill.JOURNAL, INTENT)
+        points = rewrite_site.points(made, test_rewrite_kill.JOURNAL, test_rewrite_kill.INTENT)
         yield Sweep(name, points, lambda p, made=made: test_rewrite_kill.killed(made, p))  # type: ignore[misc]
     made = test_rewrite_kill.prunable(directory / "prune")
     points = rewrite_site.points(made, ".manifold/tombstones")
