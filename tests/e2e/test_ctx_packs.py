@@ -166,6 +166,9 @@ def test_sidecars_stand_beside_outputs_that_are_there(project: Path) -> None:
         "notes": "by hand",
     }
     assert ctx(project, "pack", "--sidecars", "run.json").returncode == 0
+    (project / "answer.md").write_text("It greets!\n")
+    done = ctx(project, "pack", "--sidecars", "run.json")
+    assert "answer.md is not what was recorded" in done.stderr
 
 
 def test_sidecars_in_a_directory_never_leave_it(project: Path, tmp_path: Path) -> None:

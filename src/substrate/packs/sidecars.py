@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.packs.hashes import is_ref
+from substrate.packs.hashes import PREFIX, is_ref
 from substrate.packs.manifest import Pack
 from substrate.packs.store import Store
 from substrate.system.files import read_bytes_or_none, write_atomic
@@ -32,6 +33,8 @@ class Written(NamedTuple):
     output: str
     path: Path | None
     why_not: str = ""
+    #: The file that the sidecar stands beside is not what was recorded.
+    differs: bool = False
 
 
 class BrokenSidecarError(ValueError):
@@ -103,14 +106,20 @@ def write_sidecars(
     that has it. Nothing is written over a file that is no sidecar.
     """
     written = []
-    for name in dict.fromkeys(output.name for output in pack.manifest.outputs):
+    # Of several outputs of one name the last is how it ended up.
+    for name, recorded in {out.name: out.content_ref for out in pack.manifest.outputs}.items():
         if directory is not None:
             artifact = _below(directory, name)
             why = "its name leads out of the directory"
         else:
             artifact = _existing(places, name)
             why = "there is no such file here"
-        written.append(_write(name, artifact, sidecar) if artifact else Written(name, None, why))
+        if artifact is None:
+            written.append(Written(name, None, why))
+            continue
+        one = _write(name, artifact, sidecar)
+        differs = directory is None and one.path is not None and _ref_of(artifact) != recorded
+        written.append(one._replace(differs=differs))
     return written
 
 
@@ -136,6 +145,11 @@ def _existing(places: Sequence[Path], name: str) -> Path | None:
         if inside and path.is_file() and not path.is_symlink():
             return path
     return None
+
+
+def _ref_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return PREFIX + hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _below(directory: Path, name: str) -> Path | None:

@@ -149,6 +149,7 @@ def _tell(made: _Made, written: list[Written], context: Context) -> None:
                 "sidecars": [
                     {"output": item.output, "path": str(item.path) if item.path else None}
                     | ({"why_not": item.why_not} if item.why_not else {})
+                    | ({"differs": True} if item.differs else {})
                     for item in written
                 ],
             }
@@ -162,6 +163,8 @@ def _tell(made: _Made, written: list[Written], context: Context) -> None:
     for item in written:
         if item.path is None:
             context.output.note(f"no sidecar for {item.output}: {item.why_not}")
+        elif item.differs:
+            context.output.note(f"{item.output} is not what was recorded: ctx verify will say so")
 
 
 @contextmanager
