@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import UsageError
+from substrate.errors import MissingDependencyError, UsageError
 from substrate.recorder.place import Place
 from substrate.world.choose import choose_world
 from substrate.world.direct import DirectWorld
@@ -26,30 +27,44 @@ class Asked(NamedTuple):
     hold: bool = False
     #: ``--allow-host-services``
     allow_host_services: bool = False
+    #: ``--writable``: directories beside the workspace that `guarded` and `full` leave open.
+    writable: tuple[Path, ...] = ()
+    #: ``--live``: on the real files, so that it sees edits as they happen.
+    live: bool = False
 
 
 def world_for(place: Place, asked: Asked) -> World:
     """The best world that works here, or what was asked for; `MissingDependencyError` if that
     was required and cannot be had."""
     setting = place.environment.world
-    none_wanted = asked.no_world or asked.tier == "none"
+    none_wanted = asked.no_world or asked.live or asked.tier == "none"
     needed = asked.world or asked.hold or bool(asked.tier and asked.tier != "none")
     if none_wanted and needed:
         raise UsageError(
             "a world is asked for and refused at once",
-            hint="leave out one of --no-world and --world, --isolate or --hold",
+            hint="leave out --no-world or --live, or else --world, --isolate and --hold",
         )
     if none_wanted or (setting == "disabled" and not needed):
-        return DirectWorld("asked for")
+        return DirectWorld("--live: it sees edits as they happen" if asked.live else "asked for")
     if place.workspace.history_refused and not needed:
         return DirectWorld(f"no history is kept here ({place.workspace.history_refused})")
-    return choose_world(
-        Wanted(
-            root=place.workspace.root,
-            store=place.workspace.store,
-            tier=asked.tier or "workspace",
-            required=needed or setting == "enabled",
-            network=asked.network,
-            allow_host_services=asked.allow_host_services,
-        )
+    wanted = Wanted(
+        root=place.workspace.root,
+        store=place.workspace.store,
+        tier=asked.tier or "workspace",
+        required=needed or setting == "enabled",
+        network=asked.network,
+        allow_host_services=asked.allow_host_services,
+        writable=asked.writable,
     )
+    if not asked.tier and place.environment.get("SUBSTRATE_HEAVY_ISOLATION") == "1":
+        return _heaviest(wanted)
+    return choose_world(wanted)
+
+
+def _heaviest(wanted: Wanted) -> World:
+    """The seed's switch: as much as can be had, without ever being in a command's way."""
+    try:
+        return choose_world(wanted._replace(tier="full", required=True))
+    except MissingDependencyError as error:
+        return choose_world(wanted._replace(why=f"SUBSTRATE_HEAVY_ISOLATION: {error.message}"))

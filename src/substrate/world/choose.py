@@ -140,7 +140,7 @@ def _make(strategy: str, wanted: Wanted) -> World:
     if strategy == "overlay":
         from substrate.world.overlay import OverlayWorld
 
-        return OverlayWorld(wanted, worlds_directory(wanted))
+        return OverlayWorld(wanted, worlds_directory(wanted), wanted.why)
     if strategy == "copy-diff":
         from substrate.world.copy_world import CopyWorld
 

@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from substrate.cli.render import place_of
-from substrate.errors import MissingDependencyError, UsageError
+from substrate.errors import UsageError
 from substrate.recorder.record_command import CommandRequest, record_command
 from substrate.recorder.world_choice import Asked, world_for
-from substrate.world.protocol import RunRequest
+from substrate.world.protocol import ResourceLimits, RunRequest
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -21,8 +21,7 @@ NAME = "run"
 HELP = "run a command and record what it changes"
 EXAMPLE = "substrate run -- make test"
 
-#: Part of the contract, not of this version: asking for one is an error, never a fallback.
-_NOT_YET = ("pty", "live")
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -48,21 +47,44 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--hold", action="store_true", help="do not apply what it changes: see `substrate world`"
     )
-    for option in ("--pty", "--live"):
-        parser.add_argument(option, action="store_true", help="not available yet")
+    parser.add_argument(
+        "--live", action="store_true", help="on the real files: for servers that must see edits"
+    )
+    parser.add_argument(
+        "--pty", action="store_true", help="give it a terminal of its own, relayed to ours"
+    )
+    parser.add_argument(
+        "--writable",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="a directory that guarded and full leave open, too",
+    )
+    parser.add_argument(
+        "--allow-host-services",
+        action="store_true",
+        help="container engines and message buses stay reachable",
+    )
+    parser.add_argument("--limit-pids", type=int, metavar="N", help="at most N processes")
+    parser.add_argument("--limit-memory", metavar="SIZE", help="at most SIZE bytes: 512M, 2G")
+    parser.add_argument("--limit-cpus", type=float, metavar="N", help="at most N processors: 0.5")
     parser.add_argument("argv", nargs="*", metavar="ARGV", help="the program and its arguments")
 
 
 def run(args: Namespace, context: Context) -> int:
-    _refuse_not_yet(args)
+    if args.pty:
+        from substrate.system.pty_relay import run_on_terminal
+
+        return run_on_terminal(lambda: _run(args, context))
+    return _run(args, context)
+
+
+def _run(args: Namespace, context: Context) -> int:
     place = place_of(context)
     request = _request(args, context)
     if place.is_inside_world:
         return _run_inside(request, context)
-    world = world_for(
-        place,
-        Asked(args.world, args.no_world, args.isolate, args.net or "open", args.hold),
-    )
+    world = world_for(place, _asked(args, context))
     recording = record_command(place, world, request)
     if recording.outcome.notice:
         context.output.note(recording.outcome.notice)
@@ -73,6 +95,40 @@ def run(args: Namespace, context: Context) -> int:
     for note in recording.notes:
         context.output.note(note)
     return recording.outcome.exit
+
+
+def _asked(args: Namespace, context: Context) -> Asked:
+    return Asked(
+        world=args.world,
+        no_world=args.no_world,
+        tier=args.isolate,
+        network=args.net or "open",
+        hold=args.hold,
+        allow_host_services=args.allow_host_services,
+        writable=tuple(context.cwd / directory for directory in args.writable),
+        live=args.live,
+    )
+
+
+def _limits(args: Namespace) -> ResourceLimits:
+    for name in ("limit_pids", "limit_cpus"):
+        value = getattr(args, name)
+        if value is not None and value <= 0:
+            option = "--" + name.replace("_", "-")
+            raise UsageError(f"{option} takes a number above 0", hint="leave it out for no limit")
+    memory = None if args.limit_memory is None else _size(args.limit_memory)
+    return ResourceLimits(args.limit_pids, memory, args.limit_cpus)
+
+
+def _size(text: str) -> int:
+    number, unit = text.upper().removesuffix("IB").removesuffix("B"), ""
+    if number[-1:] in _UNITS:
+        number, unit = number[:-1], number[-1:]
+    if not number.isdecimal() or int(number) == 0:
+        raise UsageError(
+            f"{text!r} is no size", hint="--limit-memory takes a number of bytes: 512M, 2G"
+        )
+    return int(number) * _UNITS[unit]
 
 
 def _request(args: Namespace, context: Context) -> CommandRequest:
@@ -89,7 +145,7 @@ def _request(args: Namespace, context: Context) -> CommandRequest:
         )
     base = CommandRequest(
         cwd=context.cwd, timeout_s=args.timeout, kill_children=args.kill_children, hold=args.hold,
-        network=_network(args.net),
+        network=_network(args.net), limits=_limits(args),
     )  # fmt: skip
     if args.timeout is not None and args.timeout <= 0:
         raise UsageError(
@@ -139,12 +195,3 @@ def _network(mode: str) -> Network | None:
     from substrate.world.network.choose import network_for
 
     return network_for(mode or "open")
-
-
-def _refuse_not_yet(args: Namespace) -> None:
-    wanted = [name for name in _NOT_YET if getattr(args, name)]
-    if wanted:
-        raise MissingDependencyError(
-            f"--{wanted[0]} is not available in this version yet",
-            hint="leave the option out: the command then runs and is recorded",
-        )
