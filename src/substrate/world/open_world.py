@@ -77,13 +77,17 @@ class OpenWorld:
                 pidfd = self._receive_pidfd()
                 if self._sandbox.network is not None:
                     self._sandbox.network.parent(_pid_of(pidfd), ())
-                failure = self._failure(program)
-                if failure is not None:
-                    duration = clock.monotonic_ns() - started
-                    self._end()
-                    return Ended(failure._replace(duration_ns=duration), 0, self.init_pid)
-                on_start()
-                return self._attend(pidfd, limits, started)
+                try:
+                    failure = self._failure(program)
+                    if failure is not None:
+                        duration = clock.monotonic_ns() - started
+                        self._end()
+                        return Ended(failure._replace(duration_ns=duration), 0, self.init_pid)
+                    on_start()
+                    with _Terminal():
+                        return self._attend(pidfd, limits, started)
+                finally:
+                    os.close(pidfd)
             except ClosedError as error:
                 self._end()
                 raise WorldFailedError("the world ended before the command did") from error
@@ -127,14 +131,11 @@ class OpenWorld:
 
     def _attend(self, pidfd: int, limits: Limits, started: int) -> Ended:
         command = _Command(self, pidfd, limits, started)
-        try:
-            status, left = command.wait()
-            killed = 0
-            if left and (limits.kill_children or command.timed_out):
-                killed = command.end_leftovers()
-                left = 0
-        finally:
-            os.close(pidfd)
+        status, left = command.wait()
+        killed = 0
+        if left and (limits.kill_children or command.timed_out):
+            killed = command.end_leftovers()
+            left = 0
         if left:
             with suppress(ClosedError):
                 self._channel.send("keep")
@@ -222,6 +223,26 @@ class _Command:
         # A stopped process acts on TERM only once it goes on.
         process_tree.send(tree, signal.SIGCONT)
         self._deadline_ns = clock.monotonic_ns() + int(self._limits.grace_s * 1e9)
+
+
+class _Terminal:
+    """A shell that was the terminal's foreground cannot give it back: it cannot see our group."""
+
+    def __enter__(self) -> None:
+        self._fd = next((fd for fd in range(3) if os.isatty(fd)), None)
+        if self._fd is not None:
+            with suppress(OSError):
+                if os.tcgetpgrp(self._fd) == os.getpgrp():
+                    return
+        self._fd = None
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd is None:
+            return
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+        with suppress(OSError):
+            os.tcsetpgrp(self._fd, os.getpgrp())
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
 
 class _Signals:
