@@ -323,6 +323,17 @@ def test_what_commands_printed_is_compared_byte_for_byte(bench: Bench) -> None:
 
 
 @pytest.mark.needs("posix")
+def test_what_was_built_before_the_session_is_up_to_date(bench: Bench) -> None:
+    """Nobody records times; in every replay all files of the base have the same one."""
+    (bench.project / "a-built").write_text("made of calc.src\n")
+    bench.record("[ calc.src -nt a-built ] && echo stale || echo fresh")
+    bench.record("sleep 0.01; touch calc.src; [ calc.src -nt a-built ] && echo stale || echo fresh")
+    bench.carry_away(bench.pack())
+    status, answer = bench.replay()
+    assert (status, answer["fidelity"]) == (0, "exact"), answer
+
+
+@pytest.mark.needs("posix")
 def test_outputs_are_private(bench: Bench) -> None:
     bench.record("echo said")
     home = Path(bench.env["SUBSTRATE_HOME"])

@@ -24,6 +24,8 @@ BASE_NAME = ".ctx/base.json"
 _PLAIN_MODE = 0o644
 #: Neither setuid nor sticky bits come out of a pack, which may be anybody's.
 _MODE_MASK = 0o777
+#: The time of files in a pack that says nothing of any time.
+_SOME_TIME_NS = 1_000_000_000 * 10**9
 
 
 class TreeEntry(NamedTuple):
@@ -101,11 +103,13 @@ def lay_out(
     base: BaseTree,
     inputs: Sequence[Input],
     chunks: Callable[[str], Iterator[bytes]],
+    when_ns: int = _SOME_TIME_NS,
 ) -> LaidOut:
     """Write the tree below `directory`, which is private and empty.
 
     Names that would leave the directory are left out and said, and links come last, so that
-    nothing is ever written through one.
+    nothing is ever written through one. All files get the same time, because nobody recorded
+    theirs: to `make` whatever was built before then is up to date, in every replay alike.
     """
     notes: list[str] = []
     known = {to_name(entry.path): entry for entry in base.entries}
@@ -119,9 +123,8 @@ def lay_out(
         try:
             path = place_of(entry.path if entry else item.name.encode("utf-8", "surrogateescape"))
             _make_parents(walker, path, made)
-            _write_file(
-                walker, path, entry.mode if entry else _PLAIN_MODE, chunks(item.content_ref)
-            )
+            mode = entry.mode if entry else _PLAIN_MODE
+            _write_file(walker, path, mode, chunks(item.content_ref), when_ns)
             files += 1
         except (ValueError, OSError) as error:
             notes.append(f"input {item.name} is not laid out: {_reason(error)}")
@@ -167,13 +170,18 @@ def _make_directory(walker: Walker, path: RelPath) -> None:
             directory.chmod(name, 0o755)
 
 
-def _write_file(walker: Walker, path: RelPath, mode: int, data: Iterator[bytes]) -> None:
+def _write_file(
+    walker: Walker, path: RelPath, mode: int, data: Iterator[bytes], when_ns: int
+) -> None:
     directory, name = walker.parent_of(path)
     with directory:
         fd = directory.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(fd, "wb") as file:
             for chunk in data:
                 file.write(chunk)
+            file.flush()
+            if os.utime in os.supports_fd:
+                os.utime(fd, ns=(when_ns, when_ns))
         directory.chmod(name, mode & _MODE_MASK)
 
 

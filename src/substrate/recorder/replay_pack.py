@@ -13,8 +13,9 @@ from substrate import __version__
 from substrate.errors import DamagedStoreError
 from substrate.packs.base_tree import BASE_NAME, BaseTree, lay_out, read_base
 from substrate.packs.confined_tree import ConfinedTree
-from substrate.packs.manifest import Manifest, Pack
+from substrate.packs.manifest import NO_TIME, Manifest, Pack
 from substrate.packs.objects import Objects
+from substrate.packs.read_manifest import instant_ns
 from substrate.packs.replay_steps import (
     Options,
     OutputReport,
@@ -90,7 +91,7 @@ def replay_from(
     with _scratch(options.keep) as scratch:
         tree_dir = scratch / "tree"
         tree_dir.mkdir(mode=0o755)
-        laid = lay_out(tree_dir, base, manifest.inputs, objects.chunks)
+        laid = lay_out(tree_dir, base, manifest.inputs, objects.chunks, _before(manifest))
         tree = ConfinedTree(tree_dir, base.root)
         variables = known_variables(environment, options.variables)
         shell = replay_world.shell_for(scratch, tree, variables, options.strategy)
@@ -125,6 +126,14 @@ def base_of(manifest: Manifest, objects: Objects) -> BaseTree:
                     hint="pack the session again; `ctx fsck` checks the store",
                 ) from error
     return BaseTree()
+
+
+def _before(manifest: Manifest) -> int:
+    """A moment before the first step: what is older then was older in the recording."""
+    times = (step.timestamp for step in manifest.steps if step.timestamp != NO_TIME)
+    before = instant_ns(next(times, "2001-09-09T01:46:40Z")) - 3600 * 10**9
+    # Whatever a log claims, every file system can hold it.
+    return min(max(before, 0), (2**31 - 1) * 10**9)
 
 
 def _records_changes(manifest: Manifest) -> bool:
