@@ -34,7 +34,7 @@ def give_touches(root: Path, touches: Iterable[Touch], start_ns: int) -> None:
 
 def _touch(parent: Directory, name: bytes, touch: Touch, start_ns: int) -> None:
     at = parent.lstat(name)
-    if touch.only and at.st_ctime_ns >= start_ns:
+    if touch.only and at.st_mtime_ns >= start_ns:
         return
     uid, gid = touch.owner
     is_root = os.geteuid() == 0

@@ -25,11 +25,13 @@ class ScriptWorld:
         script: str,
         meanwhile: Callable[[], None] = lambda: None,
         namespace: str = "trusted",
+        worlds: Path | None = None,
     ) -> None:
         self.root = root
         self.script = script
         self.meanwhile = meanwhile
         self.namespace = namespace
+        self.worlds = worlds or root / ".substrate-git" / "worlds"
         self.layer: Layer | None = None
 
     @property
@@ -37,7 +39,7 @@ class ScriptWorld:
         return ISOLATION
 
     def run(self, request: RunRequest) -> RunOutcome:
-        directory = self.root / ".substrate-git" / "worlds" / (request.world_id or "wld_test")
+        directory = self.worlds / (request.world_id or "wld_test")
         upper, work = directory / "upper", directory / "work"
         upper.mkdir(parents=True)
         work.mkdir()

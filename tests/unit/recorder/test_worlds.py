@@ -7,12 +7,13 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from substrate.history import record
+from substrate.model.paths import RelPath
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
 from substrate.system import clock, environment
@@ -367,3 +368,50 @@ def test_policy_holds_what_runs_code(bench: Bench) -> None:
     done = do(bench, "echo 'evil' > .envrc")
     assert not (bench.root / ".envrc").exists()
     assert ".envrc" in done.held
+
+
+# ------------------------------------------------------------------ a layer on another disk
+
+
+@pytest.fixture
+def other_disk(tmp_path: Path) -> Iterator[Path]:
+    top = tmp_path / "other"
+    top.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(top)], check=True)
+    try:
+        yield top
+    finally:
+        subprocess.run(["umount", "-l", str(top)], check=True)
+
+
+_EVERYTHING = """
+echo more >> a; sed -i s/b/x/ b; rm -r d; mkdir -p n/m; echo n > n/m/n; chmod 750 n; ln -sfn b link
+rm -r dist; mkdir -p dist/x; echo new > dist/x/o; echo m > node_modules/m; rm node_modules/gone
+mkdir -p n/dist; cp /bin/true n/dist/su; chmod 4755 n/dist/su; mkfifo n/p; touch -d 2021-01-01 hard
+mkdir swap; echo s > swap/s; rmdir empty
+"""
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_by_rename_and_by_copy(bench: Bench, other_disk: Path, copied: bool) -> None:
+    for name in ("dist/o", "node_modules/m", "node_modules/gone"):
+        write(bench.root / name, "old\n")()
+    bare = bench.root.with_name("bare")
+    subprocess.run(["cp", "-a", str(bench.root), str(bare)], check=True)
+    subprocess.run(["bash", "-ec", _EVERYTHING], cwd=bare, check=True)
+    os.chmod(bare / "n/dist/su", 0o755)
+    place = Place.at(bench.root, environment.current(), None, "ada")
+    world = ScriptWorld(bench.root, _EVERYTHING, worlds=other_disk if copied else None)
+    done = record_command(place, world, CommandRequest(bench.root, shell="everything"))
+    assert done.held == ""
+    assert tree(bench.root) == tree(bare)
+    now, then = times(bench.root), times(bare)
+    assert {p for p in then if abs(now[p] - then[p]) > 30} == set()
+    assert marks(bench.root) == []
+    assert is_settled(bench)
+    kept = {one.path: one.location for one in Trash(bench.root / ".substrate-git/trash").list()}
+    assert (kept[RelPath(b"dist")] / "o").read_text() == "old\n"
+    assert kept.keys() == {b"dist", b"node_modules/m", b"node_modules/gone"}
+    bench.undo()
+    assert (bench.root / "d/c").read_text() == "c\n"
+    assert (bench.root / "node_modules/gone").read_text() == "old\n"
