@@ -143,7 +143,8 @@ def test_no_link_in_the_store_leads_out_of_it(
     (outside / "precious").write_text("mine")
     program("-c", "echo one > a").went_well()
     spot = f"{place}/.substrate-git/{name}".rstrip("/")
-    ran = program("-c", f"mv {spot} {tmp_path}/aside; ln -s {outside} {spot}; echo two > a")
+    attack = f"mv {spot} {tmp_path}/aside; ln -s {outside} {spot}; echo two > a"
+    ran = program("--no-world", "-c", attack)
     assert "is a link" in ran.errors
     for words in ("compact", "undo", "-c true", "fsck --repair", "log"):
         assert "is a link" in program(*words.split()).errors
@@ -152,6 +153,19 @@ def test_no_link_in_the_store_leads_out_of_it(
     os.rename(tmp_path / "aside", spot)
     program("undo").went_well()
     assert (place / "a").read_text() == "one\n"
+
+
+@pytest.mark.needs("overlay", "root")
+def test_in_a_world_the_store_cannot_be_reached(place: Path, program: Program) -> None:
+    program("-c", "echo one > a").went_well()
+    before = sorted(os.listdir(place / ".substrate-git"))
+    attack = "cat .substrate-git/lock; rm -rf .substrate-git; mkdir .substrate-git; echo x > b"
+    ran = program("--world", "-c", f"{attack}; echo forged > .substrate-git/lock").went_well()
+    assert "No such file" in ran.errors
+    assert ".substrate-git: the place of Substrate's own store" in ran.errors
+    assert sorted(os.listdir(place / ".substrate-git")) == before
+    assert (place / "b").read_text() == "x\n"
+    program("fsck").went_well()
 
 
 def test_the_exclude_file_is_not_written_through_a_linked_directory(
