@@ -32,6 +32,11 @@ def syscall(number: int, *args: object) -> int:
     return -ctypes.get_errno() if result == -1 else result
 
 
+def is_real(found: os.stat_result, facts: dict[str, Any]) -> bool:
+    """Whether it is the file in the workspace itself, not one in a view of it."""
+    return (found.st_dev, found.st_ino) == (facts["device"], facts["inode"])
+
+
 def held(number: int) -> str:
     return f"held: {errno.errorcode.get(abs(number), number)}"
 
@@ -63,7 +68,7 @@ def by_handle(facts: dict[str, Any]) -> str:
         found = syscall(number, fd, ctypes.addressof(buffer), os.O_RDWR)
         os.close(fd)
         if found >= 0:
-            if os.fstat(found).st_dev == facts["device"]:
+            if is_real(os.fstat(found), facts):
                 return f"through: {place}"
             os.close(found)
         answers.append(found)
@@ -88,7 +93,7 @@ def through_proc(facts: dict[str, Any]) -> str:
                 found = os.stat(f"/proc/{name}/{link}{facts['root']}/kept")
             except OSError:
                 continue
-            if found.st_dev == facts["device"]:
+            if is_real(found, facts):
                 return f"through: {name}/{link}"
     return f"held: {looked} links lead nowhere"
 
@@ -198,7 +203,7 @@ def inherited(facts: dict[str, Any]) -> str:
             found = os.stat("kept", dir_fd=fd)
         except OSError:
             continue
-        if found.st_dev == facts["device"]:
+        if is_real(found, facts):
             return f"through: descriptor {fd}"
     return "held: no descriptor leads to the real files"
 

@@ -95,6 +95,7 @@ class Stage:
             "home": str(home),
             "outside": str(outside),
             "device": (site.root / "kept").stat().st_dev,
+            "inode": (site.root / "kept").stat().st_ino,
             "handle": _handle(site.root / "kept").hex(),
             "victim": victim,
             "agent_socket": str(home / "run" / "substrate.sock"),
@@ -168,8 +169,8 @@ def _handle(path: Path) -> bytes:
 
 
 @contextmanager
-def staged(uid: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    case = Case("overlay", uid)
+def staged(case: Case, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    uid = case.uid
     skip_unless_possible(case)
     # Neither the workspace nor temporary.
     outside = Path(tempfile.mkdtemp(prefix="substrate-test-", dir="/var/lib"))
@@ -189,16 +190,20 @@ def staged(uid: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
 
 @pytest.fixture(params=USERS, ids=lambda uid: f"uid{uid}")
 def stage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    with staged(request.param, monkeypatch) as made:
+    with staged(Case("overlay", request.param), monkeypatch) as made:
         yield made
 
 
-@pytest.fixture(scope="module", params=USERS, ids=lambda uid: f"uid{uid}")
+CASES = [Case(strategy, uid) for strategy in ("overlay", "copy-diff") for uid in USERS]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case.strategy}-uid{case.uid}")
 def said(request: pytest.FixtureRequest) -> Iterator[tuple[int, dict[str, dict[str, str]]]]:
     """What every attack said, by tier: all of a tier's attacks run in one world."""
-    uid: int = request.param
+    case: Case = request.param
+    uid = case.uid
     names = [attack.name for attack in ALL if _makes_sense(attack, uid)]
-    with pytest.MonkeyPatch.context() as patch, staged(uid, patch) as stage:
+    with pytest.MonkeyPatch.context() as patch, staged(case, patch) as stage:
         answers = {tier: stage.attempt(names, tier) for tier in ("none", *TIERS)}
         assert (stage.site.root / "kept").read_text() == "kept\n"
         yield uid, answers
@@ -291,6 +296,6 @@ def test_every_attack_is_in_the_list() -> None:
         for name, value in vars(attacks).items()
         if callable(value)
         and getattr(value, "__module__", "") == attacks.__name__
-        and "facts" in getattr(value, "__annotations__", {})
+        and list(getattr(value, "__annotations__", {})) == ["facts", "return"]
     }
     assert found == {attack.name for attack in ALL}

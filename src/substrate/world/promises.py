@@ -20,15 +20,14 @@ class Promise(NamedTuple):
 def promises(findings: Sequence[Finding]) -> list[Promise]:
     """Every tier, weakest first."""
     kept = [Promise("none", True, "direct")]
-    workspace = _first(findings, ("overlay", "fuse-overlayfs"))
-    kept.append(Promise("workspace", *workspace))
-    guarded = _first(findings, ("overlay",))
-    kept.append(Promise("guarded", *guarded))
+    world = _first(findings, ("overlay", "copy-diff"))
+    kept.append(Promise("workspace", *world))
+    kept.append(Promise("guarded", *world))
     seccomp = finding("seccomp", findings)
-    if guarded[0] and not seccomp.works:
+    if world[0] and not seccomp.works:
         kept.append(Promise("full", False, why=f"seccomp: {seccomp.why}"))
     else:
-        kept.append(Promise("full", *guarded))
+        kept.append(Promise("full", *world))
     return kept
 
 
