@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -123,3 +124,16 @@ def test_errors_are_two_lines_for_people(finished: Program) -> None:
     first, second = finished("show", "c-nobody").errors.splitlines()
     assert first.startswith("substrate: error: ")
     assert second.startswith("hint: ")
+
+
+def test_a_damaged_entry_hides_no_other_in_the_log(worked: Program) -> None:
+    entries = worked.json("log")["commands"]
+    newest = next(e["substrate_git_commit"] for e in entries if e["substrate_git_commit"])
+    store = worked.cwd / ".substrate-git/.git"
+    git = ["git", f"--git-dir={store}", "rev-parse", f"{newest}^{{tree}}"]
+    tree = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    (store / "objects" / tree[:2] / tree[2:]).unlink()
+    again = worked.json("log")["commands"]
+    assert [e["command_id"] for e in again] == [e["command_id"] for e in entries]
+    assert [e["command_id"] for e in again if "damaged" in e]
+    assert [e["command_id"] for e in again if "damaged" not in e]

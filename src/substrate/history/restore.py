@@ -11,7 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from substrate.errors import ConflictError, HalfAppliedError, RefusedError, SubstrateError
+from substrate.errors import (
+    ChangedMeanwhileError,
+    ConflictError,
+    HalfAppliedError,
+    RefusedError,
+)
 from substrate.history import line, recovery, sessions
 from substrate.history.ledger import Entry, Intent, NewEntry
 from substrate.history.line import Extension
@@ -55,13 +60,6 @@ class Undoing(NamedTuple):
 
     seq: int
     paths: tuple[RelPath, ...] = ()
-
-
-class ChangedMeanwhileError(SubstrateError):
-    """The workspace moved between scan and apply; the caller scans again."""
-
-    kind = "conflict"
-    exit_code = ConflictError.exit_code
 
 
 def perform(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from substrate.errors import ChangedMeanwhileError
 from substrate.history import record, recovery, rollback, sessions, undo
 from substrate.history.ledger import Entry
 from substrate.history.resolve import resolve
-from substrate.history.restore import ChangedMeanwhileError, Outcome
+from substrate.history.restore import Outcome
 from substrate.history.store import HistoryStore
 from substrate.history.undo import Choice
 from substrate.model.paths import RelPath
