@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def as_user(uid: int, work: Callable[[], T]) -> T:
-    """What `work` returns, done by a child that became `uid` (0: as we are)."""
+    """What `work` returns, done by a child that became `uid`."""
     # What is imported late might lie where the other user may not look.
     importlib.import_module("resource")
     reader, writer = os.pipe()
@@ -23,7 +23,7 @@ def as_user(uid: int, work: Callable[[], T]) -> T:
     if child == 0:
         os.close(reader)
         try:
-            if uid:
+            if uid != os.geteuid():
                 os.setgroups([])
                 os.setgid(uid)
                 os.setuid(uid)

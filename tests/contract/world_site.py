@@ -96,7 +96,7 @@ def make_site(case: Case, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     (made.root / "gone").write_text("gone\n")
     (made.root / "dir" / "inner").write_text("inner\n")
     for path in (base, *base.rglob("*")):
-        os.chown(path, case.uid, case.uid)
+        os.chown(path, case.uid, os.getegid() if case.uid == os.geteuid() else case.uid)
     os.chmod(made.store, 0o700)
     try:
         yield made
