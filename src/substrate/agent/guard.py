@@ -6,6 +6,7 @@ page: a request must name this machine, and must not come from somebody's page.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -17,6 +18,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "substrate", ""})
+_MOST_SWALLOWED = 1024 * 1024
+_SWALLOW_S = 2.0
 
 
 class Guard:
@@ -33,6 +36,7 @@ class Guard:
             await receive()
             await send({"type": "websocket.close", "code": 1008, "reason": refusal})
         else:
+            await _swallow_body(receive)
             await _refuse(send, refusal)
 
 
@@ -58,6 +62,20 @@ def _is_local(url: bytes) -> bool:
         return (urlsplit(url.decode("ascii")).hostname or "") in _LOCAL and url != b"null"
     except ValueError:
         return False
+
+
+async def _swallow_body(receive: Receive) -> None:
+    """Who is still sending would not read the answer; but there is an end to it."""
+    left = _MOST_SWALLOWED
+    try:
+        async with asyncio.timeout(_SWALLOW_S):
+            while left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
 
 
 async def _refuse(send: Send, refusal: str) -> None:

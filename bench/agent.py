@@ -1,0 +1,73 @@
+"""What a small command costs through the agent, beside bash and beside the bare interpreter.
+
+    python bench/agent.py [ROUNDS]
+
+Takes the `substrate` on PATH, or the one beside this interpreter; its own socket, home and
+workspace. Rounds alternate, so that a busy machine is busy for all.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+def measure(calls: dict[str, list[str]], rounds: int, cwd: Path) -> dict[str, list[float]]:
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, argv in calls.items():
+            started = time.perf_counter()
+            subprocess.run(
+                argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                start_new_session=True, check=True,
+            )  # fmt: skip
+            taken[name].append((time.perf_counter() - started) * 1000)
+    return taken
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    beside = Path(sys.executable).with_name("substrate")
+    substrate = str(beside) if beside.exists() else shutil.which("substrate")
+    assert substrate, "no substrate on PATH"
+    base = Path(tempfile.mkdtemp(prefix="bench-agent-"))
+    project = base / "project"
+    project.mkdir()
+    os.environ.update(
+        SUBSTRATE_HOME=str(base / "home"), SUBSTRATE_SOCKET=str(base / "s.sock"),
+        SUBSTRATE_AGENT="on",
+    )  # fmt: skip
+    os.environ.pop("SUBSTRATE_PARENT_SPAN", None)
+    agent = subprocess.Popen([substrate, "agent", "serve"], stdout=subprocess.PIPE)
+    assert agent.stdout is not None
+    agent.stdout.readline()
+    calls = {
+        "bash -c true": ["bash", "-c", "true"],
+        "python -I -S -c pass": [sys.executable, "-I", "-S", "-c", "pass"],
+        "substrate -c true": [substrate, "-c", "true"],
+        "substrate -c true, no agent": ["env", "SUBSTRATE_AGENT=off", substrate, "-c", "true"],
+    }
+    try:
+        measure(calls, 3, project)
+        taken = measure(calls, rounds, project)
+    finally:
+        subprocess.run([substrate, "agent", "stop"], stdout=subprocess.DEVNULL, check=False)
+        agent.wait()
+        agent.stdout.close()
+        shutil.rmtree(base, ignore_errors=True)
+    for name, times in taken.items():
+        print(f"{name:28} median {statistics.median(times):7.1f} ms   best {min(times):7.1f} ms")
+    bash, python, ours = (list(taken.values())[at] for at in (0, 1, 2))
+    for word, of in (("median", statistics.median), ("best", min)):
+        added = of(ours) - of(bash)
+        print(f"{word}: adds {added:.1f} ms to bash, {of(ours) / of(python):.2f} x bare python")
+
+
+if __name__ == "__main__":
+    main()

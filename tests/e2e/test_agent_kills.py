@@ -1,0 +1,94 @@
+"""kill -9 of client, agent, runner or command at random moments: the next command works, history
+is whole and has the workspace as it is, and no process or temporary file is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents import PATIENCE_S, Agent, agent_in, pids_with, until
+
+pytestmark = pytest.mark.needs("linux")
+
+_COMMAND = "echo $$ $PPID > .pids; for i in 1 2 3; do echo {n} > f$i; sleep 0.02; done; rm -f .pids"
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    with agent_in(tmp_path) as started:
+        yield started.serve()
+
+
+def _round(agent: Agent, n: int, chance: random.Random) -> str:
+    (agent.workspace / ".pids").unlink(missing_ok=True)
+    victim = chance.choice(["client", "agent", "runner", "command"])
+    client = agent.start("-c", _COMMAND.format(n=n))
+    time.sleep(chance.uniform(0, 0.25))
+    for pid in _victims(agent, victim, client.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    client.communicate(timeout=PATIENCE_S)
+    until(lambda: not _of_commands(agent), f"the end of round {n}, {victim}")
+    done = agent.run("-c", f"echo {n} > last")
+    assert done.returncode == 0, f"after round {n}, {victim}: {done.stderr.decode()}"
+    return victim
+
+
+def _victims(agent: Agent, victim: str, client: int) -> list[int]:
+    if victim == "client":
+        return [client]
+    if victim == "agent":
+        return [agent.pid] if agent.pid else []
+    try:
+        command, runner = (agent.workspace / ".pids").read_text().split()
+    except (OSError, ValueError):
+        return []  # not yet, or no longer, running
+    return [int(command if victim == "command" else runner)]
+
+
+def _of_commands(agent: Agent) -> list[int]:
+    """Processes of commands and runners: those that stand in the workspace."""
+    found = []
+    for pid in pids_with(f"SUBSTRATE_SOCKET={agent.socket}"):
+        try:
+            if Path(f"/proc/{pid}/cwd").samefile(agent.workspace):
+                found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def _rounds(agent: Agent, count: int, seed: int) -> None:
+    chance = random.Random(seed)
+    victims = {_round(agent, n, chance) for n in range(count)}
+    assert victims == {"client", "agent", "runner", "command"}, "each was struck"
+    fsck = agent.run("fsck")
+    assert fsck.returncode == 0, fsck.stderr.decode()
+    git = ["git", f"--git-dir={agent.workspace}/.substrate-git/.git"]
+    for path in agent.workspace.glob("[fl]*"):
+        kept = subprocess.run([*git, "show", f"HEAD:{path.name}"], capture_output=True, check=True)
+        assert kept.stdout == path.read_bytes()
+    assert json.loads(agent.run("log", "--json", "--limit", "1").stdout)["commands"]
+    names = {path.name for path in agent.directory.iterdir()}
+    assert names <= {"door.sock", "lock", "log", "start", "start.lock", "state.json", "warned"}
+    assert [path.name for path in agent.workspace.iterdir() if "tmp" in path.name] == []
+
+
+def test_kills_at_random_moments(agent: Agent) -> None:
+    _rounds(agent, 16, seed=4)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_five_hundred_kills(agent: Agent) -> None:
+    _rounds(agent, 500, seed=5)
