@@ -88,6 +88,19 @@ class Agent:
         # One for the question, one for the command.
         return bool(before and after) and after["served"] - before["served"] == 2  # type: ignore[index]
 
+    def runners(self) -> list[int]:
+        """The agent's children that run commands now, by the numbers of this machine."""
+        try:
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            # The HTTP server stands elsewhere.
+            return [
+                int(child)
+                for child in children
+                if Path(f"/proc/{child}/cwd").samefile(self.workspace)
+            ]
+        except OSError:
+            return []  # gone meanwhile
+
     def spans(self) -> list[dict[str, Any]]:
         if not self.trace.exists():
             return []

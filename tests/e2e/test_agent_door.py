@@ -115,11 +115,12 @@ def test_a_command_killed_by_a_signal(warm: Agent) -> None:
 
 
 def test_stop_and_continue(warm: Agent) -> None:
-    process = warm.start("-c", "echo $$; sleep 0.2; echo done")
+    process = warm.start("-c", "echo ready; sleep 0.2; echo done")
     assert process.stdout is not None
-    pid = int(process.stdout.readline())
+    assert process.stdout.readline() == b"ready\n"
+    (runner,) = warm.runners()
     process.send_signal(signal.SIGTSTP)
-    until(lambda: _is_stopped(pid) and _is_stopped(process.pid), "the stop")
+    until(lambda: _is_stopped(runner) and _is_stopped(process.pid), "the stop")
     process.send_signal(signal.SIGCONT)
     assert process.communicate(timeout=PATIENCE_S)[0] == b"done\n"
     assert process.returncode == 0
@@ -154,9 +155,11 @@ def test_a_command_that_does_not_listen_is_killed_in_the_end(warm: Agent) -> Non
 
 
 def test_a_killed_runner_is_an_error_and_the_next_command_works(warm: Agent) -> None:
-    process = warm.start("-c", "echo work > file; echo $PPID; sleep 60")
+    process = warm.start("-c", "echo work > file; echo ready; sleep 60")
     assert process.stdout is not None
-    os.kill(int(process.stdout.readline()), signal.SIGKILL)
+    assert process.stdout.readline() == b"ready\n"
+    (runner,) = warm.runners()
+    os.kill(runner, signal.SIGKILL)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 125
     assert b"the agent was lost" in err
