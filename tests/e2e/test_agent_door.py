@@ -244,12 +244,14 @@ def test_a_caller_with_fewer_rights_runs_its_command_itself(warm: Agent) -> None
     assert warm.state()["served"] == served + 2, "it was asked, and declined"  # type: ignore[index]
 
 
-def test_with_a_terminal_the_command_stays_in_its_session(warm: Agent) -> None:
+def test_with_a_terminal_the_command_keeps_it(warm: Agent) -> None:
+    before = warm.state()
+    script = "tty; (: < /dev/tty) && echo opened"
     leader, follower = pty.openpty()
     name = os.ttyname(follower)
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", _IN_TERMINAL, *SUBSTRATE, "-c", "ps -o sid= -p $$; tty"],
+            [sys.executable, "-c", _IN_TERMINAL, *SUBSTRATE, "-c", script],
             cwd=warm.workspace, env=warm.env, stdin=follower, stdout=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
@@ -257,7 +259,11 @@ def test_with_a_terminal_the_command_stays_in_its_session(warm: Agent) -> None:
     finally:
         os.close(leader)
         os.close(follower)
-    assert out.decode().split() == [str(process.pid), name]
+    assert out.decode().split() == [name, "opened"]
+    after = warm.state()
+    assert before
+    assert after
+    assert after["served"] == before["served"] + 1, "only the question went through the agent"
 
 
 _IN_TERMINAL = """

@@ -42,7 +42,8 @@ def next_signal(timeout_s: float | None) -> tuple[int, bool]:
 
 def _is_from_terminal(info: signal.struct_siginfo) -> bool:
     """Whether the command, being in our process group, has got this signal, too."""
-    if info.si_code <= 0 and sent_to_all_by and info.si_pid == sent_to_all_by:
+    # Where one of the group is in a pid namespace of its own, the kernel may say 0 to all of them.
+    if info.si_code <= 0 and sent_to_all_by and info.si_pid in (0, sent_to_all_by):
         return info.si_signo not in _FOR_ONE
     # si_code is positive if the kernel sent it, as it does for the terminal's keys.
     if info.si_code <= 0 or info.si_signo not in _FROM_TERMINAL:
