@@ -138,11 +138,11 @@ def pids_with(entry: str) -> list[int]:
     return found
 
 
-def is_in_foreground(name: str, cwd: Path) -> bool:
+def is_in_foreground(name: str, cwd: str) -> bool:
     """Whether a program of that name runs there and has the terminal."""
     for found in Path("/proc").glob("[0-9]*"):
         try:
-            if (found / "comm").read_text() == f"{name}\n" and (found / "cwd").samefile(cwd):
+            if (found / "comm").read_text() == f"{name}\n" and os.readlink(found / "cwd") == cwd:
                 fields = (found / "stat").read_text().rpartition(")")[2].split()
                 return fields[2] == fields[5]  # its process group is the terminal's
         except OSError:

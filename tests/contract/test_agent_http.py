@@ -153,8 +153,10 @@ def test_errors_are_json_too(agent: Agent) -> None:
 
 def test_a_stream_tells_as_it_happens(agent: Agent, project: Path) -> None:
     connection = UnixConnection(agent.socket)
-    cmd = "echo one; read line < fifo; echo two >&2; echo x > made; exit 4"
-    os.mkfifo(project / "fifo")
+    # Outside the project: inside, a world would have a fifo of its own.
+    fifo = project.parent / "fifo"
+    os.mkfifo(fifo)
+    cmd = f"echo one; read line < {fifo}; echo two >&2; echo x > made; exit 4"
     connection.request("POST", "/v1/execute/stream", json.dumps({"cmd": cmd, "cwd": str(project)}))
     response = connection.getresponse()
     assert (response.status, response.headers["content-type"]) == (200, "application/x-ndjson")
@@ -162,7 +164,7 @@ def test_a_stream_tells_as_it_happens(agent: Agent, project: Path) -> None:
     start = next(frames)
     assert start["type"] == "start"
     assert next(frames) == {"type": "stdout", "data_b64": "b25lCg=="}
-    (project / "fifo").write_text("go on\n")  # the command was running while we read
+    fifo.write_text("go on\n")  # the command was running while we read
     rest = list(frames)
     connection.close()
     assert rest[0] == {"type": "stderr", "data_b64": "dHdvCg=="}
@@ -187,9 +189,10 @@ def test_cancel_by_span(agent: Agent, project: Path) -> None:
 
 def test_a_client_that_goes_away_takes_its_command_along(agent: Agent, project: Path) -> None:
     connection = UnixConnection(agent.socket)
-    body = json.dumps({"cmd": "touch begun; sleep 60; touch ended", "cwd": str(project)})
-    connection.request("POST", "/v1/execute", body)
-    until((project / "begun").exists)
+    told = project.parent / "told"  # outside the project, where a world hides nothing
+    cmd = f"touch begun {told}; sleep 60; touch ended"
+    connection.request("POST", "/v1/execute", json.dumps({"cmd": cmd, "cwd": str(project)}))
+    until(told.exists)
     connection.close()
     until(lambda: any(span["workspace"] == str(project) for span in agent.completed()))
     span = next(span for span in agent.completed() if span["workspace"] == str(project))

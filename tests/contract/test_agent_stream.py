@@ -110,7 +110,7 @@ def test_job_control_works_inside(agent: Agent, project: Path) -> None:
         tty.say("start", cmd="PS1='ready> ' bash --norc -i", cwd=str(project), env=env)
         tty.until_shown(b"ready> ")
         tty.type(b"sleep 60\r")
-        until(lambda: is_in_foreground("sleep", project), "the job")
+        until(lambda: is_in_foreground("sleep", str(project)), "the job")
         tty.type(b"\x1a")
         tty.until_shown(b"Stopped")
         tty.until_shown(b"sleep 60\r\nready> ")
@@ -131,8 +131,9 @@ def test_a_signal_by_name(agent: Agent, project: Path) -> None:
 
 def test_closing_hangs_up(agent: Agent, project: Path) -> None:
     with terminal(agent) as tty:
-        tty.say("start", cmd="touch begun; sleep 60", cwd=str(project))
-        until((project / "begun").exists)
+        told = project.parent / "told"  # outside the project, where a world hides nothing
+        tty.say("start", cmd=f"touch {told}; sleep 60", cwd=str(project))
+        until(told.exists)
     until(lambda: any(span["workspace"] == str(project) for span in agent.completed()))
 
 

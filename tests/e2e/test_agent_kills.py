@@ -66,7 +66,8 @@ def _of_commands(agent: Agent) -> list[int]:
     found = []
     for pid in pids_with(f"SUBSTRATE_SOCKET={agent.socket}"):
         try:
-            if Path(f"/proc/{pid}/cwd").samefile(agent.workspace):
+            # By name: in a world the directory is another one.
+            if os.readlink(f"/proc/{pid}/cwd") == str(agent.workspace):
                 found.append(pid)
         except OSError:
             continue

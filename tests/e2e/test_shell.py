@@ -124,7 +124,7 @@ def test_each_line_is_a_command_with_its_own_diff(shell: Shell, project: Path) -
 
 def test_keys_reach_the_command_and_job_control_works(shell: Shell, project: Path) -> None:
     shell.type(b"echo begun > f; sleep 60; echo ended > f\r")
-    until(lambda: is_in_foreground("sleep", project))
+    until(lambda: is_in_foreground("sleep", str(project)))
     shell.type(b"\x03")
     shell.until(PROMPT)
     shell.type(b"sh -c 'echo go; read line; echo $line > g'\r")

@@ -294,10 +294,13 @@ def test_more_connections_than_it_takes(agent: Agent) -> None:
 def test_too_many_commands_at_once_are_told_to_come_back(agent: Agent, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
+    project = tmp_path / "project"
+    project.mkdir()
     statuses: list[int] = []
 
     def one() -> None:
-        body = {"cmd": "read line < gate; true", "cwd": str(tmp_path)}
+        # The gate is outside the project: inside, each world would have one of its own.
+        body = {"cmd": f"read line < {gate}; true", "cwd": str(project)}
         statuses.append(execute(agent, body).status)
 
     threads = [threading.Thread(target=one) for _ in range(24)]

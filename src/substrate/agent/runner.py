@@ -33,6 +33,8 @@ _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
 #: After the caller is gone: how often to look, and after how many looks TERM becomes KILL.
 _TICK_S = 0.5
 _TICKS_TO_KILL = 6
+#: How soon to look again for a command that is about to start.
+_SOON_S = 0.02
 
 
 class Household(NamedTuple):
@@ -174,12 +176,16 @@ class _Link:
 
         self._connection = connection
         self._ticks = 0
+        self._is_gone = False
+        #: Signals that came before the command did.
+        self._waiting = b""
         # While we write things down nothing may end us half-way; while the command runs these
         # are fetched, not handled.
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, lambda *_: None)
         signals.sent_to_all_by = os.getpid()
+        signal.signal(signal.SIGALRM, lambda *_: self._act())
         signal.signal(signal.SIGIO, lambda *_: self._look())
         fd = connection.fileno()
         fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
@@ -193,24 +199,56 @@ class _Link:
             return
         except OSError:
             said = b""
-        for number in said:
-            self._deliver(number)
-        if not said and not self._ticks:
-            signal.signal(signal.SIGALRM, lambda *_: self._end_command())
-            self._end_command()
+        if said:
+            self._waiting += said
+        else:
+            self._is_gone = True
+        self._act()
 
-    def _deliver(self, number: int) -> None:
-        if number in _FOR_ALL:
-            os.killpg(0, number)
-        elif number in signals.PASSED_ON:
-            os.kill(os.getpid(), number)
+    def _act(self) -> None:
+        """Do what is due now, and come back if something is left to do."""
+        if self._waiting and _command_is_up():
+            waiting, self._waiting = self._waiting, b""
+            for number in waiting:
+                _deliver(number)
+        if self._is_gone:
+            self._end_command()
+        if self._waiting or self._is_gone:
+            signal.setitimer(signal.ITIMER_REAL, _TICK_S if self._is_gone else _SOON_S)
 
     def _end_command(self) -> None:
         """TERM for the command, KILL in the end; nothing while there is none."""
-        self._ticks += 1
-        if signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+        if _command_is_up():
+            self._ticks += 1
             if self._ticks < _TICKS_TO_KILL:
                 os.killpg(0, signal.SIGTERM)
             else:
                 process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
-        signal.setitimer(signal.ITIMER_REAL, _TICK_S)
+
+
+def _deliver(number: int) -> None:
+    if number in _FOR_ALL:
+        os.killpg(0, number)
+    elif number in signals.PASSED_ON:
+        os.kill(os.getpid(), number)
+
+
+def _command_is_up() -> bool:
+    """Whether there is somebody to signal: what is sent earlier would be lost.
+
+    While it waits for the command, the recorder blocks these signals; and until the command
+    itself is there, what was forked for it is still called as we are.
+    """
+    if signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+        return False
+    own = _words(os.getpid())
+    names = {_words(process.pid) for process in process_tree.descendants(os.getpid())}
+    return bool(names - {own, b""})
+
+
+def _words(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
