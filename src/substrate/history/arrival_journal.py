@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,8 @@ from substrate.workspace.plan import Plan
 from substrate.workspace.trash import Trash
 
 ARRIVE = "arrive"
+#: A file beside a world's upper.
+DECIDED = "decided"
 
 
 class Announced(NamedTuple):
@@ -85,16 +88,22 @@ def applier_for(store: HistoryStore, intent: Intent, source: LayerSource | None)
     )  # fmt: skip
 
 
-def complete(store: HistoryStore, intent: Intent) -> Entry:
-    """The second commit point: the change has happened."""
+def complete(store: HistoryStore, intent: Intent, *, is_all: bool = True) -> Entry:
+    """The second commit point: the change has happened.
+
+    Unless that `is_all`, the command's own intent stays, and with it the world and what it holds.
+    """
     one = from_payload(intent.payload)
     new = one.entry
+    if is_all:
+        mark_decided(one.upper.parent)
     with store.commit_point() as ledger:
         entry = ledger.add(new, one.commit)
         if one.commit is not None:
             line.advance(ledger, one.commit, one.attrs_commit)
         _drop(store, intent, one)
-        ledger.drop_intent(one.running_intent)
+        if is_all:
+            ledger.drop_intent(one.running_intent)
         if new.session_id:
             sessions.touch(ledger, new.session_id)
         if new.added_bytes:
@@ -103,6 +112,12 @@ def complete(store: HistoryStore, intent: Intent) -> Entry:
             ledger.set_meta("size_estimate", known + new.added_bytes)
     files.remove_tree(store.scratch(intent.intent_id))
     return entry
+
+
+def mark_decided(world: Path) -> None:
+    """Nothing in this world is needed any more: it may be removed even if nobody remembers it."""
+    with contextlib.suppress(OSError):  # without the mark it only stays longer
+        (world / DECIDED).touch(mode=0o600)
 
 
 def abandon(store: HistoryStore, intent: Intent) -> None:
@@ -118,7 +133,7 @@ def finish(store: HistoryStore, intent: Intent) -> str:
     one = from_payload(intent.payload)
     report = _resume(store, intent, one)
     give_touches(store.root, one.arrival.touches, one.started_ns)
-    entry = complete(store, intent)
+    entry = complete(store, intent, is_all=not report.conflicts)
     left = f", {len(report.conflicts)} path(s) left as they are" if report.conflicts else ""
     return f"finished bringing in what {entry.command_id} changed{left}"
 

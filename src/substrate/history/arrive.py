@@ -99,7 +99,8 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
             journal.abandon(store, intent)
             raise
     give_touches(store.root, ready.arrival.touches, arriving.running.started_ns)
-    entry = journal.complete(store, intent)
+    # What somebody changed in that very moment stays his; the layer then keeps ours.
+    entry = journal.complete(store, intent, is_all=not report.conflicts)
     return _arrived(entry, ready, ref, report)
 
 

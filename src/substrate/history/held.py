@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from substrate.errors import NotFoundError
 from substrate.history import sessions
-from substrate.history.arrival_journal import ARRIVE
+from substrate.history.arrival_journal import ARRIVE, DECIDED, mark_decided
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
 from substrate.history.line import write_commit
 from substrate.history.record import RUNNING, Result, Running
@@ -61,7 +61,8 @@ def hold(store: HistoryStore, running: Running, result: Result, state: str, reas
         exit=result.exit, duration_ms=result.duration_ms, detail=detail,
     )  # fmt: skip
     with store.commit_point() as ledger:
-        entry = ledger.add(new, None)
+        # Some of it may have arrived, and only the rest be left.
+        entry = ledger.by_command_id(new.command_id) or ledger.add(new, None)
         ledger.drop_intent(running.intent_id)
         ledger.add_intent(store.new_intent(HELD, payload_of(running, state, reason)))
         if store.tip_commit is not None:
@@ -72,6 +73,7 @@ def hold(store: HistoryStore, running: Running, result: Result, state: str, reas
 def keep(store: HistoryStore, running: Running, reason: str) -> None:
     """Most of it has arrived, and something of it lies in the world still."""
     with store.commit_point() as ledger:
+        ledger.drop_intent(running.intent_id)
         ledger.add_intent(store.new_intent(HELD, payload_of(running, "held", reason)))
 
 
@@ -92,6 +94,8 @@ def keep_detached(
         running._replace(base_commit=base, started_ns=now_ns), "detached",
         "processes of the command are still running",
     )  # fmt: skip
+    for place in running.places:
+        (place / DECIDED).unlink(missing_ok=True)  # more is to come
     with store.commit_point(batch) as ledger:
         ledger.add_intent(store.new_intent(HELD, payload))
 
@@ -132,6 +136,8 @@ def find(store: HistoryStore, text: str) -> Held:
 
 def let_go(store: HistoryStore, held: Held) -> None:
     """It is decided on. Inside the lock."""
+    if held.directory is not None:
+        mark_decided(held.directory)
     with store.commit_point() as ledger:
         ledger.drop_intent(held.intent_id)
 
@@ -142,7 +148,7 @@ def crashed(store: HistoryStore, intent: Intent) -> str:
     held = _held(intent)
     directory = held.directory
     result = Result(None, None, {"outcome": "interrupted", "exact": intent.payload["exact"]})
-    if directory is not None and _holds_anything(directory / "upper"):
+    if directory is not None and not is_empty(directory / "upper"):
         hold(store, running, result, "crashed", "the command's recorder was ended")
         return f"{running.command_id} was interrupted; its changes wait in {running.world_id}"
     new = NewEntry(
@@ -151,19 +157,23 @@ def crashed(store: HistoryStore, intent: Intent) -> str:
         detail=result.detail,
     )  # fmt: skip
     with store.commit_point() as ledger:
-        ledger.add(new, None)
+        if ledger.by_command_id(new.command_id) is None:
+            ledger.add(new, None)
         ledger.drop_intent(intent.intent_id)
     for place in running.places:
         files.remove_tree(place)
     return f"{running.command_id} was interrupted; it had changed nothing"
 
 
-def _holds_anything(upper: Path) -> bool:
+def is_empty(upper: Path) -> bool:
+    """Whether a command has left nothing in its world."""
     try:
         with os.scandir(os.fsencode(upper)) as names:
-            return any(entry.name != _STORE_NAME for entry in names)
+            return all(entry.name == _STORE_NAME for entry in names)
+    except FileNotFoundError:
+        return True
     except OSError:
-        return True  # shut to us: somebody should look
+        return False  # shut to us: somebody should look
 
 
 def _held(intent: Intent) -> Held:

@@ -72,7 +72,10 @@ def _sweep_worlds(store: HistoryStore) -> None:
         return
     awaited = {str(intent.payload.get("world_id", "")) for intent in store.ledger.intents()}
     for path in found:
-        if path.name not in awaited and not _has_maker(path):
+        if path.name in awaited or _has_maker(path):
+            continue
+        # One that holds something nobody decided on stays, even if no intent names it.
+        if (path / arrival_journal.DECIDED).exists() or held.is_empty(path / "upper"):
             files.remove_tree(path)
 
 
