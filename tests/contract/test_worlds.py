@@ -6,7 +6,6 @@ A strategy that the probe says works here is never skipped: `test_nothing_that_w
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import stat
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import UsageError, WorkspaceError
+from substrate.system.files import remove_tree
 from substrate.system.platform import pid_alive
 from substrate.world.protocol import STRATEGIES, ResourceLimits, RunOutcome, RunRequest
 from tests.contract.as_user import NOBODY
@@ -270,7 +270,7 @@ def test_a_killed_waiter_takes_the_world_with_it(site: Site) -> None:
     until(lambda: _beat_has_stopped(marks / "beat"))
     assert not pid_alive(child)
     for name in os.listdir(site.store / "worlds"):
-        shutil.rmtree(site.store / "worlds" / name)
+        remove_tree(site.store / "worlds" / name)  # the kernel's own work directory has mode 000
 
 
 def _children(pid: int) -> list[int]:
