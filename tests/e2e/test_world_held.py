@@ -1,0 +1,96 @@
+"""Worlds that wait, as a user meets them: held, crashed, detached; and calls from inside one."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.contract.program import Program
+
+pytestmark = pytest.mark.needs("overlay", "root")
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a").write_text("1\n")
+    made = Program(project, {"HOME": str(tmp_path), "SUBSTRATE_HOME": str(tmp_path / "home")})
+    made("-c", "true").went_well()
+    return made
+
+
+def held(program: Program, line: str = "echo 2 > a; echo n > new") -> str:
+    program("--hold", "-c", line).went_well()
+    [world] = program.json("world", "list")["worlds"]
+    assert world["state"] == "held"
+    return str(world["world_id"])
+
+
+def test_held_looked_at_and_applied(program: Program) -> None:
+    world_id = held(program)
+    assert (program.cwd / "a").read_text() == "1\n"
+    shown = program.json("world", "diff", world_id)
+    assert [(f["path"], f["change"]) for f in shown["files"]] == [
+        ("a", "modified"), ("new", "added"),
+    ]  # fmt: skip
+    assert "+2" in program("world", "diff", world_id).went_well().text
+    program("world", "apply", world_id, "--dry-run").went_well()
+    assert (program.cwd / "a").read_text() == "1\n"
+    answer = program.json("world", "apply", world_id)
+    assert (answer["conflicts"], answer["held"]) == ([], "")
+    assert (program.cwd / "a").read_text() == "2\n"
+    assert program.json("world", "list")["worlds"] == []
+    program("undo").went_well()
+    assert not (program.cwd / "new").exists()
+
+
+def test_held_and_discarded(program: Program) -> None:
+    world_id = held(program)
+    program("world", "discard", world_id, "--dry-run").went_well()
+    assert program.json("world", "list")["worlds"] != []
+    program("world", "discard", world_id).went_well()
+    assert program.json("world", "list")["worlds"] == []
+    assert list((program.cwd / ".substrate-git" / "worlds").iterdir()) == []
+    assert (program.cwd / "a").read_text() == "1\n"
+    program("world", "apply", world_id).is_clear(4)
+
+
+def test_a_held_world_collides_with_later_work(program: Program) -> None:
+    world_id = held(program)
+    (program.cwd / "a").write_text("mine\n")
+    done = program("world", "apply", world_id)
+    assert done.status == 1
+    assert "conflict: a" in done.errors
+    assert (program.cwd / "a").read_text() == "mine\n"
+    assert (program.cwd / "new").read_text() == "n\n"
+
+
+def test_what_outlives_its_command_is_recorded_when_it_ends(program: Program) -> None:
+    line = "(sleep 1; echo late > late) > /dev/null 2>&1 & echo now > now"
+    done = program("-c", line).went_well()
+    assert "go on in wld_" in done.errors
+    assert (program.cwd / "now").exists()
+    assert program.json("trace")["spans"][-1]["outcome"] == "detached"
+    [world] = program.json("world", "list")["worlds"]
+    assert world["state"] == "detached"
+    deadline = time.monotonic() + 60
+    while not (program.cwd / "late").exists():
+        assert time.monotonic() < deadline, "it never arrived"
+        program("-c", "true").went_well()
+    assert (program.cwd / "late").read_text() == "late\n"
+    assert program.json("world", "list")["worlds"] == []
+
+
+def test_a_call_from_inside_belongs_to_the_command_around_it(program: Program) -> None:
+    inner = shlex.join([sys.executable, "-m", "substrate"])
+    done = program("--world", "-c", f"{inner} -c 'echo in > in'; {inner} log; echo $?").went_well()
+    assert done.text.splitlines()[-1] == "5"
+    assert "inside a world" in done.errors
+    assert (program.cwd / "in").read_text() == "in\n"
+    newest = program.json("log")["commands"][0]
+    assert newest["changed_files"] == ["in"]
