@@ -121,6 +121,29 @@ def test_a_client_does_not_trust_another_users_agent(agent: Agent, tmp_path: Pat
     assert Path(agent.directory, "state.json").read_text() == served
 
 
+_STOP = """
+import sys
+from pathlib import Path
+from substrate.agent.lifecycle import ask
+try:
+    print("answer", ask(Path(sys.argv[1]), b"stop"))
+except (OSError, EOFError) as error:
+    print("error")
+"""
+
+
+@pytest.mark.needs("root")
+def test_who_has_fewer_rights_cannot_stop_it(agent: Agent) -> None:
+    """A command in a world does not even see the door; one in a sandbox is not heard."""
+    words = [sys.executable, "-c", _STOP, str(agent.directory / "door.sock")]
+    done = agent.run("run", "--", *words)
+    assert done.stdout == b"error\n"
+    sandboxed = subprocess.run(
+        ["setpriv", "--no-new-privs", *words], capture_output=True, check=True, env=agent.env
+    )
+    assert sandboxed.stdout == b"error\n"
+
+
 @pytest.mark.parametrize(
     "headers",
     [

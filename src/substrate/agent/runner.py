@@ -61,6 +61,8 @@ def serve(connection: _socket.socket, household: Household) -> NoReturn:
         connection.settimeout(None)
         if request.kind == b"run":
             status = _serve_run(connection, household, request, descriptors)
+        elif not _is_trusted(connection, household):
+            pass  # a command in a world, or in somebody's sandbox: it must not stop us
         elif request.kind == b"status":
             import json
 
@@ -115,6 +117,11 @@ def _why_not(connection: _socket.socket, household: Household, request: door.Req
     except OSError:
         return b"unknown-caller"
     return b""
+
+
+def _is_trusted(connection: _socket.socket, household: Household) -> bool:
+    caller, uid, _ = door.peer(connection)
+    return uid == os.geteuid() and not peer.differs(household.standing, peer.standing(caller))
 
 
 def _number(version: bytes) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from substrate.system import agent_place
 from substrate.system.environment import Environment
 from substrate.world.protocol import Wanted
 
@@ -37,6 +38,7 @@ def masked(environment: Environment, *, allow_host_services: bool) -> tuple[byte
     """Sockets that lead out of the world, and other worlds."""
     home = os.path.realpath(environment.substrate_home)
     paths = [_ROOTS_SOCKET, environment.get("SUBSTRATE_SOCKET") or _ROOTS_SOCKET]
+    paths += [os.fsdecode(agent_place.directory(os.fsencode(path))) for path in paths]
     paths += [os.path.join(home, "run"), os.path.join(home, "worlds")]
     if not allow_host_services:
         paths += _HOST_SERVICES
