@@ -160,12 +160,8 @@ def test_repeated_lines_are_recorded_each_and_kept_once(shell: Shell, project: P
     assert lines(project)[:3] == [("echo x >> a", 0, ["a"])] * 3
 
 
-def test_an_empty_line_and_a_key_at_the_prompt_are_nothing(shell: Shell, project: Path) -> None:
+def test_an_empty_line_is_nothing(shell: Shell, project: Path) -> None:
     shell.line("")
-    shell.type(b"half a line")
-    shell.until(b"half a line")
-    shell.type(b"\x03")
-    shell.until(PROMPT)
     shell.line("true")
     assert shell.exit() == 0
     assert [line for line, _, _ in lines(project)] == ["true", "exit"]
