@@ -30,7 +30,7 @@ from substrate.history.reversal import Step, Wish
 from substrate.history.store import HistoryStore
 from substrate.history.touch import give_touches
 from substrate.history.undo import Choice, reversal_for
-from substrate.model.nodes import ABSENT, Change
+from substrate.model.nodes import ABSENT, Change, Kind
 from substrate.model.paths import RelPath, display
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
@@ -114,7 +114,7 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
         may_rename = source.is_beside(own)
     for _ in range(_MOST_TRIES):
         below = met.look_below_emptied(store, batch, arriving.diff.emptied)
-        found = below.changes
+        found = below.changes or met.look_again(store, batch, _put_back(arriving.diff))
         if not found:
             world = edited(batch, base, changes)
             wish = _wish(store, batch, base, world, changes)
@@ -132,7 +132,7 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
         met.record_met(store, batch, found)
         seen = met.seen_by_command(store, found, arriving.running.started_ns)
         base = edited(batch, base, seen)
-        changes = _with_unseen_removals(arriving.diff, base, batch, changes, seen)
+        changes = _against(arriving.diff, base, batch, changes, seen)
     raise RefusedError(
         "the workspace keeps changing where the command worked: its change was not applied",
         hint="`substrate world list` shows where it is kept; `substrate world apply` tries again",
@@ -155,15 +155,32 @@ def _removable(to_trash: Iterable[Op], wish: Wish) -> list[Op]:
     return [op for op in to_trash if op.path.rpartition(b"/")[0] not in kept]
 
 
-def _with_unseen_removals(
+def _put_back(diff: LayerDiff) -> list[RelPath]:
+    """Files that lie in the layer as history's base has them: touched only, or put back over an
+    edit that nobody recorded (`git stash`, `git checkout FILE`). The tree alone can tell."""
+    return [
+        one.path
+        for one in diff.entries
+        if one.is_there and not one.beyond and one.new == one.old
+        and one.new.kind not in (Kind.DIRECTORY, Kind.ABSENT)
+    ]  # fmt: skip
+
+
+def _against(
     diff: LayerDiff, base: Snapshot, batch: Batch, changes: list[Change], seen: list[Change]
 ) -> list[Change]:
-    """`changes`, against the new base: what stood in emptied directories was removed, too."""
-    mentioned = {one.path for one in diff.entries}
+    """`changes`, against the new base: what stood in emptied directories was removed, too, and
+    what the layer holds is what the command made of an edit that it saw."""
+    mentioned = {one.path: one for one in diff.entries}
     out = {c.path: c._replace(old=snapshots.lookup(batch, base, c.path)) for c in changes}
     for change in seen:
+        one = mentioned.get(change.path)
+        if one is not None:
+            if one.is_there and not one.beyond and change.path not in out:
+                out[change.path] = Change(change.path, change.new, one.new)
+            continue
         gone_with = any(_is_in(change.path, emptied) for emptied in diff.emptied)
-        if gone_with and change.path not in mentioned and change.new != ABSENT:
+        if gone_with and change.new != ABSENT:
             out[change.path] = Change(change.path, change.new, ABSENT)
     return [out[path] for path in sorted(out) if out[path].old != out[path].new]
 

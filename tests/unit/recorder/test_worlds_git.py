@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,28 @@ def test_a_nested_repository_that_was_removed_comes_back_whole(bench: Bench) -> 
     assert not (bench.root / "sub").exists()
     bench.undo()
     assert view(bench.root / "sub") == expected
+
+
+@pytest.mark.parametrize("script", ["git stash -q", "git checkout -q a", "git reset -q --hard"])
+def test_an_edit_that_nobody_recorded_is_put_back_as_bare(bench: Bench, script: str) -> None:
+    (bench.root / "a").write_text("mine\n")
+    time.sleep(0.05)  # older than the start by more than a tick of the file system's clock
+    do(bench, script)
+    assert (bench.root / "a").read_text() == "a\n"
+    bench.undo()
+    assert (bench.root / "a").read_text() == "mine\n"
+
+
+def test_a_file_that_was_removed_by_hand_is_checked_out(bench: Bench) -> None:
+    (bench.root / "a").unlink()
+    time.sleep(0.05)
+    do(bench, "git checkout -q a")
+    assert (bench.root / "a").read_text() == "a\n"
+
+
+def test_an_edit_meanwhile_is_not_put_back_by_a_command_that_did_not_see_it(bench: Bench) -> None:
+    def edit() -> None:
+        (bench.root / "a").write_text("mine\n")
+
+    do(bench, "touch a", edit)
+    assert (bench.root / "a").read_text() == "mine\n"
