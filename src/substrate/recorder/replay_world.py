@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 DIRECT, COPY = "direct", "copy-diff"
 _TRIAL_S = 60.0
 #: Seen at such a path the tree would hide what commands need.
-_NOT_AT = frozenset({"/", "/usr", "/bin", "/lib", "/etc", "/dev", "/proc", "/sys", "/run"})
+_NOT_AT = frozenset({"/", "/usr", "/bin", "/lib", "/lib64", "/etc", "/dev", "/run"})
+_NOT_BELOW = ("/proc", "/sys")
 
 
 def shell_for(
@@ -44,7 +46,7 @@ def shell_for(
             f"a replay works on a private copy of the tree: {strategy} has nothing to protect",
             hint=f"--in-place-of-world {COPY} or {DIRECT}, or leave the option out",
         )
-    why = _why_no_world(tree)
+    why = _why_no_world()
     if not why:
         return WorldShell(scratch, tree, variables, required=strategy is not None)
     if strategy is not None:
@@ -54,20 +56,27 @@ def shell_for(
     return ScratchShell(scratch, tree, variables, why)
 
 
-def _why_no_world(tree: ConfinedTree) -> str:
+def _why_no_world() -> str:
     if not sys.platform.startswith("linux"):
         return f"there are no worlds on {sys.platform}"
-    seen_at = tree.recorded_root or str(tree.directory)
-    if not seen_at.startswith("/") or os.path.normpath(seen_at) in _NOT_AT:
-        return f"the tree cannot be put at {seen_at}"
     from substrate.world.probe import finding
 
     found = finding("overlay")
     return "" if found.works else found.why
 
 
+def _places(tree: ConfinedTree) -> list[Path]:
+    """Where the tree may be seen, best first. The last is always possible: a pack that names a
+    place where no tree can be must not get out of its world by that.
+    """
+    wanted = os.path.normpath(tree.recorded_root) if tree.recorded_root else ""
+    shut = wanted in _NOT_AT or any(Path(wanted).is_relative_to(top) for top in _NOT_BELOW)
+    recorded = [Path(wanted)] if wanted.startswith("/") and not shut else []
+    return [*recorded, tree.directory]
+
+
 class WorldShell(ScratchShell):
-    """Runs commands in a world in which the tree is where it was recorded.
+    """Runs commands in a world in which the tree is where it was recorded, if that can be.
 
     The first command shows how much of a world there is; what holds for it holds for all.
     """
@@ -76,7 +85,7 @@ class WorldShell(ScratchShell):
         self, scratch: Path, tree: ConfinedTree, variables: Mapping[str, str], *, required: bool
     ) -> None:
         super().__init__(scratch, tree, variables)
-        self._seen_at = Path(os.path.normpath(tree.recorded_root or tree.directory))
+        self._seen_at = tree.directory
         self._required = required
         self._world: ScratchWorld | None = None
         self._settled = False
@@ -90,11 +99,11 @@ class WorldShell(ScratchShell):
 
         home = self._variables.get("HOME", "")
         refusals: list[str] = []
-        for tier in ("guarded", "workspace"):
-            world = ScratchWorld(self.tree.directory, self._seen_at, tier, home)
-            refusal = self._refusal(world)
+        for tier, place in product(("guarded", "workspace"), _places(self.tree)):
+            world = ScratchWorld(self.tree.directory, place, tier, home)
+            refusal = self._refusal(world, place)
             if not refusal:
-                self._world = world
+                self._world, self._seen_at = world, place
                 said = world.isolation
                 reason = "; ".join([said.reason, *refusals])
                 self.isolation = said._replace(reason=reason)
@@ -105,13 +114,13 @@ class WorldShell(ScratchShell):
         reason = "; ".join([*refusals, DIRECT_REASON])
         self.isolation = Isolation("direct", "none", "open", reason)
 
-    def _refusal(self, world: ScratchWorld) -> str:
+    def _refusal(self, world: ScratchWorld, place: Path) -> str:
         """Why such a world cannot be made; empty if it can."""
         with open(os.devnull, "r+b") as null:
             fd = null.fileno()
             env = {"PATH": "/usr/bin:/bin"}
             try:
-                world.run(("true",), self._seen_at, env, Stdio(fd, fd, fd), _TRIAL_S)
+                world.run(("true",), place, env, Stdio(fd, fd, fd), _TRIAL_S)
             except SubstrateError as error:
                 return error.message
         return ""
@@ -119,7 +128,8 @@ class WorldShell(ScratchShell):
     @property
     def mapped(self) -> tuple[tuple[bytes, bytes], ...]:
         self.settle()
-        return () if self._world is not None else super().mapped
+        moved = self._world is None or self._seen_at == self.tree.directory
+        return super().mapped if moved else ()
 
     def start(self, command: CommandToRun, streams: Streams) -> Done:
         self.settle()

@@ -30,7 +30,10 @@ _FLAGS = mounts.NOSUID | mounts.NODEV
 
 
 class ScratchWorld:
-    """Runs commands in `tree`, seen at `seen_at`. What they change stays in `tree`."""
+    """Runs commands in `tree`, seen at `seen_at`. What they change stays in `tree`.
+
+    The directory that holds `tree` is the caller's own: commands do not see what else is in it.
+    """
 
     def __init__(self, tree: Path, seen_at: Path, tier: str = "guarded", home: str = "") -> None:
         """`home` is the commands' home directory; only `guarded` does anything about it."""
@@ -45,7 +48,8 @@ class ScratchWorld:
 
     @property
     def isolation(self) -> Isolation:
-        reasons = ["a private copy of the tree, at the path where it was recorded"]
+        there = ", at the path where it was recorded" if self._seen_at != self._tree else ""
+        reasons = [f"a private copy of the tree{there}"]
         thrown_away = [str(path) for path in self._thrown_away]
         if thrown_away:
             reasons.append(f"what is written in {' and '.join(thrown_away)} is thrown away")
@@ -100,6 +104,9 @@ class ScratchWorld:
             _throw_away_writes(self._home, scratch / "home")
         if self._needs_room:
             _throw_away_writes(self._above, scratch / "room")
+        # The replay's own files lie there, in a temporary directory: a link that a command put in
+        # place of the next one's output would be written through, outside this world.
+        mounts.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", _FLAGS, b"size=64k,mode=755")
         os.makedirs(self._seen_at, exist_ok=True)
         target = os.fsencode(self._seen_at)
         mounts.bind(b"/proc/self/fd/%d" % source, target)

@@ -156,7 +156,33 @@ def test_without_a_world_the_recorded_path_is_translated(site: Site) -> None:
     assert not (site.live / "new").exists()
 
 
-def test_root_itself_is_no_place_for_a_tree(site: Site) -> None:
-    shell = shell_for(site.scratch, ConfinedTree(site.tree, "/"), {}, None)
-    assert shell.isolation.strategy == "direct"
-    assert "cannot be put at /" in shell.isolation.reason
+@pytest.mark.parametrize("root", ["/", "/etc", "/proc/self", "/sys/kernel", "no/path"])
+def test_a_place_where_no_tree_can_be_does_not_lead_out_of_the_world(site: Site, root: str) -> None:
+    tree = ConfinedTree(site.tree, root)
+    mapped, isolation = as_user(site.uid, partial(settled, site, tree, None))
+    assert (isolation.strategy, isolation.tier) == ("copy-diff", "guarded"), isolation
+    assert "where it was recorded" not in isolation.reason
+    assert mapped == ((os.fsencode(site.tree), os.fsencode(root)),)
+
+
+def test_commands_run_in_the_tree_where_it_lies_if_need_be(site: Site) -> None:
+    mine = site.base / "home" / "mine"
+    mine.write_text("mine\n")
+    os.chown(mine, site.uid, site.uid)
+    said = site.said("pwd; cat f; echo x > new; echo theirs > ~/mine", Path("/etc"))
+    assert said == f"{site.tree}\nrecorded\n"
+    assert (site.tree / "new").read_text() == "x\n"
+    assert mine.read_text() == "mine\n"
+
+
+def test_what_a_replay_keeps_beside_the_tree_cannot_be_reached(site: Site) -> None:
+    """A link in place of the next command's output would be written through, out of the world."""
+    mine = site.base / "mine"
+    mine.write_text("mine\n")
+    os.chown(mine, site.uid, site.uid)
+    plant = f"ls -A {site.scratch}; for i in 1 2 3; do ln -sf {mine} {site.scratch}/$i.out; done"
+    for root in (site.live, site.tree):
+        assert site.said(plant, root) == ("" if root == site.live else "tree\n")
+        assert site.said("echo theirs", root) == "theirs\n"
+    assert mine.read_text() == "mine\n"
+    assert not any(path.is_symlink() for path in site.scratch.iterdir())
