@@ -5,6 +5,8 @@ Objects, logs and the like are taken as they are. Three things are not:
     the index    dropped if only its stat data is fresh
     refs, HEAD   taken if they still stand where they stood when the world started
     collisions   a ref or an index that both sides changed: the world is held
+
+A world that had waited is compared by time: what was written since it started is not its own.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import NamedTuple
 from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath, display
 from substrate.objects.index_sameness import same_but_for_stat
+from substrate.recorder.git_meanwhile import changed_since, spare_what_is_new
 from substrate.recorder.user_git import GitState, git_state
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.layer import LayerDiff, LayerEntry
@@ -37,6 +40,8 @@ class GitArrival(NamedTuple):
     diff: LayerDiff
     #: What collides, for people; empty if all of it can come.
     collisions: tuple[str, ...]
+    #: For who applies it all the same: where the refs stood that it moves.
+    notes: tuple[str, ...] = ()
 
 
 def watch(workspace: Workspace) -> GitWatch:
@@ -47,12 +52,17 @@ def watch(workspace: Workspace) -> GitWatch:
 
 
 def look_after_git(
-    workspace: Workspace, upper: Path, diff: LayerDiff, before: GitWatch
+    workspace: Workspace, upper: Path, diff: LayerDiff, before: GitWatch | None, since_ns: int
 ) -> GitArrival:
-    """`diff` without what need not come, and what must not."""
+    """`diff` without what need not come, and what must not.
+
+    `before` is None for a world that had waited; `since_ns` is when it started.
+    """
+    spared = spare_what_is_new(workspace.root, upper, diff, since_ns)
+    diff = spared.diff
     touched = {one.path: one for one in diff.entries if one.beyond and _in_git(one.path)}
     if not touched:
-        return GitArrival(diff, ())
+        return GitArrival(diff, spared.collisions)
     dropped = _stale_indexes(workspace.root, upper, touched)
     if dropped:
         rest = tuple(one for one in diff.entries if one.path not in dropped)
@@ -62,7 +72,29 @@ def look_after_git(
         for path, one in touched.items()
         if path.startswith(b".git/") and path not in dropped
     }
-    return GitArrival(diff, tuple(_collisions(workspace, before, own)))
+    if before is not None:
+        return GitArrival(diff, (*_collisions(workspace, before, own), *spared.collisions))
+    late, notes = _late_collisions(workspace, own, since_ns)
+    notes += [f"{one}: that is in .substrate-git/trash now" for one in spared.collisions]
+    return GitArrival(diff, (*late, *spared.collisions), tuple(notes))
+
+
+def _late_collisions(
+    workspace: Workspace, own: dict[bytes, LayerEntry], since_ns: int
+) -> tuple[list[str], list[str]]:
+    stands = dict(git_state(workspace).refs)
+    out, notes = [], []
+    for path, one in own.items():
+        name = display(path)
+        is_ref = one.new.kind is not Kind.DIRECTORY and name.startswith("refs/")
+        if not (is_ref or name in ("HEAD", *_WATCHED)):
+            continue
+        if changed_since(workspace.root / ".git" / os.fsdecode(path), since_ns):
+            out.append(f".git/{name} was written meanwhile")
+            if name in stands:
+                notes.append(f"{name} stood at {stands[name]}: `git branch NAME {stands[name]}`"
+                             " brings that back")  # fmt: skip
+    return out, notes
 
 
 def _in_git(path: RelPath) -> bool:

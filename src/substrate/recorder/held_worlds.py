@@ -11,7 +11,7 @@ from substrate.history.held import Held
 from substrate.history.observe import edited
 from substrate.history.record import Result, Running
 from substrate.model.paths import RelPath, is_within
-from substrate.recorder import git_arrival, worlds
+from substrate.recorder import worlds
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
 from substrate.system import ids
@@ -72,7 +72,8 @@ def apply_world(place: Place, text: str) -> tuple[Held, worlds.Brought]:
     }  # fmt: skip
     request = worlds.Request(
         running._replace(command=f"world apply {world.world_id}: {world.command}"),
-        layer, Result(0, None, detail), git_arrival.watch(place.workspace), is_decided=True,
+        layer, Result(0, None, detail), None, is_decided=True,
+        knows_collisions=world.reason.startswith(worlds.BOTH_SIDES),
     )  # fmt: skip
     brought = worlds.bring_in(place, request)
     if not brought.is_kept:
@@ -91,6 +92,11 @@ def collect_detached(place: Place) -> list[str]:
                 continue
             _, brought = apply_world(place, world.world_id)
             notes += brought.notes
+            if brought.held:
+                notes.append(
+                    f"not applied, {brought.held}: `substrate world apply {world.world_id}` or"
+                    " `discard` decides"
+                )
         except SubstrateError as error:
             notes.append(error.message)
     return notes

@@ -29,6 +29,8 @@ from substrate.workspace.layer import LayerDiff
 from substrate.world.changes import Base, is_untouched, read_layer
 from substrate.world.protocol import Layer
 
+#: How the reason begins for which a world is held.
+BOTH_SIDES = "your repository was changed on both sides: "
 _SHOWN = 20
 
 
@@ -55,13 +57,16 @@ class Request(NamedTuple):
     running: Running
     layer: Layer
     result: Result
-    git: GitWatch
+    #: None: the world had waited, and files' times must tell what others did.
+    git: GitWatch | None
     #: Asked to wait, or empty.
     hold: str = ""
     #: Processes that still run in the world.
     left_running: int = 0
     #: Somebody has looked at it and decided: nothing is held any more.
     is_decided: bool = False
+    #: He was told that his repository was changed on both sides, and wants the world's.
+    knows_collisions: bool = False
 
 
 def new_world(place: Place) -> InWorld:
@@ -94,10 +99,11 @@ def bring_in(place: Place, request: Request) -> Brought:
 def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request) -> Brought:
     running, layer = request.running, request.layer
     diff = read(store, batch, layer, running)
-    git = look_after_git(place.workspace, layer.upper, diff, request.git)
+    git = look_after_git(place.workspace, layer.upper, diff, request.git, running.started_ns)
     diff = git.diff
+    collisions = () if request.knows_collisions else git.collisions
     code = tuple(runs_code(diff.entries, lambda path: configs(place, layer, path)))
-    reason = request.hold or _why_held(store, request, git.collisions, code)
+    reason = request.hold or _why_held(store, request, collisions, code)
     said = [f"{display(one.path)}: {one.reason}" for one in diff.left_out[:_SHOWN]]
     result = request.result
     if code:
@@ -117,7 +123,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         entry = held.hold(store, running, result, "held", message)
         return Brought(entry, diff.changes(), diff, held=message, runs_code=code,
                        notes=tuple(said), is_kept=True)  # fmt: skip
-    brought = _brought(arrived, diff, code, said)
+    brought = _brought(arrived, diff, code, [*said, *git.notes])
     if arrived.is_left_over:
         left = "some of it could not be applied: " + ", ".join(map(display, arrived.conflicts))
         held.keep(store, running, left)
@@ -157,7 +163,7 @@ def _why_held(
     code: tuple[RelPath, ...],
 ) -> str:
     if collisions:
-        return "your repository was changed on both sides: " + "; ".join(collisions)
+        return BOTH_SIDES + "; ".join(collisions)
     if code and store.config.world_hold_code and not request.is_decided:
         names = ", ".join(display(path) for path in code[:_SHOWN])
         return f"it changes what other programs run: {names}"

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from substrate.world import layers
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
 ISOLATION = Isolation("overlay", "workspace", "open", "a test")
@@ -52,6 +53,7 @@ class ScriptWorld:
         self.meanwhile()
         prefix = f"{self.namespace}.overlay.".encode()
         self.layer = Layer(directory.name, directory, upper, self.root, "overlay", prefix)
+        layers.note_kind(self.layer)  # to be found if it waits
         return RunOutcome(done.returncode, None, False, 7, ISOLATION, layer=self.layer)
 
     def discard(self, layer: Layer) -> None:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from substrate.recorder.held_worlds import apply_world
+from substrate.recorder.place import Place
+from substrate.system import environment
+from substrate.workspace.probe import blob_id
 from tests.unit.history.workbench import Bench
 from tests.unit.recorder.test_worlds import do, span
 
@@ -164,3 +168,64 @@ def test_an_edit_meanwhile_is_not_put_back_by_a_command_that_did_not_see_it(benc
 
     do(bench, "touch a", edit)
     assert (bench.root / "a").read_text() == "mine\n"
+
+
+def git_blob(text: str) -> str:
+    return blob_id(text.encode()).hex()
+
+
+def add_many(root: Path) -> None:
+    for number in range(300):  # some in each of the directories that gc removes
+        (root / f"mine{number}").write_text(f"mine {number}\n")
+    git(root, "add", ".")
+
+
+@pytest.mark.parametrize(
+    "more", ["", "; for i in $(seq 99); do echo $i | git hash-object -w --stdin; done"]
+)
+def test_objects_added_while_a_world_collects_garbage_stay(bench: Bench, more: str) -> None:
+    git(bench.root, "pack-refs", "--all")
+    done = do(bench, f"git gc -q --prune=now{more} > /dev/null", lambda: add_many(bench.root))
+    assert done.held == ""
+    git(bench.root, "fsck", "--full", "--strict")
+    assert git(bench.root, "ls-files", "-s").count("mine") == 300
+    assert git(bench.root, "write-tree")
+    if more:
+        for number in range(1, 100):
+            name = git_blob(f"{number}\n")
+            assert git(bench.root, "cat-file", "-p", name) == f"{number}\n"
+
+
+@pytest.mark.parametrize("script", ["git branch -q -D f/old", "git pack-refs --all --prune"])
+def test_a_branch_made_beside_one_that_goes_stays(bench: Bench, script: str) -> None:
+    git(bench.root, "branch", "f/old")
+    time.sleep(0.05)
+
+    def branch() -> None:
+        git(bench.root, "branch", "f/new")
+
+    done = do(bench, script, branch)
+    assert "changed on both sides" in done.held
+    assert "f/new" in git(bench.root, "branch")
+
+
+def test_a_commit_made_while_a_world_waits_is_not_taken_from_its_branch(bench: Bench) -> None:
+    done = do(bench, "echo its > its; git add its; git commit -qm its", hold=True)
+    git(bench.root, "commit", "-q", "--allow-empty", "-m", "mine")
+    mine = git(bench.root, "rev-parse", "HEAD").strip()
+    place = Place.at(bench.root, environment.current(), None, "ada")
+    _, brought = apply_world(place, done.world_id)
+    assert "refs/heads/main was written meanwhile" in brought.held
+    assert git(bench.root, "rev-parse", "HEAD").strip() == mine
+    _, brought = apply_world(place, done.world_id)  # now he knows
+    assert git(bench.root, "log", "-1", "--format=%s").strip() == "its"
+    assert any(mine in note for note in brought.notes)
+
+
+def test_a_world_that_waited_arrives_if_nobody_worked_in_the_repository(bench: Bench) -> None:
+    time.sleep(0.05)
+    done = do(bench, "echo its > its; git add its; git commit -qm its", hold=True)
+    place = Place.at(bench.root, environment.current(), None, "ada")
+    assert apply_world(place, done.world_id)[1].held == ""
+    assert git(bench.root, "log", "-1", "--format=%s").strip() == "its"
+    assert git(bench.root, "status", "--porcelain") == ""
