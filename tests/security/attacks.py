@@ -133,6 +133,10 @@ def host_service(facts: dict[str, Any]) -> str:
     return _connect(facts["bus_socket"])
 
 
+def terminal_server(facts: dict[str, Any]) -> str:
+    return _connect(facts["tmux_socket"])
+
+
 def _connect(path: str) -> str:
     with socket.socket(socket.AF_UNIX) as client:
         try:

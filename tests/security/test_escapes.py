@@ -56,6 +56,7 @@ ALL = (
     Attack("trace_init"),
     Attack("agent_socket"),
     Attack("host_service"),
+    Attack("terminal_server"),
     Attack("forge_history"),
     Attack("forge_trace"),
     Attack("change_program", root_only=True),
@@ -85,8 +86,10 @@ class Stage:
         (home / "run").mkdir(parents=True, exist_ok=True)
         (home / "trace.jsonl").write_text("")
         runtime = site.base / "runtime"
-        runtime.mkdir()
-        self._sockets = [_listen(home / "run" / "substrate.sock"), _listen(runtime / "bus")]
+        tmux = runtime / f"tmux-{site.case.uid}"
+        tmux.mkdir(parents=True)
+        listeners = (home / "run" / "substrate.sock", runtime / "bus", tmux / "default")
+        self._sockets = [_listen(path) for path in listeners]
         for path in (site.store / "secret", *home.rglob("*"), home, *runtime.rglob("*")):
             os.chown(path, site.case.uid, site.case.uid)
         self.facts = {
@@ -100,6 +103,7 @@ class Stage:
             "victim": victim,
             "agent_socket": str(home / "run" / "substrate.sock"),
             "bus_socket": str(runtime / "bus"),
+            "tmux_socket": str(tmux / "default"),
             "program": str(Path(substrate.__file__).parent / "errors.py"),
         }
         self.runtime = runtime
@@ -139,7 +143,7 @@ class Stage:
         wanted = Wanted(self.site.root, self.site.store, tier, required=True, strategy=strategy)
 
         def work() -> RunOutcome:
-            os.environ["XDG_RUNTIME_DIR"] = str(self.runtime)
+            os.environ["XDG_RUNTIME_DIR"] = os.environ["TMUX_TMPDIR"] = str(self.runtime)
             return choose_world(wanted).run(request)
 
         outcome = as_user(self.site.case.uid, work)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
-from substrate.cli.text import clip, safe, safe_block, width
+from substrate.cli.text import clip, is_control, safe, safe_block, width
 from substrate.model.paths import to_text
 
 if TYPE_CHECKING:
@@ -273,5 +273,8 @@ def _json_bytes(document: Mapping[str, object], indent: int | None = None) -> by
     import json
 
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
+    # JSON leaves some controls as they are, and U+009B begins a sequence as ESC [ does.
+    if not text.isascii() or "\x7f" in text:
+        text = "".join(f"\\u{ord(c):04x}" if is_control(c) else c for c in text)
     # A lone surrogate cannot be UTF-8; spelt `\udcff` it is still JSON.
     return text.encode("utf-8", "backslashreplace") + b"\n"

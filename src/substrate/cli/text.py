@@ -31,6 +31,11 @@ def safe_block(text: str) -> str:
     return "\n".join("\t".join(map(safe, line.split("\t"))) for line in text.split("\n"))
 
 
+def is_control(c: str) -> bool:
+    """Whether a terminal would act on it, although it may stand in JSON as it is."""
+    return "\x7f" <= c <= "\x9f" or c in _REORDERING
+
+
 def width(text: str) -> int:
     """How many terminal columns `text` takes."""
     if text.isascii():

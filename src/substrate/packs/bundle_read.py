@@ -28,6 +28,9 @@ MAX_BYTES = 16 << 30
 _MAX_MEMBERS = 2_000_000
 _MAX_INDEX = 16 << 20
 _MAX_SIGNATURE = 1 << 16
+#: Signatures and each manifest are held in memory, and a small file may unpack to very much.
+_MAX_SIGNATURES = 1 << 24
+_MAX_MANIFEST = 1 << 30
 _BLOCK = 512
 
 _OBJECT = re.compile(r"objects/([0-9a-f]{2})/([0-9a-f]{62})\Z")
@@ -92,6 +95,7 @@ class _Staged:
         self._left = max_bytes
         self._packs: list[str] = []
         self._signatures: list[tuple[str, bytes]] = []
+        self._signed = 0
         self._stored: dict[str, Stored] = {}
 
     def read(self, source: IO[bytes]) -> None:
@@ -109,6 +113,9 @@ class _Staged:
                 if member.size > _MAX_SIGNATURE:
                     raise _BadBundleError(f"{member.name} is too large for a signature")
                 data = b"".join(_body(source, member.size))
+                self._signed += len(data)
+                if self._signed > _MAX_SIGNATURES:
+                    raise _BadBundleError("it has more signatures than anybody needs")
                 self._signatures.append((PREFIX + match[1], data))
             else:
                 raise _BadBundleError(f"a bundle holds no {member.name[:120]!r}")
@@ -159,6 +166,8 @@ class _Staged:
     def _manifest(self, ref: str) -> Manifest:
         if ref not in self._stored:
             raise _BadBundleError(f"pack {short(ref)} is listed, but not in it")
+        if self._stored[ref].size > _MAX_MANIFEST:
+            raise _BadBundleError(f"pack {short(ref)} is too large for a manifest")
         try:
             return read_manifest(self._objects.read(ref))
         except NotAManifestError as error:

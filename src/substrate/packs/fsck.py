@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
@@ -91,7 +92,7 @@ def _listings(store: Store) -> Iterator[Finding]:
 
 def _names(store: Store) -> Iterator[Finding]:
     for name, path in refs.files(store):
-        text = (read_bytes_or_none(path) or b"").decode("ascii", "replace").strip()
+        text = (_bytes(path) or b"").decode("ascii", "replace").strip()
         where = f"refs/{name}"
         if not is_ref(text):
             yield Finding("ref", where, "it does not hold an address", (f"the name {name}",))
@@ -101,9 +102,16 @@ def _names(store: Store) -> Iterator[Finding]:
             )
 
 
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return read_bytes_or_none(path)
+    except OSError:  # a link to a directory, a device, a FIFO
+        return None
+
+
 def _drafts(store: Store) -> Iterator[Finding]:
     for path in drafts(store):
-        for ref in mentions(read_bytes_or_none(path) or b""):
+        for ref in mentions(_bytes(path) or b""):
             if ref not in store.objects:
                 said = f"it names object {short(ref)}, which is missing"
                 yield Finding("draft", f"drafts/{path.name}", said, ("finalizing the draft",))

@@ -65,6 +65,8 @@ def set_tag(store: Store, name: str, ref: str) -> str | None:
     before = _read(path)
     try:
         for directory in reversed(path.relative_to(store.refs_dir).parents):
+            if os.path.islink(store.refs_dir / directory):  # it may lead out of the store
+                raise NotADirectoryError
             (store.refs_dir / directory).mkdir(mode=0o700, exist_ok=True)
         _write(path, ref)
     except (FileExistsError, IsADirectoryError, NotADirectoryError):
@@ -168,7 +170,7 @@ def _files(directory: Path) -> Iterator[Path]:
 def _read(path: Path) -> str | None:
     try:
         raw = read_bytes_or_none(path)
-    except IsADirectoryError:
+    except OSError:  # a directory, a FIFO, a link to a device: no name of ours
         return None
     text = (raw or b"").decode("ascii", "replace").strip()
     return text if is_ref(text) else None

@@ -152,7 +152,7 @@ def open_store(directory: Path) -> Store:
             f"{directory} belongs to another user (uid {owner})",
             hint="work in a project of your own, or export the pack there and import it here",
         )
-    for name in _DIRECTORIES:
+    for name in (*_DIRECTORIES, "signatures"):
         if os.path.islink(directory / name):
             raise WorkspaceError(
                 f"{directory / name} is a link and in the way of the directory",

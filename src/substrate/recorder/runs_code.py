@@ -43,14 +43,21 @@ _PLACES: tuple[tuple[bytes, ...], ...] = (
     (b".devcontainer",),
     (b".husky",),
     (b".config", b"fish"),
+    (b".ctx", b"config.json"),  # the tools of a replay
 )
 #: Keys of git's configuration whose value is a program, or leads to one.
 _GIT_KEYS = re.compile(
-    r"core\.(fsmonitor|hookspath|sshcommand|pager|editor|askpass|gitproxy|attributesfile)"
+    r"core\.(fsmonitor|hookspath|sshcommand|pager|editor|askpass|gitproxy|attributesfile"
+    r"|alternaterefscommand)"
     r"|(filter|diff|merge)\..*\.?(clean|smudge|process|command|textconv|driver)"
-    r"|alias\..*|credential\..*|gpg\..*program|sequence\.editor|include(if)?\..*path"
+    r"|alias\..*|credential\..*|gpg\..*(program|command)|sequence\.editor|include(if)?\..*path"
     r"|(pager|difftool|mergetool|browser|man|guitool|remote|url|protocol)\..*"
+    r"|(submodule\..*|trailer|tar|hook|sendemail|gc|imap)\..*(update|command|cmd|hook|tunnel)"
     r"|uploadpack\.packobjectshook|interactive\.difffilter|diff\.external|init\.templatedir"
+)
+#: What `git config` never writes, and what git reads in another way than we do.
+_ODD = re.compile(
+    rb"\\\r?\n|\A\xef\xbb\xbf|\r(?!\n)|[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]"
 )
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)')
 
@@ -68,7 +75,7 @@ def runs_code(
         if b".git" in parts[:-1]:
             if _in_git(parts, one.path, configs):
                 out.append(one.path)
-        elif _is_named(parts):
+        elif parts[-1] == b".git" or _is_named(parts):  # a link to a repository, hooks and all
             out.append(one.path)
     return sorted(out)
 
@@ -93,6 +100,8 @@ def _in_git(
         return not parts[-1].endswith(b".sample")
     if parts[-1] in (b"config", b"config.worktree"):
         old, new = configs(path)
+        if old != new and _ODD.search(new):
+            return True  # nobody can say what is in it without being git
         return _programs(new) != _programs(old) and bool(_programs(new) - _programs(old))
     return below == (b"info", b"attributes")
 
@@ -102,8 +111,7 @@ def _programs(config: bytes) -> set[tuple[str, str]]:
     out, section = set(), ""
     for raw in config.decode("utf-8", "replace").splitlines():
         line = raw.strip()
-        match = _SECTION.match(line)
-        if match:
+        while match := _SECTION.match(line):  # one line may hold several
             section = match[1].lower() + (f".{match[2]}" if match[2] is not None else "")
             line = match[3].strip()
         if not line or line[0] in "#;":

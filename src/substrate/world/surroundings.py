@@ -18,7 +18,19 @@ _HOST_SERVICES = (
     *("/run/libvirt/libvirt-sock", "/var/lib/lxd/unix.socket", "/var/lib/incus/unix.socket"),
 )
 _USER_SERVICES = ("bus", "docker.sock", "podman/podman.sock", "systemd/private")
-_ADDRESSES = ("DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DOCKER_HOST")
+#: Terminals and editors that take orders: what they are told to type or run, runs outside.
+_SESSION_SERVICES = ("tmux-{uid}", "screens/S-{name}", "emacs{uid}", "zellij-{uid}")
+_USER_SESSION_SERVICES = ("emacs", "zellij")
+_SESSION_SOCKETS = (
+    *("NVIM", "NVIM_LISTEN_ADDRESS", "WEZTERM_UNIX_SOCKET", "SWAYSOCK", "I3SOCK"),
+    *("VSCODE_IPC_HOOK_CLI", "VSCODE_GIT_IPC_HANDLE", "ZELLIJ_SOCKET_DIR"),
+)
+_ADDRESSES = (
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DBUS_SYSTEM_BUS_ADDRESS",
+    "DOCKER_HOST",
+    "KITTY_LISTEN_ON",
+)
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
 _SHOWN_ANYWAY = ("/usr/", "/bin", "/sbin", "/lib", "/opt/", "/etc/", "/var/", "/nix/", "/gnu/")
 _ROOTS_SOCKET = "/run/substrate.sock"
@@ -44,11 +56,29 @@ def masked(environment: Environment, *, allow_host_services: bool) -> tuple[byte
         paths += _HOST_SERVICES
         runtime = environment.get("XDG_RUNTIME_DIR")
         if runtime:
-            paths += [os.path.join(runtime, name) for name in _USER_SERVICES]
+            names = (*_USER_SERVICES, *_USER_SESSION_SERVICES)
+            paths += [os.path.join(runtime, name) for name in names]
+        paths += _session_services(environment)
         for name in _ADDRESSES:
             paths += _socket_paths(environment.get(name) or "")
     found = {os.path.realpath(path) for path in paths if os.path.lexists(path)}
     return tuple(os.fsencode(path) for path in sorted(found))
+
+
+def _session_services(environment: Environment) -> list[str]:
+    """Where tmux, screen, and editors that can be remote-controlled listen for this user."""
+    name = environment.get("USER") or environment.get("LOGNAME") or "root"
+    tops = {*_TEMPORARY, environment.get("TMUX_TMPDIR") or "", environment.get("TMPDIR") or ""}
+    found = [f"/run/screen/S-{name}", environment.get("SCREENDIR") or ""]
+    for top in tops:
+        found += [
+            os.path.join(top, one.format(uid=os.geteuid(), name=name)) for one in _SESSION_SERVICES
+        ]
+    # TMUX=/tmp/tmux-0/default,4711,0
+    found.append((environment.get("TMUX") or "").partition(",")[0])
+    found += [environment.get(variable) or "" for variable in _SESSION_SOCKETS]
+    found += _socket_paths((environment.get("KITTY_LISTEN_ON") or "").replace(":/", ":///", 1))
+    return [path for path in found if path.startswith("/")]
 
 
 def writable(environment: Environment, wanted: Wanted) -> tuple[bytes, ...]:

@@ -72,6 +72,15 @@ def test_json_is_one_document_in_utf8() -> None:
     assert captured.out.count("\n") == 1
 
 
+def test_json_holds_nothing_a_terminal_acts_on() -> None:
+    captured = Captured(json=True)
+    text = "\x1b[31m\x7f\x9b2J\u202egrö\n"
+    captured.output.emit_json({"text": text})
+    assert json.loads(captured.out) == {"text": text}
+    assert [c for c in captured.out.strip() if c in "\x1b\x7f\x9b\u202e"] == []
+    assert "grö" in captured.out
+
+
 def test_a_lone_surrogate_is_still_json() -> None:
     captured = Captured(json=True)
     captured.output.emit_json({"text": "\udcff"})

@@ -224,6 +224,24 @@ def test_a_bomb_is_bounded(other: Store, tmp_path: Path) -> None:
     assert list(other.objects) == []
 
 
+def test_signatures_without_end_are_refused(other: Store, bundle: Path) -> None:
+    digits = other_digits(bundle)
+
+    def edit(members: list[tuple[tarfile.TarInfo, bytes]]) -> None:
+        for number in range(257):
+            new(f"signatures/{digits}/{number:x}.sig", bytes(1 << 16))(members)
+
+    with pytest.raises(RefusedError, match="more signatures"):
+        import_bundle(other, tampered(bundle, edit))
+
+
+def other_digits(bundle: Path) -> str:
+    with tarfile.open(bundle) as archive:
+        file = archive.extractfile("ctx-bundle.json")
+        assert file is not None
+        return str(json.load(file)["packs"][0]).removeprefix("sha256:")
+
+
 def test_a_pack_whose_contents_are_here_already_may_be_lean(
     store: Store, manifest: Manifest, tmp_path: Path
 ) -> None:

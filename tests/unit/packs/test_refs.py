@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from substrate.errors import AmbiguousError, NotFoundError, UsageError
+from substrate.errors import AmbiguousError, NotFoundError, UsageError, WorkspaceError
 from substrate.packs import refs
+from substrate.packs.fsck import check_store
 from substrate.packs.manifest import Manifest
-from substrate.packs.store import Store
+from substrate.packs.store import Store, open_store
 
 
 def test_every_way_to_name_a_pack(store: Store, manifest: Manifest) -> None:
@@ -66,3 +70,28 @@ def test_tags_move_and_go(store: Store) -> None:
     assert refs.delete_tag(store, "good") == two
     with pytest.raises(NotFoundError):
         refs.delete_tag(store, "good")
+
+
+@pytest.mark.parametrize("target", ["/dev/zero", "/"])
+def test_a_tag_that_is_a_link_out_of_the_store_names_nothing(store: Store, target: str) -> None:
+    os.symlink(target, store.refs_dir / "tags" / "x")
+    assert refs.tags(store) == {}
+    with pytest.raises(NotFoundError):
+        refs.resolve(store, "x")
+    assert [found.what for found in check_store(store).findings] == ["refs/tags/x"]
+
+
+def test_no_tag_is_written_through_a_link(store: Store, manifest: Manifest, tmp_path: Path) -> None:
+    ref = store.add(manifest).ref
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    os.symlink(outside, store.refs_dir / "tags" / "team")
+    with pytest.raises(UsageError):
+        refs.set_tag(store, "team/x", ref)
+    assert os.listdir(outside) == []
+
+
+def test_a_store_with_a_linked_directory_is_not_used(store: Store, tmp_path: Path) -> None:
+    os.symlink(tmp_path, store.directory / "signatures")
+    with pytest.raises(WorkspaceError, match="signatures is a link"):
+        open_store(store.directory)

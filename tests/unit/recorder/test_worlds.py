@@ -363,6 +363,29 @@ def test_changes_that_run_code_are_named(bench: Bench) -> None:
     assert any("makes other programs run code" in note for note in done.notes)
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        '[core]\n\tx = "\\\n[y]"\n\tfsmonitor = ./x\n',
+        "\ufeff[core]\n\tfsmonitor = ./x\n",
+        "[core]\n\tx = a\x0b[y]\n\tfsmonitor = ./x\n",
+        "[y] [core] fsmonitor = ./x\n",
+        '[hook "x"]\n\tcommand = ./x\n',
+        '[submodule "x"]\n\tupdate = !./x\n',
+    ],
+)
+def test_a_git_configuration_cannot_hide_what_it_runs(bench: Bench, config: str) -> None:
+    (bench.root / ".git").mkdir()
+    (bench.root / "config").write_text(config)
+    do(bench, "cp config .git/config")
+    assert span()["runs_code"] == [".git/config"]
+
+
+def test_a_replays_tools_and_another_repository_are_named(bench: Bench) -> None:
+    do(bench, "mkdir .ctx sub; echo '{}' > .ctx/config.json; echo 'gitdir: ../y' > sub/.git")
+    assert span()["runs_code"] == [".ctx/config.json", "sub/.git"]
+
+
 def test_policy_holds_what_runs_code(bench: Bench) -> None:
     (bench.root / ".substrate-git/config.toml").write_text("[world]\nhold_code = true\n")
     done = do(bench, "echo 'evil' > .envrc")
