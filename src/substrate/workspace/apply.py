@@ -189,6 +189,7 @@ class Applier:
         done: list[Step] = []
         path: RelPath | None = None
         try:
+            rewrite_in_place.mark_all(site, staged.items)
             for item in staged.items:
                 path = item.path
                 _do(site, item, late, done)

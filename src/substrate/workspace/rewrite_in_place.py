@@ -23,11 +23,32 @@ from substrate.workspace.probe import (
     shut_out_others,
 )
 from substrate.workspace.retouch import set_attributes
-from substrate.workspace.site import Item, Mismatch, OnItem, Site, Step
+from substrate.workspace.site import Item, Mismatch, OnItem, Site, State, Step
 from substrate.workspace.staging import read_verified
 from substrate.workspace.steps import swap
 
 MARK = b".inplace"
+#: From so many on, the whole file system is synced once instead of each file.
+_SEVERAL = 16
+
+
+def mark_all(site: Site, items: list[Item]) -> None:
+    """Before the first of several rewrites: one wait for all the marks, and one for all the files.
+
+    A mark on a file that is not reached yet does no harm: it is wholly old.
+    """
+    rewrites = [item for item in items if _will_be_rewritten(item)]
+    if len(rewrites) < _SEVERAL:
+        return
+    for item in rewrites:
+        _mark(site, item)
+        item.is_marked = True
+    site.scratch.sync()
+    site.syncs_at_the_end()
+
+
+def _will_be_rewritten(item: Item) -> bool:
+    return item.state is State.TODO and not item.unseen and item.is_rewrite
 
 
 def rewrite(site: Site, item: Item, stage_late: Callable[[Item], None]) -> list[Step]:
@@ -72,14 +93,17 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
     if seen is None or seen.node != item.seen.node:
         found = seen.node if seen is not None else Node(Kind.FILE)
         raise Mismatch(found, "changed while the operation was under way")
-    _mark(site, item)
+    if not item.is_marked:
+        _mark(site, item)
+        site.scratch.sync()
     old = _read(fd)
     if blob_id(old) != seen.node.oid:
         raise Mismatch(Node(Kind.FILE), "changed in the last moment")
     try:
         overwrite(fd, old, new)
         set_attributes(fd, seen.node, item.become)
-        os.fsync(fd)
+        if not site.is_synced_at_the_end(fd):
+            os.fsync(fd)
     except BaseException:
         overwrite(fd, new, old)
         set_attributes(fd, item.become, seen.node)
@@ -111,7 +135,6 @@ def _read(fd: int) -> bytes:
 
 def _mark(site: Site, item: Item) -> None:
     os.close(site.scratch.open(item.scratch_name(MARK), os.O_WRONLY | os.O_CREAT))
-    site.scratch.sync()
 
 
 class Rewritten(OnItem):

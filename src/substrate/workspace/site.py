@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import sys
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from substrate.model.nodes import ABSENT, BlobReader, Kind, Node
 from substrate.model.paths import RelPath, ancestors, parent
+from substrate.system.files import sync_filesystem
 from substrate.workspace.dirwalk import ALL, Directory, Walker
 from substrate.workspace.layer import LayerSource
 from substrate.workspace.move import discard
@@ -77,6 +79,8 @@ class Item:
         self.unseen = False
         #: A rewrite in place was under way when an earlier attempt ended.
         self.torn = False
+        #: Its mark of a rewrite in place was made, and synced, with those of others.
+        self.is_marked = False
         #: The directory of its scratch names, if the path is on another mount than scratch.
         self.local_at: RelPath | None = None
         #: The new thing lies in the layer and is exchanged from there: nothing is staged.
@@ -146,6 +150,8 @@ class Site:
         self._trash = trash
         self._under = under
         self._touched: set[RelPath] = set()
+        #: The device that is synced as a whole in the end, if one is.
+        self._whole_device: int | None = None
         token = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
         self.local_prefix = b".substrate-" + token.encode() + b"-"
         self._local: dict[RelPath, Directory] = {}
@@ -254,8 +260,18 @@ class Site:
         """The directory itself has changed: its mode, its attributes."""
         self._touched.add(path)
 
+    def syncs_at_the_end(self) -> None:
+        """From now on `is_synced_at_the_end` may say yes: many files are about to be rewritten."""
+        self._whole_device = self.scratch.own_stat().st_dev if sys.platform == "linux" else None
+
+    def is_synced_at_the_end(self, fd: int) -> bool:
+        """Whether `sync` will make this file durable with all the others."""
+        return self._whole_device is not None and os.fstat(fd).st_dev == self._whole_device
+
     def sync(self) -> None:
         """Make every change of names and of directories durable."""
+        if self._whole_device is not None and self.scratch.fd is not None:
+            sync_filesystem(self.scratch.fd)
         walker = Walker(self.root)
         for path in sorted(self._touched):
             try:
