@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -52,7 +53,6 @@ def _has_overlay() -> bool:
 def _has_user_xattrs() -> bool:
     if not hasattr(os, "setxattr"):
         return False
-    import tempfile
 
     with tempfile.NamedTemporaryFile() as file:
         try:
@@ -66,7 +66,6 @@ def _has_immutable_files() -> bool:
     """Needs CAP_LINUX_IMMUTABLE, which containers lack, and a file system with the flag."""
     if not _has_root() or shutil.which("chattr") is None:
         return False
-    import tempfile
 
     with tempfile.NamedTemporaryFile() as file:
         tried = subprocess.run(["chattr", "+i", file.name], capture_output=True, check=False)
@@ -82,7 +81,6 @@ def _has_mounts() -> bool:
     """Root may mount a small tmpfs: for disks that are full or read-only."""
     if not _has_root() or shutil.which("mount") is None:
         return False
-    import tempfile
 
     with tempfile.TemporaryDirectory() as directory:
         mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", directory]
@@ -115,7 +113,6 @@ def _has_byte_names() -> bool:
 
 
 def _has_case_sensitive_names() -> bool:
-    import tempfile
 
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "a").touch()
@@ -124,7 +121,6 @@ def _has_case_sensitive_names() -> bool:
 
 def _has_package_index() -> bool:
     """pip can download from where it is configured to."""
-    import tempfile
 
     with tempfile.TemporaryDirectory() as directory:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", directory]
@@ -132,17 +128,24 @@ def _has_package_index() -> bool:
         return subprocess.run(argv, capture_output=True, check=False).returncode == 0
 
 
+@cache
+def _strategies() -> frozenset[str]:
+    """What the product's own probe says works here, asked with a home of its own."""
+    script = (
+        "from substrate.world.probe import probe\n"
+        "print(*[found.name for found in probe(fresh=True) if found.works])"
+    )
+    with tempfile.TemporaryDirectory() as home:
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+            env=os.environ | {"SUBSTRATE_HOME": home},
+        )  # fmt: skip
+    return frozenset(done.stdout.split())
+
+
 def _world(strategy: str) -> Callable[[], bool]:
-    """What the product's own probe says: where it says yes, no test of it may be skipped."""
-
-    def works() -> bool:
-        if not sys.platform.startswith("linux"):
-            return False
-        from substrate.world.probe import finding, probe
-
-        return finding(strategy, probe(fresh=True)).works
-
-    return works
+    """Where the probe says yes, no test of it may be skipped."""
+    return lambda: sys.platform.startswith("linux") and strategy in _strategies()
 
 
 #: Name -> does this machine have it?

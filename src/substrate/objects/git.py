@@ -96,6 +96,12 @@ def pinned_environment(variables: Mapping[str, str]) -> dict[str, str]:
     return kept | _PINNED_ENVIRONMENT
 
 
+def git_version() -> str:
+    """What git calls itself, such as ``2.39.5``; raises like `process.run`."""
+    said = run(["git", "--no-pager", "version"], timeout_s=10).stdout.decode("utf-8", "replace")
+    return said.strip().removeprefix("git version ")
+
+
 class Git:
     """Git on one of our own repositories, deaf to what others may have configured."""
 

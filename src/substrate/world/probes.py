@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from substrate.errors import SubstrateError
-from substrate.system import environment, forked, process
+from substrate.system import environment, forked
 from substrate.world.probe import Finding, Look
 
 if TYPE_CHECKING:
@@ -164,11 +164,12 @@ def nft() -> Finding:
 def git() -> Finding:
     if not _which("git"):
         return Finding("git", False, "it is not on PATH", "apt-get install git")
+    from substrate.objects.git import git_version
+
     try:
-        said = process.run(["git", "version"], timeout_s=10).stdout.decode("utf-8", "replace")
+        return Finding("git", True, detail=git_version())
     except SubstrateError as error:
         return Finding("git", False, error.message, error.hint)
-    return Finding("git", True, detail=said.strip().removeprefix("git version "))
 
 
 ALL: tuple[Look, ...] = (
