@@ -7,17 +7,27 @@ import os
 import pickle
 import traceback
 from collections.abc import Callable
+from functools import cache
 from typing import TypeVar
+
+from substrate.world.probe import probe
 
 NOBODY = 65534
 
 T = TypeVar("T")
 
 
+@cache
+def _import_all() -> None:
+    """Making a world imports what making a world imports; the other user could not."""
+    importlib.import_module("resource")
+    probe(fresh=True)
+
+
 def as_user(uid: int, work: Callable[[], T]) -> T:
     """What `work` returns, done by a child that became `uid`."""
     # What is imported late might lie where the other user may not look.
-    importlib.import_module("resource")
+    _import_all()
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
