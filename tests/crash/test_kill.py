@@ -36,7 +36,8 @@ class Operation(NamedTuple):
 
 
 OPERATIONS = {
-    "record": Operation(("--session", "s", "-c", WORK), ("command",), 14),
+    # In a world: test_world_kill.
+    "record": Operation(("--session", "s", "--no-world", "-c", WORK), ("command",), 14),
     "undo": Operation(("undo",), ("undo",), 16),
     "rollback": Operation(("rollback", "--checkpoint", "s/1"), ("rollback",), 16),
     "exact": Operation(("rollback", "--exact", "--checkpoint", "s/1"), ("rollback",), 8),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from functools import cache
 from typing import NamedTuple
 
@@ -10,9 +10,12 @@ import pytest
 
 from tests.crash import harness
 from tests.crash.harness import Before, Site
-from tests.crash.test_kill import OPERATIONS, has_intent, prepare
+from tests.crash.test_kill import OPERATIONS, WORK, Operation, has_intent, prepare
 
 RUN = "\nimport sys\nfrom substrate.cli.main import substrate\nsys.exit(substrate())"
+
+
+IN_A_WORLD = Operation(("--session", "s", "--world", "-c", WORK), ("command",), 0)
 
 
 class Defect(NamedTuple):
@@ -42,6 +45,20 @@ DEFECTS = {
         "extend = record._extend\n"
         "record._extend = lambda store, batch, seen, *rest, **more: extend(\n"
         "    store, batch, seen._replace(changes=seen.changes[1:]), *rest, **more)",
+    ),
+    "a world's change is not committed": Defect(
+        "world",
+        "from substrate.history import arrive\n"
+        "arrive.edited = lambda batch, snapshot, changes: snapshot",
+    ),
+    "a file of a world does not arrive": Defect(
+        "world",
+        "from substrate.history import arrive\n"
+        "apply = arrive._apply\n"
+        "def forgetful(store, intent, ready, source):\n"
+        "    ready.staged.items[:] = [i for i in ready.staged.items if i.path != b'src/a']\n"
+        "    return apply(store, intent, ready, source)\n"
+        "arrive._apply = forgetful",
     ),
     "outside edits are not taken note of": Defect(
         "undo",
@@ -94,15 +111,27 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Before]:
     @cache
     def make(name: str) -> Before:
         place = tmp_path_factory.mktemp(name)
-        return harness.make(place, lambda cli: prepare(cli, name), OPERATIONS[name].words)
+        like = "record" if name == "world" else name
+        return harness.make(place, lambda cli: prepare(cli, like), _operation(name).words)
 
     return make
 
 
-@pytest.mark.parametrize("named", DEFECTS)
+def _operation(name: str) -> Operation:
+    return IN_A_WORLD if name == "world" else OPERATIONS[name]
+
+
+def _cases(names: Iterable[str], in_a_world: Container[str]) -> list[object]:
+    needs = pytest.mark.needs("world-overlay")
+    return [pytest.param(name, marks=needs if name in in_a_world else ()) for name in names]
+
+
+@pytest.mark.parametrize(
+    "named", _cases(DEFECTS, [name for name in DEFECTS if DEFECTS[name].operation == "world"])
+)
 def test_the_oracle_sees(named: str, made: Callable[[str], Before]) -> None:
     defect = DEFECTS[named]
-    operation = OPERATIONS[defect.operation]
+    operation = _operation(defect.operation)
     before = made(defect.operation)
     site = harness.copy(before, "struck")
     done = site.cli._replace(launcher=("-c", defect.planted + RUN))(*operation.words)
@@ -126,9 +155,9 @@ def test_the_oracle_sees_that_nothing_is_finished(made: Callable[[str], Before])
         harness.verdict(Site(broken, before), status, operation.kinds)
 
 
-@pytest.mark.parametrize("name", ["record", "undo", "compact"])
+@pytest.mark.parametrize("name", _cases(["record", "world", "undo", "compact"], ["world"]))
 def test_the_sound_program_passes(name: str, made: Callable[[str], Before]) -> None:
-    operation = OPERATIONS[name]
+    operation = _operation(name)
     site = harness.copy(made(name), "struck")
     assert site.cli(*operation.words).returncode == 0
     assert harness.verdict(site, 0, operation.kinds) == "new"
