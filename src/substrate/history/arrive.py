@@ -12,6 +12,7 @@ layer, which is only removed after the second one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from substrate.errors import HalfAppliedError, RefusedError
 from substrate.history import arrival_journal as journal
 from substrate.history import met, recovery, sessions
 from substrate.history.arrival_plan import Arrival, arrival
+from substrate.history.from_trash import way_back
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
 from substrate.history.line import Extension
 from substrate.history.messages import PENDING_PREFIX
@@ -39,11 +41,13 @@ from substrate.system import clock
 from substrate.workspace.apply import Applier, Report, Staged
 from substrate.workspace.dirwalk import Directory
 from substrate.workspace.layer import LayerDiff, LayerSource
-from substrate.workspace.plan import Op
+from substrate.workspace.newer import holds_newer
+from substrate.workspace.plan import How, Op
 from substrate.workspace.trash import Trash
 
 #: How often the tree may change under our eyes before the world is held instead.
 _MOST_TRIES = 5
+_MOST_NAMED = 20
 
 
 class Arriving(NamedTuple):
@@ -81,6 +85,8 @@ class _Ready(NamedTuple):
     world: Snapshot
     arrival: Arrival
     staged: Staged
+    #: Left out of history, and stays because somebody works there.
+    kept: list[RelPath]
 
 
 def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
@@ -90,6 +96,7 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
         new = _entry(arriving, ready, batch)
         if not ready.arrival.plan.ops:
             return _only_noted(store, batch, arriving, ready, new)
+        overtaken = _overtaken(store, arriving, ready)
         intent, ref = _announce(store, batch, arriving, ready, new)
         try:
             report = _apply(store, intent, ready, source)
@@ -101,7 +108,10 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
     give_touches(store.root, ready.arrival.touches, arriving.running.started_ns)
     # What somebody changed in that very moment stays his; the layer then keeps ours.
     entry = journal.complete(store, intent, is_all=not report.conflicts)
-    return _arrived(entry, ready, ref, report)
+    if overtaken and ref is None:
+        way_back(store, new, overtaken)
+    arrived = _arrived(entry, ready, ref, report)
+    return arrived._replace(notes=[*arrived.notes, *_notes_of_overtaken(entry, overtaken)])
 
 
 # ------------------------------------------------------------------------------ deciding
@@ -118,14 +128,14 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
         if not found:
             world = edited(batch, base, changes)
             wish = _wish(store, batch, base, world, changes)
+            to_trash, kept = _removable(store, below.to_trash, wish, arriving.running.started_ns)
             coming = arrival(
-                arriving.diff, wish.changes, _removable(below.to_trash, wish), wish.conflicts,
-                may_rename=may_rename,
-            )  # fmt: skip
+                arriving.diff, wish.changes, to_trash, wish.conflicts, may_rename=may_rename
+            )
             staged = _applier(store, arriving.running, source).look(coming.plan)
             clashing = [c.path for c in staged.conflicts]
             if not clashing:
-                return _Ready(changes, wish, world, coming, staged)
+                return _Ready(changes, wish, world, coming, staged, kept)
             found = met.look_again(store, batch, clashing)
         if not found:
             break  # in the way, and nothing that history could take note of
@@ -150,9 +160,30 @@ def _wish(
     return bringing.wish()
 
 
-def _removable(to_trash: Iterable[Op], wish: Wish) -> list[Op]:
-    kept = set(wish.kept_directories)
-    return [op for op in to_trash if op.path.rpartition(b"/")[0] not in kept]
+def _removable(
+    store: HistoryStore, to_trash: Iterable[Op], wish: Wish, started_ns: int
+) -> tuple[list[Op], list[RelPath]]:
+    """What may go with its directory, and what must not: somebody has worked in it since."""
+    stays = set(wish.kept_directories)
+    ops = [op for op in to_trash if op.path.rpartition(b"/")[0] not in stays]
+    kept = [op.path for op in ops if holds_newer(_in_tree(store, op.path), started_ns)]
+    return [op for op in ops if op.path not in kept], kept
+
+
+def _overtaken(store: HistoryStore, arriving: Arriving, ready: _Ready) -> list[RelPath]:
+    """Left out of history, replaced or removed by the command, and changed by somebody since."""
+    beyond = {one.path for one in arriving.diff.entries if one.beyond}
+    return [
+        op.path
+        for op in ready.arrival.plan.ops
+        if op.path in beyond and b".git" not in op.path.split(b"/")
+        and (op.become.kind is not Kind.DIRECTORY or op.how is How.FROM_LAYER)
+        and holds_newer(_in_tree(store, op.path), arriving.running.started_ns)
+    ]  # fmt: skip
+
+
+def _in_tree(store: HistoryStore, path: RelPath) -> Path:
+    return store.root / os.fsdecode(path)
 
 
 def _put_back(diff: LayerDiff) -> list[RelPath]:
@@ -279,6 +310,7 @@ def _arrived(entry: Entry, ready: _Ready, ref: str | None, report: Report | None
     conflicts = dict(ready.wish.conflicts)
     notes = [f"kept directory {display(p)}: it holds other files" for p in
              ready.wish.kept_directories]  # fmt: skip
+    notes += [f"kept {display(p)}: it was changed while the command ran" for p in ready.kept]
     left_over = False
     if report is not None:
         late = {c.path: "was changed in that moment; left as it is" for c in report.conflicts}
@@ -288,3 +320,12 @@ def _arrived(entry: Entry, ready: _Ready, ref: str | None, report: Report | None
     return Arrived(
         entry, ready.changes, ready.wish.merged, conflicts, ref, notes, ready.world, left_over
     )
+
+
+def _notes_of_overtaken(entry: Entry, paths: list[RelPath]) -> list[str]:
+    if not paths:
+        return []
+    names = ", ".join(display(path) for path in paths[:_MOST_NAMED])
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    said = f"changed by others while the command ran, and now in the trash: {names}{more}"
+    return [said + f" (`substrate recover restore {entry.command_id}` brings them back)"]

@@ -31,7 +31,7 @@ def bring_back(
     items = _items(Trash(store.trash_dir), command_id, scope)
     if not items:
         return outcome
-    ref = outcome.recovery_ref or _way_back(store, new, list(items))
+    ref = outcome.recovery_ref or way_back(store, new, list(items))
     restored, notes = [*outcome.restored], [*outcome.notes]
     for path, item in items.items():
         try:
@@ -47,16 +47,24 @@ def bring_back(
 
 
 def _items(trash: Trash, command_id: str, scope: Sequence[RelPath]) -> dict[RelPath, TrashEntry]:
-    """By path, the newest thing the operation put away; older ones stay where they are."""
+    """By path, the newest thing the operation put away; older ones stay where they are.
+
+    Parts of a repository come only if they are named: an old directory of objects in the place of
+    the present one would take away what was committed since.
+    """
     return {
         item.path: item
         for item in trash.list()
         if item.entry_id.partition("/")[0] == command_id
-        and (not scope or any(is_within(item.path, one) for one in scope))
+        and (any(is_within(item.path, one) for one in scope) if scope else _is_free(item.path))
     }
 
 
-def _way_back(store: HistoryStore, new: NewEntry, paths: list[RelPath]) -> str:
+def _is_free(path: RelPath) -> bool:
+    return b".git" not in path.split(b"/")[:-1]
+
+
+def way_back(store: HistoryStore, new: NewEntry, paths: list[RelPath]) -> str:
     """Nothing that history knows changes, so that nobody has made a recovery ref yet."""
     with store.new_batch() as batch:
         kept = recovery.prepare(store, batch, new, [Change(path, ABSENT, ABSENT) for path in paths])

@@ -255,8 +255,7 @@ def return_trash(store: HistoryStore, undoing: Sequence[Undoing]) -> list[str]:
                 trash.restore(item, store.root)
                 notes.append(f"brought back from the trash: {display(item.path)}")
             except RefusedError as error:
-                how = f"`substrate recover restore {item.entry_id.partition('/')[0]}`"
-                notes.append(f"stays in the trash: {error.message} ({how} brings it back)")
+                notes.append(f"stays in the trash ({item.location}): {error.message}")
     return notes
 
 

@@ -18,11 +18,12 @@ from typing import NamedTuple
 from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath, display
 from substrate.objects.index_sameness import same_but_for_stat
-from substrate.recorder.git_meanwhile import changed_since, spare_what_is_new
+from substrate.recorder.git_meanwhile import spare_what_is_new
 from substrate.recorder.user_git import GitState, git_state
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.layer import LayerDiff, LayerEntry
 from substrate.workspace.locate import Workspace
+from substrate.workspace.newer import changed_since
 
 _GIT = b".git"
 _WATCHED = ("index", "packed-refs")

@@ -15,6 +15,7 @@ from substrate.model.nodes import ABSENT, Kind
 from substrate.model.paths import RelPath, display
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.layer import LayerDiff, LayerEntry
+from substrate.workspace.newer import holds_newer
 from substrate.workspace.probe import blob_id
 
 
@@ -26,21 +27,13 @@ class Spared(NamedTuple):
     collisions: tuple[str, ...]
 
 
-def changed_since(path: Path, since_ns: int) -> bool:
-    """Whether a file (not what stood there and is gone) was written or replaced since."""
-    try:
-        return os.lstat(path).st_ctime_ns >= since_ns
-    except OSError:
-        return False
-
-
 def spare_what_is_new(root: Path, upper: Path, diff: LayerDiff, since_ns: int) -> Spared:
     entries: dict[RelPath, LayerEntry] = {one.path: one for one in diff.entries}
     collisions = []
     for path, one in list(entries.items()):
         if not one.beyond or b".git" not in path.split(b"/") or not _takes_away(one):
             continue
-        if not _holds_new(root / os.fsdecode(path), since_ns):
+        if not holds_newer(root / os.fsdecode(path), since_ns):
             continue
         if not _is_of_objects(path):
             if one.old.kind is Kind.DIRECTORY:  # single files are compared one by one
@@ -62,15 +55,6 @@ def _is_of_objects(path: RelPath) -> bool:
     inside = path.split(b"/")
     inside = inside[inside.index(b".git") + 1 :]
     return b"objects" in inside[:-1] and inside[0] not in (b"refs", b"logs", b"worktrees")
-
-
-def _holds_new(path: Path, since_ns: int) -> bool:
-    if not path.is_dir() or path.is_symlink():
-        return changed_since(path, since_ns)
-    for where, _, names in os.walk(path):
-        if any(changed_since(Path(where, name), since_ns) for name in names):
-            return True
-    return False
 
 
 def _bring_one_by_one(upper: Path, entries: dict[RelPath, LayerEntry], whole: LayerEntry) -> None:

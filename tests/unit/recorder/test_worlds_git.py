@@ -11,6 +11,7 @@ import pytest
 
 from substrate.recorder.held_worlds import apply_world
 from substrate.recorder.place import Place
+from substrate.recorder.roll_back import restore_recovery
 from substrate.system import environment
 from substrate.workspace.probe import blob_id
 from tests.unit.history.workbench import Bench
@@ -229,3 +230,51 @@ def test_a_world_that_waited_arrives_if_nobody_worked_in_the_repository(bench: B
     assert apply_world(place, done.world_id)[1].held == ""
     assert git(bench.root, "log", "-1", "--format=%s").strip() == "its"
     assert git(bench.root, "status", "--porcelain") == ""
+
+
+def test_a_nested_repository_that_somebody_commits_to_is_not_taken_away(bench: Bench) -> None:
+    git(bench.root, "clone", "-q", ".", "sub")
+    time.sleep(0.05)
+
+    def commit() -> None:
+        (bench.root / "sub/mine").write_text("mine\n")
+        git(bench.root / "sub", "add", "mine")
+        git(bench.root / "sub", "commit", "-q", "-m", "mine")
+
+    done = do(bench, "rm -rf sub", commit)
+    assert git(bench.root / "sub", "log", "-1", "--format=%s").strip() == "mine"
+    assert (bench.root / "sub/mine").exists()
+    assert any("kept sub/.git" in note for note in done.notes)
+
+
+@pytest.mark.parametrize("script", ["rm -rf node_modules", "echo its > node_modules/x"])
+def test_excluded_work_that_goes_to_the_trash_is_named(bench: Bench, script: str) -> None:
+    (bench.root / "node_modules").mkdir()
+    (bench.root / "node_modules/x").write_text("x\n")
+    time.sleep(0.05)
+    assert not any("trash" in note for note in do(bench, "echo y > node_modules/x").notes)
+
+    def edit() -> None:
+        (bench.root / "node_modules/x").write_text("mine\n")
+
+    time.sleep(0.05)
+    done = do(bench, script, edit)
+    assert any("in the trash: node_modules" in note for note in done.notes)
+    place = Place.at(bench.root, environment.current(), None, "ada")
+    restore_recovery(place, done.command_id, (), dry_run=False)
+    assert (bench.root / "node_modules/x").read_text() == "mine\n"
+
+
+def test_restoring_a_conflict_leaves_the_repository_as_it_is(bench: Bench) -> None:
+    def edit() -> None:
+        (bench.root / "c").write_text("mine\n")
+
+    done = do(bench, "echo its > c; git gc -q --prune=now; git commit -qm its --allow-empty", edit)
+    assert list(map(str, span()["conflicts"])) == ["c"]  # type: ignore[call-overload]
+    add_many(bench.root)
+    git(bench.root, "commit", "-q", "-m", "mine")
+    before = view(bench.root)
+    place = Place.at(bench.root, environment.current(), None, "ada")
+    restore_recovery(place, done.command_id, (), dry_run=False)
+    assert (bench.root / "c").read_text() == "its\n"
+    assert {**view(bench.root), "status": ""} == {**before, "status": ""}
