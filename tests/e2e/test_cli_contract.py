@@ -154,3 +154,17 @@ def test_the_python_interface(substrate: Program) -> None:
     history.rollback_to_checkpoint(session_id="s-api", checkpoint_id=1)
     assert (substrate.cwd / "a").read_bytes() == b"api\n"
     assert substrate.json("log")["commands"][0]["kind"] == "rollback"
+
+
+def test_help_is_for_people_even_beside_json(substrate: Program) -> None:
+    for words in (["--help", "--json"], ["--json", "log", "--help"]):
+        assert "usage: substrate" in substrate(*words).went_well().text
+    substrate("help").is_clear(2, "substrate --help")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_crash(substrate: Program, closed: str, tmp_path: Path) -> None:
+    program = f"{shlex.quote(sys.executable)} -m substrate"
+    done = tmp_path / "status"
+    os.system(f"cd {shlex.quote(str(substrate.cwd))}; {program} log {closed}; echo $? > {done}")
+    assert done.read_text() == "0\n"

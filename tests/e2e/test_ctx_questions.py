@@ -108,6 +108,9 @@ def test_a_context_is_what_is_printed_and_never_over_the_cap(repo: Path) -> None
 def test_pictures_in_each_format(repo: Path) -> None:
     assert ctx(repo, "graph", "--out", "g.svg").returncode == 0
     assert ElementTree.parse(repo / "g.svg").getroot().tag.endswith("svg")
+    lost = ctx(repo, "graph", "--out", "nowhere/g.svg")
+    assert (lost.returncode, "there is no directory" in lost.stderr) == (4, True)
+    assert ctx(repo, "graph", "--out", "shop").returncode == 2
     dot = ctx(repo, "graph", "--format", "dot").stdout
     assert '"shop/cart.py" -> "shop/prices.py"' in dot
     page = ctx(repo, "graph").stdout

@@ -48,3 +48,5 @@ def test_a_gap_has_a_command_that_closes_it(tmp_path: Path) -> None:
     done = doctor(tmp_path, "--json", PATH=str(tmp_path))
     git = next(row for row in json.loads(done.stdout)["findings"] if row["name"] == "git")
     assert (git["works"], git["fix"]) == (False, "apt-get install git")
+    nft = next(row for row in json.loads(done.stdout)["findings"] if row["name"] == "nft")
+    assert (nft["works"], nft["fix"]) == (False, ""), "nothing needs it: that is no gap"

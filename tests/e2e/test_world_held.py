@@ -51,6 +51,7 @@ def test_held_looked_at_and_applied(program: Program) -> None:
 
 def test_held_and_discarded(program: Program) -> None:
     world_id = held(program)
+    program("world", "discard", "wld_").is_clear(4)
     program("world", "discard", world_id, "--dry-run").went_well()
     assert program.json("world", "list")["worlds"] != []
     program("world", "discard", world_id).went_well()

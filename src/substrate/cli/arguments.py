@@ -168,7 +168,7 @@ def _value_of(option: str, argv: Sequence[str], at: int, program: str) -> str:
 def _unknown_verb(word: str, verbs: Mapping[str, str], program: str) -> UsageError:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, verbs, n=1)
+    near = [] if word == "help" else get_close_matches(word, verbs, n=1)
     hint = f"did you mean: {program} {near[0]}" if near else f"{program} --help lists the verbs"
     return UsageError(f"unknown verb: {word}", hint=hint)
 

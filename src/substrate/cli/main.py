@@ -112,6 +112,7 @@ def _dispatch(
             output.line(f"{program.name} {__version__}")
         return EXIT_OK
     if invocation.wants_help:
+        output.json = False  # a page for people, as `VERB --help --json` is
         output.block(overview(program.verbs, program.usage).encode())
         return EXIT_OK
     raise UsageError("no verb given", hint=f"{program.name} --help lists the verbs")

@@ -226,6 +226,9 @@ class Output:
 
 def open_output(environment: Environment, *, json: bool, program: str = "substrate") -> Output:
     """The process's own streams. A name that the locale cannot spell is escaped, not an error."""
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller: `>&-`
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  as long as we live
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

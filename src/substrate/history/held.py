@@ -126,7 +126,8 @@ def find(store: HistoryStore, text: str) -> Held:
     by_command = {one.command_id: one for one in known.values()}
     if text in known or text in by_command:
         return known.get(text) or by_command[text]
-    matching = [name for name in known if name.startswith(text)]
+    # `wld_` alone names none, not even where only one waits: the next word may be `discard`.
+    matching = [name for name in known if len(text) > 4 and name.startswith(text)]
     if not matching:
         raise NotFoundError(
             f"no world {text} waits here", hint="`substrate world list` shows those that do"

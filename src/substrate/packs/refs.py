@@ -135,6 +135,8 @@ def _named(store: Store, name: str) -> str:
 def _no_tag(store: Store, name: str) -> NotFoundError:
     known = ", ".join(list(tags(store))[:8])
     hint = f"the tags here: {known}" if known else "`ctx log` lists the packs, `ctx tag` names one"
+    if 0 < len(name) < 4 and set(name) <= set("0123456789abcdef"):
+        hint = f"of a pack's hash give four digits or more; {hint}"
     return NotFoundError(f"no tag and no pack is called {name}", hint=hint)
 
 

@@ -223,4 +223,5 @@ def _exit(result: Mapping[str, object]) -> int | None:
 
 
 def _unknown(tool: str) -> str:
-    return f"no tool is known as {tool!r} (known: {', '.join(sorted(set(BUILT_IN.values())))})"
+    known = ", ".join(sorted(set(BUILT_IN.values())))
+    return f"no tool is known as {tool!r} (known: {known}; .ctx/config.json can name more)"

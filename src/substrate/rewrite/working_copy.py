@@ -161,5 +161,6 @@ def check_ready(copy: WorkingCopy) -> None:
         )
     if not copy.index_file.is_file():
         raise RefusedError(
-            "this working copy has no index", hint="`git read-tree HEAD` makes one from HEAD"
+            "this working copy has no index",
+            hint="commit something first, or make it from HEAD: `git read-tree HEAD`",
         )

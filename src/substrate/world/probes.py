@@ -156,9 +156,7 @@ def _make_network_namespace() -> str:
 def nft() -> Finding:
     if _which("nft"):
         return Finding("nft", True, detail="not needed: networks are enforced without it")
-    return Finding(
-        "nft", False, "it is not installed (nothing here needs it)", "apt-get install nftables"
-    )
+    return Finding("nft", False, "it is not installed (nothing here needs it)")
 
 
 def git() -> Finding:

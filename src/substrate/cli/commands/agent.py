@@ -25,7 +25,10 @@ _IDLE_EXIT_S = 15 * 60.0
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=_ACTIONS, help="serve: run it here, in the foreground")
+    parser.add_argument(
+        "action", choices=_ACTIONS, metavar="|".join(_ACTIONS),
+        help="serve: run it here, in the foreground",
+    )  # fmt: skip
     parser.add_argument(
         "--replace", action="store_true", help="serve: take the place of the one that runs"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from substrate.cli.graph_render import progress_on
 from substrate.cli.output import Styled
 from substrate.cli.render import place_of
-from substrate.errors import EXIT_OK
+from substrate.errors import EXIT_OK, NotFoundError, UsageError
 from substrate.recorder import impact
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def run(args: Namespace, context: Context) -> int:
         "dot": lambda: to_dot(picture),
     }[form]()
     if args.out:
-        (context.cwd / args.out).write_text(text, "utf-8")
+        _write(context.cwd / args.out, text)
     if context.json:
         context.output.emit_json(
             {
@@ -76,3 +76,12 @@ def _picture(args: Namespace, context: Context) -> tuple[Picture, str]:
     if found.delta is None:
         return Picture("no file that was there before has changed", [], []), what
     return of_change(found.delta), what
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, "utf-8")
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no directory {file.parent}", hint="make it first") from None
+    except IsADirectoryError:
+        raise UsageError(f"{file} is a directory", hint="name a file in it") from None
