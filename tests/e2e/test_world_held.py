@@ -56,6 +56,7 @@ def test_held_and_discarded(program: Program) -> None:
     assert program.json("world", "list")["worlds"] != []
     program("world", "discard", world_id).went_well()
     assert program.json("world", "list")["worlds"] == []
+    assert "no world waits here" in program("world", "list").went_well().errors
     assert list((program.cwd / ".substrate-git" / "worlds").iterdir()) == []
     assert (program.cwd / "a").read_text() == "1\n"
     program("world", "apply", world_id).is_clear(4)

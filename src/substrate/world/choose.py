@@ -145,7 +145,10 @@ def _make(strategy: str, wanted: Wanted) -> World:
         from substrate.world.copy_world import CopyWorld
 
         return CopyWorld(wanted, worlds_directory(wanted), "" if wanted.strategy else _NO_OVERLAY)
-    raise MissingDependencyError(f"the strategy {strategy} is not there yet")
+    raise MissingDependencyError(
+        f"no world is made with {strategy} in this version",
+        hint="`substrate doctor` lists the strategies that work here",
+    )
 
 
 def worlds_directory(wanted: Wanted) -> Path:

@@ -108,7 +108,9 @@ def _status(_: Namespace, context: Context, home: Home) -> int:
     elif state is None:
         context.output.line(f"no agent serves {home.socket_path}")
     else:
-        context.output.table([(name, str(value)) for name, value in state.items()])
+        context.output.table(
+            [(name, str(value)) for name, value in state.items() if value is not None]
+        )
     return EXIT_DIFFERENT if state is None else EXIT_OK
 
 

@@ -56,6 +56,9 @@ def _list(context: Context) -> int:
     if context.json:
         context.output.emit_json({"worlds": [_json(world) for world in found]})
         return EXIT_OK
+    if not found:
+        context.output.note("no world waits here: `--hold` keeps one")
+        return EXIT_OK
     rows = [(w.world_id, w.state, when(w.started_ns), w.command_id, w.command) for w in found]
     context.output.table(rows, header=("world", "state", "since (UTC)", "from", "command"))
     return EXIT_OK
