@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,6 +62,21 @@ def test_init_makes_a_private_directory_that_git_does_not_see(repo: Path) -> Non
     assert (repo / ".ctx/.gitignore").read_text() == "*\n"
     assert git(repo, "status", "--porcelain") == ""
     assert ".ctx/" in (repo / ".git/info/exclude").read_text()
+
+
+@pytest.mark.parametrize("name", ["graph", "graph/cache"])
+def test_nothing_is_written_through_a_link_that_a_repository_brought(
+    repo: Path, tmp_path: Path, name: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    ctx(repo, "init")
+    shutil.rmtree(repo / ".ctx" / name)
+    (repo / ".ctx" / name).symlink_to(outside)
+    for words in (["index"], ["init"]):
+        done = ctx(repo, *words)
+        assert (done.returncode != 0, f"{name} is a link" in done.stderr) == (True, True)
+    assert list(outside.iterdir()) == []
 
 
 def test_index_then_already_indexed(repo: Path) -> None:

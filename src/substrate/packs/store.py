@@ -25,7 +25,7 @@ from substrate.packs.objects import Objects
 from substrate.packs.read_manifest import NotAManifestError, read_manifest
 from substrate.system.files import read_bytes_or_none, remove_tree, write_atomic
 from substrate.system.locks import FileLock
-from substrate.workspace.ctx_dir import require_ctx
+from substrate.workspace.ctx_dir import refuse_links, require_ctx
 
 FORMAT = "0.1"
 _DIRECTORIES = ("objects", "packs", "refs", "refs/tags", "drafts", "tmp")
@@ -152,12 +152,7 @@ def open_store(directory: Path) -> Store:
             f"{directory} belongs to another user (uid {owner})",
             hint="work in a project of your own, or export the pack there and import it here",
         )
-    for name in (*_DIRECTORIES, "signatures"):
-        if os.path.islink(directory / name):
-            raise WorkspaceError(
-                f"{directory / name} is a link and in the way of the directory",
-                hint="remove the link",
-            )
+    refuse_links(directory, (*_DIRECTORIES, "signatures"))
     _check_format(directory)
     if not all((directory / name).is_dir() for name in _DIRECTORIES):
         return make_store(directory)

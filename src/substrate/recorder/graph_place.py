@@ -13,10 +13,11 @@ from substrate.graph import index
 from substrate.graph.layout import Layout, read_marker
 from substrate.objects.repository import Repository, plain_head
 from substrate.packs.store import make_store
-from substrate.workspace.ctx_dir import CTX_NAME, require_ctx
+from substrate.workspace.ctx_dir import CTX_NAME, refuse_links, require_ctx
 from substrate.workspace.locate import Workspace, find_workspace, make_private
 
 Progress = Callable[[str, int, int], None]
+_DIRECTORIES = ("manifests", "snapshots", "folded", "cache")
 
 
 class Indexed(NamedTuple):
@@ -72,8 +73,13 @@ def make_ctx(start: Path) -> tuple[Path, bool]:
     is_new = not directory.is_dir()
     make_private(workspace, directory)
     make_store(directory)
-    Layout(directory / "graph").make()
+    _layout(directory).make()
     return directory, is_new
+
+
+def _layout(ctx: Path) -> Layout:
+    refuse_links(ctx, ("graph", *(f"graph/{name}" for name in _DIRECTORIES)))
+    return Layout(ctx / "graph")
 
 
 @contextmanager
@@ -90,7 +96,7 @@ def open_graph(
             hint="`git init` makes one; `--history` indexes what Substrate recorded",
         )
     with Repository(git_dir, workspace.root) as repository:
-        yield Graph(Layout(ctx / "graph"), workspace, repository, progress)
+        yield Graph(_layout(ctx), workspace, repository, progress)
 
 
 def _history_dir(workspace: Workspace) -> Path:

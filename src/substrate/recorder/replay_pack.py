@@ -106,7 +106,7 @@ def replay_from(
             steps.append(replay.run(step))
         outputs = compare_outputs(manifest, objects, context)
         drift, unchecked = _drift(manifest, variables)
-        notes = (*laid.notes, *_shell_notes(manifest, shell))
+        notes = (*laid.notes, *_shell_notes(manifest, shell), *_own_notes(manifest, own, options))
     return Replayed(
         pack.ref, fidelity(steps, outputs), tuple(steps), tuple(outputs), shell.isolation,
         tuple(drift), tuple(unchecked), notes,
@@ -168,6 +168,19 @@ def _shell_notes(manifest: Manifest, shell: ScratchShell) -> Iterator[str]:
     )
     if unknown:
         yield f"{unknown} commands could read a stdin that is not recorded: here it is empty"
+
+
+def _own_notes(
+    manifest: Manifest, own: Mapping[str, Tool] | None, options: ReplayOptions
+) -> Iterator[str]:
+    """A project's own tools are programs too, and what `isolation` says does not hold them."""
+    ran = {
+        step.tool
+        for step in manifest.steps
+        if step.tool in (own or {}) and (step.deterministic or options.rerun)
+    }
+    if ran:
+        yield f"tools of .ctx/config.json ran outside any world: {', '.join(sorted(ran))}"
 
 
 @contextmanager

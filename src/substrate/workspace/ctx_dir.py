@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
-from substrate.errors import NotFoundError
+from substrate.errors import NotFoundError, WorkspaceError
 
 CTX_NAME = ".ctx"
 
@@ -24,3 +25,15 @@ def require_ctx(start: Path) -> Path:
     if found is None:
         raise NotFoundError("there is no .ctx directory here or above", hint="run `ctx init` first")
     return found
+
+
+def refuse_links(directory: Path, names: Iterable[str]) -> None:
+    """None of the directories `names` in a ``.ctx`` may be a link: a repository can bring a
+    ``.ctx`` along, and what we write would land wherever it says.
+    """
+    for name in names:
+        if os.path.islink(directory / name):
+            raise WorkspaceError(
+                f"{directory / name} is a link and in the way of the directory",
+                hint="remove the link",
+            )

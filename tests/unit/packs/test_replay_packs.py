@@ -296,6 +296,7 @@ def test_a_users_own_tool_answers(replay: Replay) -> None:
     assert "not today" in replayed.steps[3].reason
     assert "JSON" in replayed.steps[4].reason
     assert "status 3: dying" in replayed.steps[5].reason
+    assert "tools of .ctx/config.json ran outside any world: lookup" in replayed.notes
 
 
 @pytest.mark.parametrize("config", [{"tools": []}, {"tools": {"x": 1}}, {"tools": {"x": {}}}])
