@@ -154,6 +154,9 @@ def test_who_has_fewer_rights_cannot_stop_it(agent: Agent) -> None:
         {"Host": "localhost", "Origin": "null"},
         {"Host": "localhost", "Origin": "http://localhost.evil.example"},
         {"Host": "[::1", "Origin": "http://["},
+        {"Host": "evil.example@localhost"},
+        {"Host": "localhost", "Origin": "file://"},
+        {"Host": "localhost", "Origin": "evil.example"},
     ],
 )
 def test_a_web_page_gets_nothing(agent: Agent, headers: dict[str, str], tmp_path: Path) -> None:
@@ -170,6 +173,17 @@ def test_two_hosts_are_one_too_many(agent: Agent) -> None:
         b"Connection: close\r\n\r\n",
     )
     assert said.split(b"\r\n")[0].split()[1] in (b"400", b"403")
+
+
+def test_a_request_with_two_lengths_hides_no_other(agent: Agent) -> None:
+    hidden = b"GET /v1/capabilities HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    said = raw(
+        agent.socket,
+        b"POST /v1/execute HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+        b"Content-Length: %d\r\n\r\n0\r\n\r\n" % (len(hidden) + 5) + hidden,
+    )
+    assert said.split(b"\r\n")[0].split()[1] in (b"400", b"403")
+    assert said.count(b"HTTP/1.1 ") == 1
 
 
 # ------------------------------------------------------------------ what it says
