@@ -43,9 +43,9 @@ class TestPlaces:
     def test_not_a_directory(self, substrate: Program, tmp_path: Path) -> None:
         file = tmp_path / "file"
         file.write_bytes(b"")
-        substrate("-C", str(file), "log").is_clear(5, "is not a directory")
+        substrate("-C", str(file), "log").is_clear(4, "is not a directory")
         substrate("-C", str(file), "-c", "true").is_clear(125, "is not a directory")
-        substrate("-C", str(tmp_path / "gone"), "log").is_clear(5, "does not exist")
+        substrate("-C", str(tmp_path / "gone"), "log").is_clear(4, "does not exist")
 
     def test_the_current_directory_was_removed(self, substrate: Program) -> None:
         gone = substrate.cwd / "gone"

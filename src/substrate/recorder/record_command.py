@@ -16,6 +16,7 @@ keeps the world for a decision.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -124,7 +125,8 @@ def _collected(place: Place) -> list[str]:
     """What outlived an earlier command and has ended since comes in first."""
     from substrate.recorder.held_worlds import collect_detached
 
-    if not (place.workspace.store / "index" / "history.db").exists():
+    # Not Path.exists: somebody else's store raises there, and is told as what it is later on.
+    if not os.path.exists(place.workspace.store / "index" / "history.db"):
         return []
     return collect_detached(place)
 
