@@ -127,6 +127,15 @@ class Ledger:
         assert found is not None
         return found
 
+    def add_detail(self, entry: Entry, **more: object) -> Entry:
+        """Inside a transaction: what became known of an entry only after it was made."""
+        detail = {**entry.detail, **more}
+        self.db.execute(
+            "UPDATE entries SET detail = ? WHERE seq = ?",
+            (json.dumps(detail, sort_keys=True), entry.seq),
+        )
+        return entry._replace(detail=detail)
+
     def by_command_id(self, command_id: str) -> Entry | None:
         return self._one("command_id = ?", (command_id,))
 

@@ -68,9 +68,8 @@ def brought_in(
         ),
     )
     extra: dict[str, object] = {"base_known": running.base_known}
-    effect = git_effect(git.state, git_state(place.workspace))
-    if effect:
-        extra["git"] = effect
+    if "git" in brought.entry.detail:
+        extra["git"] = brought.entry.detail["git"]
     extra.update(_world_fields(running, brought))
     notes = list(brought.notes)
     if brought.runs_code:

@@ -22,6 +22,7 @@ from substrate.objects.batch import Batch
 from substrate.recorder.git_arrival import GitWatch, look_after_git
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
+from substrate.recorder.user_git import git_effect, git_state
 from substrate.system import files, ids
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.exclude import IGNORE_NAME, Exclusions
@@ -123,6 +124,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         entry = held.hold(store, running, result, "held", message)
         return Brought(entry, diff.changes(), diff, held=message, runs_code=code,
                        notes=tuple(said), is_kept=True)  # fmt: skip
+    arrived = _with_git_effect(place, store, request.git, arrived)
     brought = _brought(arrived, diff, code, [*said, *git.notes])
     if arrived.is_left_over:
         left = "some of it could not be applied: " + ", ".join(map(display, arrived.conflicts))
@@ -131,6 +133,17 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         held.keep_detached(store, batch, running, arrived.world)
         brought = brought._replace(is_kept=True)
     return brought
+
+
+def _with_git_effect(
+    place: Place, store: HistoryStore, before: GitWatch | None, arrived: Arrived
+) -> Arrived:
+    """Where the command moved the user's refs, for who undoes it."""
+    effect = git_effect(before.state, git_state(place.workspace)) if before is not None else {}
+    if not effect:
+        return arrived
+    with store.commit_point() as ledger:
+        return arrived._replace(entry=ledger.add_detail(arrived.entry, git=effect))
 
 
 def read(store: HistoryStore, batch: Batch, layer: Layer, running: Running) -> LayerDiff:
