@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache
 from hashlib import blake2b as _blake
 from hashlib import sha256
 from importlib import import_module
+from itertools import accumulate
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
@@ -144,6 +146,11 @@ class _Reading:
         self.outer: tuple[int, int] | None = None
         self.stack: list[_Scope] = []
         self.own: list[_Scope] = []
+        #: Where lines begin. Asking a node for its points makes two objects each time.
+        lines = self.source.data.splitlines(keepends=True)
+        self.lines = [0, *accumulate(map(len, lines))]
+        if lines and not lines[-1].endswith(b"\n"):
+            self.lines.pop()
         self.bytes_to_hash = 64 * len(self.source.data) + (1 << 20)
 
     def run(self) -> None:
@@ -174,7 +181,7 @@ class _Reading:
 
     def _read(self, first: int, last: int, matches: _Matches) -> None:
         found = []
-        kinds, anchors = self.tools.kinds, self.tools.anchors
+        kinds, anchors, stack = self.tools.kinds, self.tools.anchors, self.stack
         for number, (pattern, captures) in enumerate(matches):
             node = captures[anchors[pattern]][0]
             start = node.start_byte
@@ -184,8 +191,8 @@ class _Reading:
         found.sort()
         for start, minus_end, pattern, _, node, captures in found:
             kind = kinds[pattern]
-            while self.stack[-1].end <= start and len(self.stack) > 1:
-                self.stack.pop()
+            while stack[-1].end <= start and len(stack) > 1:
+                stack.pop()
             if kind in _CALLS:
                 self._call(kind, node, captures, start, -minus_end)
             elif kind in _DEFINITIONS:
@@ -263,24 +270,28 @@ class _Reading:
         return 0
 
     def _detail(self, node: Node, told: Description, scope: _Scope) -> Detail:
-        last = node
         if self.grammar.ends_before_comments:
             last = last_code(node, scope.end, self.source.data)
             if last is not node:
                 scope.end = max(last.end_byte, scope.start + 1)
-        span = self._span(node, scope.start, scope.end, last)
+        span = self._span(scope.start, scope.end)
         text = signature(self.source, node, told.body)
         return Detail(told.visibility, text, told.docstring, "", span)
 
-    def _span(self, node: Node, start: int, end: int, last: Node | None = None) -> Span:
-        """From `node`, which begins at `start`, to the end of `last` (or its own) at `end`."""
+    def _span(self, start: int, end: int) -> Span:
         self.bytes_to_hash -= end - start
         if self.bytes_to_hash < 0:
             raise _TooDeepError
-        row, column = node.start_point
-        end_row, end_column = (last or node).end_point
+        lines = self.lines
+        row = last = bisect_right(lines, start)
+        if last < len(lines) and end >= lines[last]:
+            last = bisect_right(lines, end, last)
         digest = _blake(self.source.data[start:end], digest_size=8).hexdigest()
-        return Span(row + 1, column, end_row + 1, end_column, digest, self._name_of(digest))
+        regions, name = self.regions, digest[:12]  # as `_name_of`, once for every call there is
+        number = regions[digest] = regions.get(digest, -1) + 1
+        if number:
+            name = f"{name}-{number}"
+        return Span(row, start - lines[row - 1], last, end - lines[last - 1], digest, name)
 
     def _name_of(self, digest: str) -> str:
         """What tells a region from others of the file."""
@@ -312,23 +323,24 @@ class _Reading:
     def _call(
         self, kind: str, node: Node, captures: dict[str, list[Node]], start: int, end: int
     ) -> None:
-        name = self.source.text(captures["f"][0])
-        if name in self.grammar.import_calls and self._import(node):
+        grammar, callee = self.grammar, captures["f"][0]
+        name = self.source.data[callee.start_byte : callee.end_byte].decode()
+        if name in grammar.import_calls and self._import(node):
             return
         called, receiver = _CALLS[kind], ""
         if "r" in captures:
-            node_text = self.source.beginning(captures["r"][0], 8 * _RECEIVER_CHARS)
-            if not node_text.isidentifier():
-                node_text = "".join(node_text[: 2 * _RECEIVER_CHARS].split())
-            receiver = node_text[:_RECEIVER_CHARS]
+            receiver = self.source.beginning(captures["r"][0], 8 * _RECEIVER_CHARS)
+            if not receiver.isidentifier():
+                receiver = "".join(receiver[: 2 * _RECEIVER_CHARS].split())
+            receiver = receiver[:_RECEIVER_CHARS]
             if called == "function":
                 called = "method"
-        span = self._span(node, start, end)
+        span = self._span(start, end)
         scope = self.stack[-1].symbol
         given = not receiver and self._is_parameter(name)
         self.facts.calls.append(Call(scope, receiver, name, called, span, given))
-        if self.grammar.assigned is not None and name[:1].isupper():
-            variable = self.grammar.assigned(node, self.source)
+        if grammar.assigned is not None and name[:1].isupper():
+            variable = grammar.assigned(node, self.source)
             if variable:
                 kind = f"{receiver}.{name}" if receiver else name
                 self.facts.types.append((scope, variable, kind))
@@ -341,7 +353,7 @@ class _Reading:
 
     def _import(self, node: Node) -> bool:
         raw = self.grammar.imports(node, self.source)
-        span = self._span(node, node.start_byte, node.end_byte) if raw else None
+        span = self._span(node.start_byte, node.end_byte) if raw else None
         for one in raw:
             assert span is not None
             scope = self.stack[-1].symbol

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec import Struct
 from tree_sitter import Node
 
 _COMMENT_DRESS = re.compile(r"^(?:/\*+!?|//+!?|#+|\*+/|\*+|--)\s?|\s*\*/$")
@@ -41,7 +42,7 @@ class RawImport(NamedTuple):
     level: int = 0
 
 
-class Description(NamedTuple):
+class Description(Struct, gc=False):
     """What a definition says of itself."""
 
     kind: str
@@ -50,7 +51,7 @@ class Description(NamedTuple):
     #: The node where the signature ends and the body begins.
     body: Node | None = None
     docstring: str = ""
-    bases: list[str] = []  # noqa: RUF012  a tuple: never changed in place
+    bases: list[str] = []
     #: The type it belongs to although it stands outside of it (Go, C++).
     owner: str = ""
     #: Gives a scope its name but is no symbol itself (Rust's `impl`).

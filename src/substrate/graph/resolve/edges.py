@@ -41,7 +41,8 @@ class EdgeMaker:
         if file is None:
             return NO_EDGES
         calls = self._calls(file, facts)
-        called = {name_hash(call.to_symbol_id) for call in calls if call.to_symbol_id}
+        ids = {call.to_symbol_id for call in calls}  # many calls, few callees
+        called = {name_hash(one) for one in ids if one}
         return Edges(
             encode_lines(self._imports(file, facts)),
             encode_lines(calls),

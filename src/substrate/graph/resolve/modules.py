@@ -25,7 +25,7 @@ FAMILIES = {
 
 
 def find_module(world: World, path: bytes, family: str, found: Import) -> list[bytes]:
-    """The project's files that the import names; none if it is external."""
+    """The project's files that the import names; none if it is external. For Python: see below."""
     finder = _FINDERS.get(family)
     return finder(world, path, found) if finder else []
 
@@ -52,40 +52,48 @@ def _directory(path: bytes) -> bytes:
 # -- Python ---------------------------------------------------------------------------------------
 
 
-def _python(world: World, path: bytes, found: Import) -> list[bytes]:
-    return python_module(world, path, found.module, found.level)
+class PythonModules:
+    """Files by dotted names. Every directory asks the same roots for `os`: answers are kept."""
 
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._roots: dict[bytes, list[bytes]] = {}
+        self._below: dict[bytes, dict[bytes, list[bytes]]] = {}
 
-def python_module(world: World, path: bytes, module: str, level: int) -> list[bytes]:
-    inner = _encode(module.replace(".", "/"))
-    if level:
-        base = _directory(path)
-        for _ in range(level - 1):
-            base = _directory(base)
-        if not inner:
-            return _first(world, base, (b"/__init__.py", b"/__init__.pyi")) if base else []
-        return _first(world, _join(base, inner), _PYTHON_ENDINGS)
-    for root in _python_roots(world, path):
-        hit = _first(world, _join(root, inner), _PYTHON_ENDINGS)
-        if hit:
-            return hit
-    if b"/" in inner:  # a package whose root is not above us: tools/x importing lib/pkg/mod
-        for ending in _PYTHON_ENDINGS:
-            candidates = world.ending(inner + ending)
-            if len(candidates) == 1:
-                return candidates
-    return []
+    def find(self, path: bytes, module: str, level: int) -> list[bytes]:
+        world, directory = self._world, _directory(path)
+        inner = _encode(module.replace(".", "/"))
+        if level:
+            for _ in range(level - 1):
+                directory = _directory(directory)
+            if not inner:
+                package = (b"/__init__.py", b"/__init__.pyi")
+                return _first(world, directory, package) if directory else []
+            return _first(world, _join(directory, inner), _PYTHON_ENDINGS)
+        if directory not in self._roots:
+            self._roots[directory] = self._roots_above(directory)
+        for root in self._roots[directory]:
+            below = self._below.setdefault(root, {})
+            hit = below.get(inner)
+            if hit is None:
+                hit = below[inner] = _first(world, _join(root, inner), _PYTHON_ENDINGS)
+            if hit:
+                return hit
+        if b"/" in inner:  # a package whose root is not above us: tools/x importing lib/pkg/mod
+            for ending in _PYTHON_ENDINGS:
+                candidates = world.ending(inner + ending)
+                if len(candidates) == 1:
+                    return candidates
+        return []
 
-
-def _python_roots(world: World, path: bytes) -> list[bytes]:
-    """Directories that an absolute import may start from: those above us that are no packages."""
-    roots = []
-    directory = _directory(path)
-    while directory:
-        if not world.has(directory + b"/__init__.py"):
-            roots.append(directory)
-        directory = _directory(directory)
-    return [*roots, b"", b"src", b"lib", b"python"]
+    def _roots_above(self, directory: bytes) -> list[bytes]:
+        """Where an absolute import may start from: directories above us that are no packages."""
+        roots = []
+        while directory:
+            if not self._world.has(directory + b"/__init__.py"):
+                roots.append(directory)
+            directory = _directory(directory)
+        return [*roots, b"", b"src", b"lib", b"python"]
 
 
 # -- JavaScript -----------------------------------------------------------------------------------
@@ -253,7 +261,6 @@ def _ruby(world: World, path: bytes, found: Import) -> list[bytes]:
 
 
 _FINDERS = {
-    "python": _python,
     "js": _js,
     "go": _go,
     "java": _java,

@@ -8,9 +8,8 @@ from substrate.graph.extract import CLASS_KINDS
 from substrate.graph.facts import Import, Outline, Symbol
 from substrate.graph.grammars import grammar_for
 from substrate.graph.records import path_id
-from substrate.graph.resolve.modules import FAMILIES, find_module, python_module
+from substrate.graph.resolve.modules import FAMILIES, PythonModules, find_module
 from substrate.graph.resolve.world import Definition, World
-from substrate.graph.section import symbol_id
 
 #: Re-exports and base classes are followed this far.
 _DEEPEST = 8
@@ -81,7 +80,7 @@ class FileNames:
             bound.setdefault(found.module, (found, ""))
 
     def symbol_id(self, index: int) -> str:
-        return symbol_id(self.path_id, self.outline.symbols[index])
+        return self.path_id[:10] + self.outline.symbols[index].key  # `section.symbol_id`, inlined
 
 
 class Names:
@@ -95,6 +94,7 @@ class Names:
         self._bindings: dict[tuple[bytes, str], Entity | None] = {}
         self._submodules: dict[tuple[bytes, str, int], list[bytes]] = {}
         self._modules: dict[tuple[bytes, str, int, str], list[bytes]] = {}
+        self._python = PythonModules(world)
 
     def file(self, path: bytes) -> FileNames | None:
         try:
@@ -112,7 +112,11 @@ class Names:
         name = found.names[0][0] if found.names and file.family in ("rust", "java") else ""
         key = (where, found.module, found.level, name)
         if key not in self._modules:
-            self._modules[key] = find_module(self.world, file.path, file.family, found)
+            if file.family == "python":
+                hits = self._python.find(file.path, found.module, found.level)
+            else:
+                hits = find_module(self.world, file.path, file.family, found)
+            self._modules[key] = hits
         return self._modules[key]
 
     # -- names of a file, seen from outside -------------------------------------------------------
@@ -202,7 +206,7 @@ class Names:
             module = f"{found.module}.{original}" if found.module else original
             key = (file.directory, module, found.level)
             if key not in self._submodules:
-                self._submodules[key] = python_module(self.world, file.path, module, found.level)
+                self._submodules[key] = self._python.find(file.path, module, found.level)
             hits = self._submodules[key]
             if hits:
                 return Entity(module=tuple(hits))
