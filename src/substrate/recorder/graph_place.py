@@ -12,7 +12,6 @@ from substrate.errors import NotFoundError, RefusedError
 from substrate.graph import index
 from substrate.graph.layout import Layout, read_marker
 from substrate.objects.repository import Repository, plain_head
-from substrate.packs.store import make_store
 from substrate.workspace.ctx_dir import CTX_NAME, refuse_links, require_ctx
 from substrate.workspace.locate import Workspace, find_workspace, make_private
 
@@ -63,6 +62,8 @@ class Graph:
 
 def make_ctx(start: Path) -> tuple[Path, bool]:
     """Make ``.ctx`` at the workspace's root, private and hidden from git; and whether it is new."""
+    from substrate.packs.store import make_store  # questions to the graph do without
+
     workspace = find_workspace(start)
     if workspace.history_refused:
         raise RefusedError(

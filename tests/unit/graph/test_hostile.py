@@ -12,6 +12,10 @@ from tree_sitter import Language, Parser
 from substrate.graph import extract as extract_module
 from substrate.graph import syntax_tree
 from substrate.graph.extract import MAX_PARSED_BYTES, extract
+from substrate.graph.fact_source import outline_of
+from substrate.graph.facts import Outline
+from substrate.graph.resolve.names import Entity, Names
+from substrate.graph.resolve.world import MemoryWorld
 from substrate.graph.syntax_tree import is_deep
 from tests.unit.graph.conftest import Project
 
@@ -120,3 +124,28 @@ def test_thousands_of_definitions_of_one_name(project: Project) -> None:
     rows = [row for row in project.records("edges.calls.jsonl") if "to_external_ref" in row]
     assert len(rows) == 3000
     assert {row["confidence"] for row in rows} == {0.3}
+
+
+class _Counting(Names):
+    looked_up = 0
+
+    def lookup(self, path: bytes, name: str, depth: int = 0) -> Entity | None:
+        self.looked_up += 1
+        return super().lookup(path, name, depth)
+
+
+def test_headers_that_include_each_other_are_searched_once_each() -> None:
+    """Seven layers of six headers, each with all of the next: 300,000 ways to the last layer."""
+    outlines: dict[bytes, Outline | None] = {}
+    for layer in range(7):
+        below = "".join(f'#include "h{layer + 1}_{n}.h"\n' for n in range(6)) if layer < 6 else ""
+        for number in range(6):
+            text = f"{below}int f{layer}_{number}(void) {{ return 0; }}\n".encode()
+            outlines[b"h%d_%d.h" % (layer, number)] = outline_of(extract(".h", text))
+    names = _Counting(MemoryWorld(outlines))
+    assert names.lookup(b"h0_0.h", "nowhere") is None
+    assert names.looked_up <= 7 * 6 * 6 + 1
+    found = names.lookup(b"h0_0.h", "f6_3")
+    assert found is not None
+    assert found.symbol is not None
+    assert found.symbol.path == b"h6_3.h"

@@ -25,7 +25,7 @@ FAMILIES = {
 
 
 def find_module(world: World, path: bytes, family: str, found: Import) -> list[bytes]:
-    """The project's files that the import names; none if it is external. For Python: see below."""
+    """The project's files that the import names; none if it is external. Not for Python."""
     finder = _FINDERS.get(family)
     return finder(world, path, found) if finder else []
 

@@ -13,6 +13,8 @@ from substrate.graph.resolve.world import Definition, World
 
 #: Re-exports and base classes are followed this far.
 _DEEPEST = 8
+#: Answers that are remembered at a time, where they are many.
+_MOST_KEPT = 200_000
 
 
 class Entity(NamedTuple):
@@ -95,6 +97,7 @@ class Names:
         self._submodules: dict[tuple[bytes, str, int], list[bytes]] = {}
         self._modules: dict[tuple[bytes, str, int, str], list[bytes]] = {}
         self._python = PythonModules(world)
+        self._taken: dict[tuple[bytes, str, int], Entity | None] = {}
 
     def file(self, path: bytes) -> FileNames | None:
         try:
@@ -136,12 +139,26 @@ class Names:
         bound = self.binding(file, name, depth + 1)
         if bound is not None and not bound.external:
             return bound
-        for star in file.stars:
-            for target in self.module_of(file, star):
-                hit = self.lookup(target, name, depth + 1)
-                if hit is not None:
-                    return hit
-        return self._submodule(path, name) or bound
+        through = self._through_stars(file, name, depth) if file.stars else None
+        return through or self._submodule(path, name) or bound
+
+    def _through_stars(self, file: FileNames, name: str, depth: int) -> Entity | None:
+        """Kept: headers that include headers lead to the same ones by ever more ways."""
+        key = (file.path, name, depth)
+        try:
+            return self._taken[key]
+        except KeyError:
+            pass
+        hits = (
+            self.lookup(target, name, depth + 1)
+            for star in file.stars
+            for target in self.module_of(file, star)
+        )
+        found = next((hit for hit in hits if hit is not None), None)
+        if len(self._taken) >= _MOST_KEPT:
+            self._taken.clear()
+        self._taken[key] = found
+        return found
 
     @staticmethod
     def _exported(file: FileNames, name: str) -> int | None:
