@@ -160,6 +160,7 @@ def test_help_is_for_people_even_beside_json(substrate: Program) -> None:
     for words in (["--help", "--json"], ["--json", "log", "--help"]):
         assert "usage: substrate" in substrate(*words).went_well().text
     substrate("help").is_clear(2, "substrate --help")
+    substrate().is_clear(2, "substrate --help", "on a terminal only")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])

@@ -115,7 +115,10 @@ def _dispatch(
         output.json = False  # a page for people, as `VERB --help --json` is
         output.block(overview(program.verbs, program.usage).encode())
         return EXIT_OK
-    raise UsageError("no verb given", hint=f"{program.name} --help lists the verbs")
+    hint = f"{program.name} --help lists the verbs"
+    if "shell" in program.verbs:
+        hint += "; without one a shell starts, on a terminal only"
+    raise UsageError("no verb given", hint=hint)
 
 
 def _is_bare(invocation: Invocation) -> bool:
