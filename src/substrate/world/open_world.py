@@ -131,7 +131,10 @@ class OpenWorld:
 
     def _attend(self, pidfd: int, limits: Limits, started: int) -> Ended:
         command = _Command(self, pidfd, limits, started)
-        status, left = command.wait()
+        try:
+            status, left = command.wait()
+        except ClosedError:  # the init was killed, for want of memory perhaps, and all with it
+            status, left = signal.SIGKILL, 0
         killed = 0
         if left and (limits.kill_children or command.timed_out):
             killed = command.end_leftovers()
