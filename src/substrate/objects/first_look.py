@@ -25,7 +25,7 @@ from substrate.objects.git_index import UnusualIndexError
 from substrate.objects.index_table import IndexTable, Row, columns, read_table, sizes_and_ids
 from substrate.objects.store import ObjectStore
 from substrate.objects.vouched import Vouched, look_at
-from substrate.system.forked import Forked, Portions, can_fork, fork, processors
+from substrate.system.forked import Forked, Portions, by_weight, can_fork, fork, processors
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.listing import HAS_DESCRIPTORS, Tree
 from substrate.workspace.locate import Workspace
@@ -34,7 +34,6 @@ from substrate.workspace.stat_cache import DirRecord
 #: Below this the ordinary way is as quick.
 WORTH_FORKING_FILES = 3000
 _MOST_CHILDREN = 4
-_MOST_CHUNKS = 200
 _CHUNK_WEIGHT = 300
 #: Opening a directory costs about as much as looking at so many names.
 _DIRECTORY_WEIGHT = 8
@@ -143,16 +142,7 @@ class _Shared:
 def _chunks(table: IndexTable) -> list[list[bytes]]:
     """The directories in at most some hundred portions of about as many entries."""
     weights = {path: len(rows) + _DIRECTORY_WEIGHT for path, rows in table.by_directory.items()}
-    portion = max(_CHUNK_WEIGHT, sum(weights.values()) // _MOST_CHUNKS)
-    chunks: list[list[bytes]] = [[]]
-    filled = 0
-    for path, weight in weights.items():
-        if filled >= portion:
-            chunks.append([])
-            filled = 0
-        chunks[-1].append(path)
-        filled += weight
-    return chunks
+    return by_weight(weights, _CHUNK_WEIGHT)
 
 
 def _look(shared: _Shared, user_objects: Path, store: ObjectStore) -> FirstLook | None:

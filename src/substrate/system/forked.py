@@ -10,12 +10,15 @@ import marshal
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from typing import cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar, cast
 
 _NUMBER_BYTES = 2
 #: So many numbers fit into a pipe of one page, the smallest there is.
 MOST_PORTIONS = 2000
+_MOST_BY_WEIGHT = 200
+
+T = TypeVar("T")
 
 
 def can_fork() -> bool:
@@ -30,6 +33,20 @@ def processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def by_weight(weights: Mapping[T, int], least: int) -> list[list[T]]:
+    """The keys in portions of about as much weight: at least `least`, at most some hundred."""
+    portion = max(least, sum(weights.values()) // _MOST_BY_WEIGHT)
+    portions: list[list[T]] = [[]]
+    filled = 0
+    for key, weight in weights.items():
+        if filled >= portion:
+            portions.append([])
+            filled = 0
+        portions[-1].append(key)
+        filled += weight
+    return portions
 
 
 class Portions:

@@ -11,14 +11,13 @@ import gc
 from collections.abc import Iterable
 from typing import cast
 
-from substrate.system.forked import Forked, Portions, can_fork, fork, processors
+from substrate.system.forked import Forked, Portions, by_weight, can_fork, fork, processors
 from substrate.workspace.listing import Listing, Tree
 from substrate.workspace.stat_cache import StatCache
 
 #: Below this a fork costs more than it saves.
 _ENTRIES_WORTH_A_FORK = 20_000
 _MOST_WORKERS = 4
-_MOST_CHUNKS = 200
 _CHUNK_WEIGHT = 500
 #: Opening a directory costs about as much as looking at so many names.
 _DIRECTORY_WEIGHT = 8
@@ -57,16 +56,7 @@ def look_in_parallel(tree: Tree, cache: StatCache, workers: int) -> Looks:
 def _chunks(cache: StatCache) -> list[list[str]]:
     """The directories in at most some hundred portions of about as many entries."""
     weights = {path: record.entry_count + _DIRECTORY_WEIGHT for path, record in cache.dirs.items()}
-    portion = max(_CHUNK_WEIGHT, sum(weights.values()) // _MOST_CHUNKS)
-    chunks: list[list[str]] = [[]]
-    filled = 0
-    for path, weight in weights.items():
-        if filled >= portion:
-            chunks.append([])
-            filled = 0
-        chunks[-1].append(path)
-        filled += weight
-    return chunks
+    return by_weight(weights, _CHUNK_WEIGHT)
 
 
 def _look(tree: Tree, cache: StatCache, paths: Iterable[str]) -> Looks:

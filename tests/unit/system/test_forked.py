@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from substrate.system.forked import MOST_PORTIONS, Portions, can_fork, fork
+from substrate.system.forked import MOST_PORTIONS, Portions, by_weight, can_fork, fork
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system has no safe fork")
 
@@ -105,3 +105,12 @@ def test_a_child_that_takes_too_long_is_ended() -> None:
     assert slow is not None
     assert quick.answer_within(60) == [1]
     assert slow.answer_within(0.05) is None
+
+
+def test_portions_by_weight_hold_everything_once_in_order() -> None:
+    weights = {f"d{n}": n % 7 + 1 for n in range(3000)}
+    portions = by_weight(weights, 50)
+    assert [key for portion in portions for key in portion] == list(weights)
+    assert len(portions) <= 200
+    assert all(sum(weights[key] for key in portion) >= 50 for portion in portions[:-1])
+    assert by_weight({}, 50) == [[]]
