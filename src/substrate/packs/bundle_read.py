@@ -20,6 +20,7 @@ from substrate.packs.hashes import PREFIX, is_ref, short
 from substrate.packs.manifest import Manifest
 from substrate.packs.objects import CHUNK, Objects, Stored
 from substrate.packs.read_manifest import NotAManifestError, read_manifest
+from substrate.packs.refs import latest, set_latest
 from substrate.packs.signatures import add_signature
 from substrate.packs.store import Store
 
@@ -181,6 +182,8 @@ class _Staged:
             add_signature(self._store, ref, signature)
         for ref in self._packs:
             self._store.register(ref)
+        if latest(self._store) is None:  # nothing was made here: what came is the newest
+            set_latest(self._store, self._packs[0])
         self.discard()
         size = sum(stored.size for stored in self._stored.values())
         return Imported(tuple(self._packs), len(self._stored), size, len(self._signatures))

@@ -15,6 +15,7 @@ from substrate.errors import DamagedStoreError, NotFoundError, RefusedError
 from substrate.packs.bundle import export
 from substrate.packs.bundle_read import import_bundle
 from substrate.packs.manifest import Manifest, Pack
+from substrate.packs.refs import latest
 from substrate.packs.signatures import add_signature, signature_files
 from substrate.packs.store import Store, make_store
 
@@ -64,6 +65,17 @@ def test_a_bundle_brings_packs_and_their_ancestors(
     export(other, [second.ref], again)
     assert again.read_bytes() == (tmp_path / name).read_bytes()
     assert import_bundle(other, again).packs == taken.packs
+
+
+def test_latest_is_what_came_unless_something_was_made_here(
+    store: Store, other: Store, bundle: Path, manifest: Manifest, tmp_path: Path
+) -> None:
+    [came] = import_bundle(other, bundle).packs
+    assert latest(other) == came
+    newer = store.add(manifest._replace(parent=came))
+    export(store, [newer.ref], tmp_path / "two.tar")
+    import_bundle(other, tmp_path / "two.tar")
+    assert latest(other) == came
 
 
 def test_without_parents(store: Store, other: Store, manifest: Manifest, tmp_path: Path) -> None:
