@@ -1,7 +1,8 @@
 """The trace as it grows, across rotations: every line once, in the order of the files.
 
-A writer that opened the file just before it was put aside still appends to it, so the file that
-was left last is looked at again in each round:
+A file is put aside while no writer holds its lock, and who gets the lock of one put aside looks
+for the current one, so that what is read to its end is whole. Only where locks cannot be had may
+a writer still append to it, so the file that was left last is looked at again in each round:
 
     round 1   trace.jsonl (A)
               … A becomes trace.jsonl.1, B is made …

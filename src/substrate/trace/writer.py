@@ -27,6 +27,8 @@ except ImportError:  # not on Windows
 ROTATE_BYTES = 64 * 1024 * 1024
 #: How many files are kept besides the one written to.
 KEPT_FILES = 8
+#: How often a writer looks for the current file, when others put it aside under its hands.
+_TRIES = 10
 
 Span = Mapping[str, object]
 
@@ -67,16 +69,21 @@ class TraceWriter:
             raise self._not_written(error) from error
 
     def _append_line(self, line: bytes) -> None:
-        if self._is_full(len(line)):
-            self._rotate(len(line))
-        fd = self._open()
-        try:
-            # Without the lock a line that somebody is just writing would look like a torn one.
-            locked = _lock(fd)
-            size = _size(fd)
-            _write_whole(fd, b"\n" + line if _is_torn(fd, size) else line, size if locked else None)
-        finally:
-            os.close(fd)  # and with it the lock
+        for tries_left in reversed(range(_TRIES)):
+            if self._is_full(len(line)):
+                self._rotate(len(line))
+            fd = self._open()
+            try:
+                # Without the lock a line that somebody is just writing would look like a torn one.
+                locked = _lock(fd)
+                if tries_left and not self._is_current(fd):
+                    continue  # put aside while we waited: nobody looks for new lines there
+                size = _size(fd)
+                whole = b"\n" + line if _is_torn(fd, size) else line
+                _write_whole(fd, whole, size if locked else None)
+                return
+            finally:
+                os.close(fd)  # and with it the lock
 
     def _open(self) -> int:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
@@ -125,11 +132,19 @@ class TraceWriter:
             return False
         return stat.S_ISREG(found.st_mode) and 0 < found.st_size > self._rotate_bytes - more
 
-    def _rotate(self, more: int) -> None:
-        """Put the full file aside.
+    def _is_current(self, fd: int) -> bool:
+        """Whether the trace's name still means the open file."""
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self.path))
+        except FileNotFoundError:
+            return False
 
-        A writer that opened the file before it was put aside still appends to it: its line is
-        in ``.1`` then, and not lost.
+    def _rotate(self, more: int) -> None:
+        """Put the full file aside, while no writer holds it.
+
+        So whatever is written under the lock is in a file before that is put aside, and a
+        follower that has read such a file to its end has it all. Only a writer that could not
+        have the lock may still append to it: its line is in ``.1`` then, and not lost.
         """
         lock = FileLock(self.path.with_name(self.path.name + ".lock"))
         try:
@@ -140,14 +155,23 @@ class TraceWriter:
             # Asked again, because of two writers that both found the file full the second would
             # otherwise put the fresh one aside, and an old one out.
             if self._is_full(more):
-                for number in range(self._kept_files, 1, -1):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.replace(self._aside(number - 1), self._aside(number))
-                os.replace(self.path, self._aside(1))
+                self._put_aside()
         except OSError:
             pass  # a file that cannot be put aside grows on
         finally:
             lock.release()
+
+    def _put_aside(self) -> None:
+        fd = self._open()
+        try:
+            if _lock(fd) is False:
+                return  # a writer holds it and does not end: the file grows on
+            for number in range(self._kept_files, 1, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(self._aside(number - 1), self._aside(number))
+            os.replace(self.path, self._aside(1))
+        finally:
+            os.close(fd)
 
     def _aside(self, number: int) -> Path:
         return self.path.with_name(f"{self.path.name}.{number}")
@@ -168,10 +192,13 @@ def encode(span: Span) -> bytes:
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _lock(fd: int) -> bool:
-    """Keep other writers out, if that can be had soon: one that is stopped must not stop all."""
+def _lock(fd: int) -> bool | None:
+    """Keep other writers out, if that can be had soon: one that is stopped must not stop all.
+
+    None where there are no locks to be had.
+    """
     if fcntl is None:
-        return False
+        return None
     for pause_ms in (0, 1, 2, 4, 8, 16, 32, 64, 128):
         clock.sleep(pause_ms / 1_000)
         try:
@@ -179,7 +206,7 @@ def _lock(fd: int) -> bool:
         except BlockingIOError:
             continue
         except OSError:  # no locks on this file system
-            return False
+            return None
         return True
     return False
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 
 from substrate.trace.follow import TraceFollower
 from substrate.trace.writer import TraceWriter
+from tests.agents import until
 
 
 @pytest.fixture
@@ -107,11 +110,61 @@ def test_a_write_that_was_taken_back(path: Path, follower: TraceFollower) -> Non
     assert follower.skipped == 0
 
 
+#: All that is written fits into what is kept, so that a slow reader never falls behind.
+@pytest.mark.needs("posix")
+def test_a_writer_held_up_while_the_file_is_put_aside_goes_on_in_the_current_one(
+    path: Path, follower: TraceFollower
+) -> None:
+    """Twice aside: in a file that far back nobody would look again."""
+    TraceWriter(path).append({"n": 1})
+    import fcntl
+
+    aside, further = path.with_name("trace.jsonl.1"), path.with_name("trace.jsonl.2")
+    with path.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        late = threading.Thread(target=TraceWriter(path).append, args=({"n": 4},))
+        late.start()
+        until(lambda: times_open(path) == 2, "the late writer")
+        path.rename(aside)
+        TraceWriter(path).append({"n": 2})
+        aside.rename(further)
+        path.rename(aside)
+        TraceWriter(path).append({"n": 3})
+        seen = numbers(follower)
+    late.join()
+    assert {*seen, *numbers(follower)} == {1, 2, 3, 4}
+    assert follower.skipped == 0
+
+
+def times_open(path: Path) -> int:
+    """In this very process."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            count += os.path.samefile(f"/proc/self/fd/{name}", path)
+    return count
+
+
+@pytest.mark.needs("posix")
+def test_no_file_is_put_aside_under_a_writer(path: Path) -> None:
+    import fcntl
+
+    writer = TraceWriter(path, rotate_bytes=1)
+    writer.append({"n": 1})
+    with path.open("ab", buffering=0) as writing:
+        fcntl.flock(writing, fcntl.LOCK_EX)
+        writer.append({"n": 2})  # in the end without the lock, rather than not at all
+        writing.write(b'{"n":3}\n')
+        assert path.read_bytes() == b'{"n":1}\n{"n":2}\n{"n":3}\n'
+    writer.append({"n": 4})
+    assert path.read_bytes() == b'{"n":4}\n'
+
+
 _WRITER = """
 import sys
 from pathlib import Path
 from substrate.trace.writer import TraceWriter
-writer = TraceWriter(Path(sys.argv[1]), rotate_bytes=4000, kept_files=8)
+writer = TraceWriter(Path(sys.argv[1]), rotate_bytes=4000, kept_files=20)
 for n in range(200):
     writer.append({"n": f"{sys.argv[2]}-{n}", "pad": "x" * 40})
 """
@@ -119,7 +172,7 @@ for n in range(200):
 
 @pytest.mark.needs("posix")
 def test_several_processes_write_and_rotate_at_once(path: Path) -> None:
-    with TraceFollower(path, kept_files=8) as follower:
+    with TraceFollower(path, kept_files=20) as follower:
         writers = [
             subprocess.Popen([sys.executable, "-c", _WRITER, str(path), name]) for name in "abc"
         ]
