@@ -29,7 +29,7 @@ from substrate.packs.tool_names import BUILT_IN
 from substrate.packs.tool_protocol import own_tools
 from substrate.packs.tools import Limits, Registry, Tool, ToolContext
 from substrate.packs.tree_state import TreeState
-from substrate.recorder import replay_world, tool_versions
+from substrate.recorder import replay_world, tool_trust, tool_versions
 from substrate.recorder.scratch_shell import ScratchShell, known_variables
 from substrate.recorder.tool_versions import Drift
 from substrate.system import files, platform
@@ -50,6 +50,10 @@ class ReplayOptions(NamedTuple):
     strategy: str | None = None
     #: Leave the scratch directory where it is.
     keep: bool = False
+    #: What the commands reach: open, off or allow:HOST:PORT,…
+    network: str = replay_world.OPEN
+    #: The programs of this project's configuration may run, now and from now on.
+    trust_tools: bool = False
 
 
 class Replayed(NamedTuple):
@@ -74,6 +78,9 @@ def replay_pack(
 ) -> Replayed:
     """Carry a pack out again, in a private tree. Nothing comes from, or goes to, a live one."""
     own = own_tools(store.config(), store.directory.parent)
+    used = _own_used(pack.manifest, own, options)
+    if used:
+        tool_trust.require(environment, store, used, given=options.trust_tools)
     return replay_from(store.objects, pack, environment, options, own, progress)
 
 
@@ -94,7 +101,7 @@ def replay_from(
         laid = lay_out(tree_dir, base, manifest.inputs, objects.chunks, _before(manifest))
         tree = ConfinedTree(tree_dir, base.root)
         variables = known_variables(environment, options.variables)
-        shell = replay_world.shell_for(scratch, tree, variables, options.strategy)
+        shell = replay_world.shell_for(scratch, tree, variables, options.strategy, options.network)
         watch = TreeState(tree_dir) if _records_changes(manifest) else None
         context = ToolContext(tree, shell.run, Limits(timeout_s=options.timeout_s), objects.read)
         replay = StepReplay(
@@ -174,13 +181,15 @@ def _own_notes(
     manifest: Manifest, own: Mapping[str, Tool] | None, options: ReplayOptions
 ) -> Iterator[str]:
     """A project's own tools are programs too, and what `isolation` says does not hold them."""
-    ran = {
-        step.tool
-        for step in manifest.steps
-        if step.tool in (own or {}) and (step.deterministic or options.rerun)
-    }
+    ran = _own_used(manifest, own or {}, options)
     if ran:
-        yield f"tools of .ctx/config.json ran outside any world: {', '.join(sorted(ran))}"
+        held = "" if options.network == replay_world.OPEN else f" and --net {options.network}"
+        yield f"tools of .ctx/config.json ran outside any world{held}: {', '.join(ran)}"
+
+
+def _own_used(manifest: Manifest, own: Mapping[str, Tool], options: ReplayOptions) -> list[str]:
+    run = {step.tool for step in manifest.steps if step.deterministic or options.rerun}
+    return sorted(own.keys() & run)
 
 
 @contextmanager

@@ -19,12 +19,14 @@ from substrate.recorder.scratch_shell import (
     Streams,
 )
 from substrate.system.process import Stdio
+from substrate.world.network import rules
 from substrate.world.protocol import STRATEGIES, Isolation
 
 if TYPE_CHECKING:
     from substrate.world.scratch import ScratchWorld
 
 DIRECT, COPY = "direct", "copy-diff"
+OPEN = "open"
 _TRIAL_S = 60.0
 #: Seen at such a path the tree would hide what commands need.
 _NOT_AT = frozenset({"/", "/usr", "/bin", "/lib", "/lib64", "/etc", "/dev", "/run"})
@@ -32,12 +34,25 @@ _NOT_BELOW = ("/proc", "/sys")
 
 
 def shell_for(
-    scratch: Path, tree: ConfinedTree, variables: Mapping[str, str], strategy: str | None
+    scratch: Path,
+    tree: ConfinedTree,
+    variables: Mapping[str, str],
+    strategy: str | None,
+    network: str = OPEN,
 ) -> ScratchShell:
-    """The best there is for the commands of `tree`, or the strategy that was asked for."""
+    """The best there is for the commands of `tree`, or the strategy that was asked for.
+
+    A `network` other than open takes a world: without one nothing would hold it.
+    """
+    rules.parse(network)  # wrong words are an error before anything is laid out
+    is_held = network != OPEN
     if strategy is not None and strategy not in STRATEGIES:
         raise UsageError(
             f"no strategy is called {strategy!r}", hint=f"one of {', '.join(STRATEGIES)}"
+        )
+    if strategy == DIRECT and is_held:
+        raise UsageError(
+            f"--net {network} takes a world, and {DIRECT} is none", hint="leave out one of them"
         )
     if strategy == DIRECT:
         return ScratchShell(scratch, tree, variables, "asked for")
@@ -48,8 +63,9 @@ def shell_for(
         )
     why = _why_no_world()
     if not why:
-        return WorldShell(scratch, tree, variables, required=strategy is not None)
-    if strategy is not None:
+        required = is_held or strategy is not None
+        return WorldShell(scratch, tree, variables, network, required=required)
+    if is_held or strategy is not None:
         raise MissingDependencyError(
             f"no world can be made for this replay: {why}", hint="`substrate doctor` says more"
         )
@@ -82,9 +98,11 @@ class WorldShell(ScratchShell):
     """
 
     def __init__(
-        self, scratch: Path, tree: ConfinedTree, variables: Mapping[str, str], *, required: bool
-    ) -> None:
+        self, scratch: Path, tree: ConfinedTree, variables: Mapping[str, str], network: str,
+        *, required: bool,
+    ) -> None:  # fmt: skip
         super().__init__(scratch, tree, variables)
+        self._network = network
         self._seen_at = tree.directory
         self._required = required
         self._world: ScratchWorld | None = None
@@ -106,7 +124,7 @@ class WorldShell(ScratchShell):
                 self._world, self._seen_at = world, place
                 said = world.isolation
                 reason = "; ".join([said.reason, *refusals])
-                self.isolation = said._replace(reason=reason)
+                self.isolation = said._replace(network=self._network, reason=reason)
                 return
             refusals.append(f"no world of tier {tier}: {refusal}")
         if self._required:
@@ -137,7 +155,7 @@ class WorldShell(ScratchShell):
             return super().start(command, streams)
         from substrate.world.network.choose import network_for
 
-        network = network_for("open")
+        network = network_for(self._network)
         try:
             finished = self._world.run(
                 command.argv, self._inside(command.cwd), command.env, Stdio(*streams),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from substrate.errors import DamagedStoreError, MissingDependencyError, UsageError
+from substrate.errors import DamagedStoreError, MissingDependencyError, RefusedError, UsageError
 from substrate.packs.create import LogFile, pack_log
 from substrate.packs.replay_steps import first_divergence
 from substrate.packs.store import Store
@@ -291,12 +291,28 @@ def test_a_users_own_tool_answers(replay: Replay) -> None:
         step("lookup", "x", word="no"),
         step("lookup", "x", word="rubbish"),
         step("lookup", "x", word="die"),
+        options=ReplayOptions(timeout_s=60, trust_tools=True),
     )
     assert statuses(replayed) == ["matched", "matched", "matched", "failed", "failed", "failed"]
     assert "not today" in replayed.steps[3].reason
     assert "JSON" in replayed.steps[4].reason
     assert "status 3: dying" in replayed.steps[5].reason
     assert "tools of .ctx/config.json ran outside any world: lookup" in replayed.notes
+
+
+@pytest.mark.usefixtures("own_tool")
+@pytest.mark.needs("posix")
+def test_a_users_own_tool_is_trusted_once_and_as_it_was_then(replay: Replay, store: Store) -> None:
+    asked = step("lookup", "hi\n", word="b64")
+    with pytest.raises(RefusedError, match=r"config\.json has programs run for lookup"):
+        replay(asked)
+    assert replay(asked | {"deterministic": False}).steps[0].ran is False  # nothing to refuse
+    replay(asked, options=ReplayOptions(trust_tools=True))
+    assert statuses(replay(asked)) == ["matched"]
+    config = {"version": "0.1", "tools": {"lookup": {"command": ["tools/lookup", "--other"]}}}
+    (store.directory / "config.json").write_text(json.dumps(config))
+    with pytest.raises(RefusedError, match="lookup"):
+        replay(asked)
 
 
 @pytest.mark.parametrize("config", [{"tools": []}, {"tools": {"x": 1}}, {"tools": {"x": {}}}])

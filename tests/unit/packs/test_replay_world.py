@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -41,12 +42,14 @@ class Site:
         for path in (base, *base.rglob("*")):
             os.chown(path, uid, uid)
 
-    def run(self, line: str, root: Path | None = None, strategy: str | None = None) -> ShellDone:
+    def run(
+        self, line: str, root: Path | None = None, strategy: str | None = None, net: str = "open"
+    ) -> ShellDone:
         tree = ConfinedTree(self.tree, str(root or self.live))
         variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.base / "home")}
 
         def work() -> ShellDone:
-            shell = shell_for(self.scratch, tree, variables, strategy)
+            shell = shell_for(self.scratch, tree, variables, strategy, net)
             return shell.run(ShellCall(line, cwd=str(root or self.live), timeout_s=60))
 
         done = as_user(self.uid, work)
@@ -100,6 +103,20 @@ def test_commands_see_one_anothers_work_and_their_status_is_their_own(site: Site
     assert site.run("echo one > a; exit 3").exit == 3
     assert site.said("cat a") == "one\n"
     assert site.run("nosuchprogram").exit == 127
+
+
+_CONNECT = "exec 3<>/dev/tcp/127.0.0.1/{} && echo reached || echo held"
+
+
+def test_net_off_holds_the_commands_and_takes_a_world(site: Site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = f"bash -c '{_CONNECT.format(server.getsockname()[1])}' 2>/dev/null"
+        assert site.run(line).stdout.read_text() == "reached\n"
+        assert site.run(line, net="off").stdout.read_text() == "held\n"
+    with pytest.raises(AssertionError, match="takes a world"):
+        site.run("true", strategy="direct", net="off")
+    with pytest.raises(AssertionError, match="UsageError"):
+        site.run("true", net="sometimes")
 
 
 def test_the_machine_stays_as_it_is(site: Site) -> None:

@@ -43,6 +43,9 @@ def configure(parser: ArgumentParser) -> None:
         help="run it by this strategy, or not at all: copy-diff, direct",
     )
     parser.add_argument(
+        "--net", metavar="MODE", default="open", help="open (default), off or allow:HOST:PORT,…"
+    )
+    parser.add_argument(
         "--timeout", type=float, default=600.0, metavar="S", help="end it after S (default 600)"
     )
     parser.epilog = (parser.epilog or "") + "\n" + _MORE
@@ -53,7 +56,7 @@ def run(args: Namespace, context: Context) -> int:
         raise UsageError(
             "--timeout takes a number of seconds above 0", hint="leave it out for 10 minutes"
         )
-    options = ReplayOptions(timeout_s=args.timeout, strategy=args.strategy)
+    options = ReplayOptions(timeout_s=args.timeout, strategy=args.strategy, network=args.net)
     found = replay_span(place_of(context), args.span, options)
     if context.json:
         context.output.emit_json(_json(found))

@@ -62,6 +62,17 @@ def configure(parser: ArgumentParser) -> None:
         "--in-place-of-world", dest="strategy", metavar="STRATEGY", help="copy-diff or direct"
     )
     parser.add_argument(
+        "--net",
+        metavar="MODE",
+        default="open",
+        help="what the commands reach: open (default), off or allow:HOST:PORT,…; takes a world",
+    )
+    parser.add_argument(
+        "--trust-tools",
+        action="store_true",
+        help="let the programs of this project's .ctx/config.json run, now and from now on",
+    )
+    parser.add_argument(
         "--keep", action="store_true", help="leave the replayed tree, and say where"
     )
     parser.add_argument("--verbose", "-v", action="store_true", help="every step, every diff")
@@ -77,8 +88,9 @@ def run(args: Namespace, context: Context) -> int:
         )
     store = find_store(context.cwd)
     options = ReplayOptions(
-        args.rerun, args.timeout, _variables(args, context), args.strategy, args.keep
-    )
+        args.rerun, args.timeout, _variables(args, context), args.strategy, args.keep,
+        args.net, args.trust_tools,
+    )  # fmt: skip
     if args.all or len(args.pack) > 1:
         return _many(store, _refs(store, args), options, args, context)
     pack = load(store, args.pack[0])

@@ -1,0 +1,45 @@
+"""Whether the programs that a project registers as tools may run in a replay.
+
+They run outside any world, and `.ctx/config.json` may have come with a clone. So a person says yes
+once for each set of them in each project; a changed configuration is asked about again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from substrate.errors import RefusedError
+from substrate.packs.store import Store
+from substrate.system import files
+from substrate.system.environment import Environment
+
+_NAME = "trusted-tools"
+
+
+def require(environment: Environment, store: Store, names: Sequence[str], *, given: bool) -> None:
+    """`RefusedError` unless these tools were trusted before, or trust is `given` now."""
+    memory = environment.substrate_home / _NAME
+    mark = _mark(store)
+    if mark in _marks(memory):
+        return
+    if not given:
+        raise RefusedError(
+            f"{store.directory / 'config.json'} has programs run for {', '.join(names)}, outside"
+            " any world, and nobody has said yet that they may",
+            hint="read it; then `ctx replay --trust-tools …` runs them, now and from now on",
+        )
+    memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.write_atomic(memory, "".join(f"{one}\n" for one in [*_marks(memory), mark]).encode())
+
+
+def _mark(store: Store) -> str:
+    """This project's tools as they are configured now."""
+    said = {"project": str(store.directory.resolve()), "tools": store.config().get("tools")}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _marks(memory: Path) -> list[str]:
+    return (files.read_bytes_or_none(memory) or b"").decode("ascii", "replace").split()
