@@ -103,6 +103,7 @@ def test_a_context_is_what_is_printed_and_never_over_the_cap(repo: Path) -> None
         assert all(piece["why"] for piece in told["pieces"])
     assert sizes[-1] > sizes[3] > 0
     assert "def checkout" in done.stdout
+    assert ctx(repo, "context", "--task", " ", "--token-cap", "9").returncode == 2
 
 
 def test_pictures_in_each_format(repo: Path) -> None:

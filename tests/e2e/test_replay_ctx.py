@@ -58,6 +58,7 @@ def test_the_three_statuses_and_their_words(project: Path) -> None:
 
     failed = pack(project, {"type": "t", "tool": "teleport", "output": "x"})
     done = ctx(project, "replay", failed)
+    assert done.stdout.count("no tool is known as") == 1
     assert done.returncode == 2
     assert "'teleport'" in done.stdout
 

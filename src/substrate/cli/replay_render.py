@@ -105,7 +105,7 @@ def show_replayed(
             output.line(Styled(f"output {one.name} differs: {one.reason}", "bold"))
             output.diff(one.diff.encode("utf-8", "surrogateescape") + b"\n")
     _show_around(output, replayed)
-    output.line(*_headline(replayed))
+    output.line(*_headline(replayed, with_reason=first not in shown))
 
 
 def _show_around(output: Output, replayed: Replayed) -> None:
@@ -140,7 +140,7 @@ def _row(step: StepReport) -> tuple[str | Styled, ...]:
     )
 
 
-def _headline(replayed: Replayed) -> list[str | Styled]:
+def _headline(replayed: Replayed, *, with_reason: bool = True) -> list[str | Styled]:
     steps = replayed.steps
     matched = sum(step.status == MATCHED and step.ran for step in steps)
     kept = sum(not step.ran and step.status == MATCHED for step in steps)
@@ -154,7 +154,9 @@ def _headline(replayed: Replayed) -> list[str | Styled]:
     first = first_divergence(steps)
     if first is not None:
         what = f"{first.tool} {first.about}".strip()
-        pieces.append(f"; first: step {first.at} ({what}) {first.status}: {first.reason}")
+        pieces.append(f"; first: step {first.at} ({what}) {first.status}")
+        if with_reason:
+            pieces.append(f": {first.reason}")
     elif replayed.fidelity == "degraded":
         pieces.append("; an output differs")
     return pieces

@@ -28,6 +28,8 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, context: Context) -> int:
+    if not args.task.strip():
+        raise UsageError("--task is empty", hint="say what is to be done, in a few words")
     if args.token_cap < 0:
         raise UsageError("--token-cap takes a number of 0 or more", hint="such as 4000")
     made = task_context.gather(
