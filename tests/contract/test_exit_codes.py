@@ -29,12 +29,14 @@ def fails(program: Program, status: int, kind: str, *words: str) -> None:
         ["rollback", "--checkpoint", "one"], ["blame"], ["blame", "a", "-L", "x"],
         ["compact", "--keep-sessions", "-1"], ["undo", "--take", "mine"], ["--frobnicate"],
         ["log", "--frobnicate"], ["undo", "a", "b"], ["session", "list", "x"],
+        ["world", "blow-up"], ["session", "begin"],
         ["undo", "--path", "../elsewhere"], ["trace", "--since", "yesterday"], ["recover"],
     ],
     ids=" ".join,
 )  # fmt: skip
 def test_2_usage(finished: Program, words: list[str]) -> None:
     told = finished(*words, "--json").is_clear(2)
+    assert "invalid choice" not in told.errors, "our words, not those of argparse"
     assert told.error["kind"] == "usage"
 
 

@@ -176,6 +176,15 @@ def test_sessions(worked: Program) -> None:
     assert TIME.fullmatch(closed["closed"])
 
 
+def test_a_closed_session_is_not_the_current_one(worked: Program) -> None:
+    assert worked.json("status")["session_id"] == "s-1"
+    worked.json("session", "close")
+    document = worked.json("status")
+    assert (document["session_id"], document["last_session_id"]) == (None, "s-1")
+    assert "none open; s-1 was the last" in worked("status").text
+    worked("session", "current", "--json").is_clear(4, "no session is open here", "s-1")
+
+
 def test_stats(worked: Program) -> None:
     document = worked.json("stats")
     has(document, STATS)

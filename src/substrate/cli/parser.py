@@ -5,7 +5,7 @@ Kept apart from `arguments`, so that argparse is imported only when words are re
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, ArgumentParser
+from argparse import SUPPRESS, Action, ArgumentParser
 from typing import Any, NoReturn
 
 from substrate.errors import UsageError
@@ -34,6 +34,17 @@ class Parser(ArgumentParser):
         shared.add_argument("--agent-id", metavar="ID", default=SUPPRESS, help="who is acting")
         shared.add_argument(
             "-C", "--workspace", metavar="DIR", default=SUPPRESS, help="act as if started in DIR"
+        )
+
+    def _check_value(self, action: Action, value: Any) -> None:
+        """A word that is none of those there are, said in our words."""
+        if action.choices is None or value in action.choices:
+            return
+        there_are = ", ".join(str(choice) for choice in action.choices)
+        what = f"{action.option_strings[-1]}: " if action.option_strings else ""
+        raise UsageError(
+            f"{what}unknown word: {value}",
+            hint=f"one of {there_are}; {self.prog} --help shows how it is used",
         )
 
     def error(self, message: str) -> NoReturn:

@@ -66,7 +66,7 @@ def for_recording(store: HistoryStore, named: str | None, agent_id: str | None) 
     ).fetchone()
     if row:
         session = Session(*row)
-        if clock.now_ns() - session.active_ns < store.config.session_idle_hours * _HOUR_NS:
+        if not _is_over(store, session):
             return session.session_id
         close(store, session.session_id)
     session_id = ids.new_id("s")
@@ -84,6 +84,34 @@ def for_question(store: HistoryStore, named: str | None) -> Session:
             "no session has been recorded here", hint="run something first: substrate -c '…'"
         )
     return session
+
+
+def open_one(store: HistoryStore) -> Session | None:
+    """The most recently active session that still goes on; one that idled too long does not."""
+    rows = store.ledger.db.execute(
+        f"SELECT {_COLUMNS} FROM sessions WHERE closed_ns IS NULL"
+        " ORDER BY active_order DESC, session_id DESC"
+    )
+    return next((one for one in (Session(*row) for row in rows) if not _is_over(store, one)), None)
+
+
+def current(store: HistoryStore, named: str | None) -> Session:
+    """The named session, else the one that is open; `NotFoundError` if none is."""
+    found = resolve(store.ledger, named) if named else open_one(store)
+    if found is None:
+        last = latest(store.ledger)
+        over = f"{last.session_id} was the last; " if last else ""
+        raise NotFoundError(
+            "no session is open here",
+            hint=f"{over}the next command, or `substrate session start`, opens one",
+        )
+    return found
+
+
+def _is_over(store: HistoryStore, session: Session) -> bool:
+    """Whether the next command would close it, because nobody used it for long."""
+    idle_ns = clock.now_ns() - session.active_ns
+    return session.automatic and idle_ns >= store.config.session_idle_hours * _HOUR_NS
 
 
 def resolve(ledger: Ledger, prefix: str) -> Session:

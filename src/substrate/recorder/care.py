@@ -9,7 +9,6 @@ from substrate.errors import MissingDependencyError, NotFoundError
 from substrate.history import held, record, repair, sessions
 from substrate.history.fsck import Problem
 from substrate.history.held import Held
-from substrate.history.ledger import Ledger
 from substrate.history.observe import HashOnly, changed_paths, observe
 from substrate.history.repair import Repaired
 from substrate.history.store import LOCK_TIMEOUT_S, check_trusted
@@ -25,6 +24,7 @@ class Status(NamedTuple):
     workspace: Path
     #: "kept", "not begun", or why there is none here.
     history: str
+    #: The session that is open, or was named.
     session_id: str | None
     agent_id: str
     cannot_promise: str
@@ -38,6 +38,8 @@ class Status(NamedTuple):
     excluded: tuple[tuple[RelPath, str], ...] = ()
     unreadable: tuple[tuple[RelPath, str], ...] = ()
     specials: tuple[RelPath, ...] = ()
+    #: The most recently active session, open or closed: `undo` and `rollback` speak of it.
+    last_session_id: str | None = None
 
 
 def status(place: Place) -> Status:
@@ -49,12 +51,13 @@ def status(place: Place) -> Status:
     rules = tuple(Exclusions.load(workspace.root).describe())
     try:
         with place.existing_history() as store:
-            session = place.session or _latest(store.ledger)
+            current, last = sessions.open_one(store), sessions.latest(store.ledger)
             if store.tip_commit is None:
                 return found._replace(history="not begun", rules=rules)
             seen = observe(store, HashOnly())
             return found._replace(
-                session_id=session,
+                session_id=place.session or (current.session_id if current else None),
+                last_session_id=last.session_id if last else None,
                 running=record.running_beside(store, None),
                 worlds=tuple(held.all_held(store)),
                 outside_changes=tuple(changed_paths(seen.changes)),
@@ -74,11 +77,6 @@ def _what_applies(place: Place) -> tuple[str, str]:
     except MissingDependencyError as error:
         return error.message, "none"
     return isolation.reason, isolation.strategy
-
-
-def _latest(ledger: Ledger) -> str | None:
-    latest = sessions.latest(ledger)
-    return latest.session_id if latest else None
 
 
 def check_store(place: Place) -> list[Problem]:

@@ -91,7 +91,7 @@ def test_what_follows_the_dashes_is_the_programs_own(argv: list[str]) -> None:
         (("--", "ls"), "no verb before --", "to run a command: substrate run -- COMMAND …"),
         (("parrot", "--time=3"), "unrecognized arguments", "substrate parrot --help"),
         (("parrot", "--times", "x"), "invalid int value", "substrate parrot --help"),
-        (("parrot", "gently"), "invalid choice", "substrate parrot --help"),
+        (("parrot", "gently"), "unknown word: gently", "substrate parrot --help"),
         (("parrot", "loudly"), "required: word", "substrate parrot loudly --help"),
     ],
 )

@@ -29,7 +29,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "action", choices=_ACTIONS, metavar="|".join(_ACTIONS),
         help="start: commands go into this one from now on; close: end it; list: all of them;"
-        " current: the one last used",
+        " current: the one that is open",
     )  # fmt: skip
     parser.add_argument(
         "id", nargs="?", metavar="ID",
@@ -49,7 +49,7 @@ def run(args: Namespace, context: Context) -> int:
         return _close(context, named)
     with place_of(context).existing_history() as store:
         if args.action == "current":
-            current = sessions.for_question(store, place_of(context).session)
+            current = sessions.current(store, place_of(context).session)
             return _say(current, context, "open" if current.closed_ns is None else "closed")
         return _list(store, context)
 

@@ -43,6 +43,7 @@ def _json(found: Status) -> dict[str, object]:
         "workspace": str(found.workspace),
         "history": found.history,
         "session_id": found.session_id,
+        "last_session_id": found.last_session_id,
         "agent_id": found.agent_id,
         "strategy": found.strategy,
         "cannot_promise": found.cannot_promise,
@@ -62,7 +63,7 @@ def _for_people(found: Status, context: Context) -> None:
         [
             ("workspace", str(found.workspace)),
             ("history", found.history if found.history in _PLAIN else f"not kept: {found.history}"),
-            ("session", found.session_id or "none yet"),
+            ("session", found.session_id or _none_open(found)),
             ("agent", found.agent_id),
             ("strategy", found.strategy + (f": {why}" if (why := found.cannot_promise) else "")),
         ]
@@ -90,3 +91,8 @@ def _for_people(found: Status, context: Context) -> None:
     for source, rule in found.rules:
         by_source.setdefault(source, []).append(rule)
     out.table([("  " + source, ", ".join(rules)) for source, rules in by_source.items()])
+
+
+def _none_open(found: Status) -> str:
+    last = found.last_session_id
+    return f"none open; {last} was the last" if last else "none yet"
