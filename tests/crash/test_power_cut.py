@@ -98,11 +98,26 @@ def synced(text: str) -> str:
     return f"printf '{text}\\n' > f; mkdir -p d; printf '{text}\\n' > d/g-{text}; sync f d/* d ."
 
 
-def test_an_acknowledged_command_survives(disk: Disk, private_environment: Path) -> None:
+#: As the agent runs a call: at its end nothing is closed.
+_ENDS_AT_ONCE = """
+import os, sys
+from substrate.cli.main import substrate
+from substrate.system import afterwards
+afterwards.postpone()
+status = substrate(sys.argv[1:])
+sys.stdout.flush()
+os._exit(status)
+"""
+
+
+@pytest.mark.parametrize("launcher", [(), ("-c", _ENDS_AT_ONCE)], ids=["closed", "ended-at-once"])
+def test_an_acknowledged_command_survives(
+    disk: Disk, private_environment: Path, launcher: tuple[str, ...]
+) -> None:
     workspace = disk.mount_point / "project"
     workspace.mkdir()
     (workspace / "f").write_text("start\n")
-    cli = RebootedCli(workspace, private_environment)
+    cli = RebootedCli(workspace, private_environment, launcher=launcher)
     set_boot(private_environment, 0)
     cli.ok("-c", "true")
     subprocess.run(["sync", "-f", str(workspace)], check=True)

@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 
 from substrate.agent import peer
 from substrate.protocol import door
-from substrate.system import environment, process_tree, signals
+from substrate.system import afterwards, environment, process_tree, signals
 from substrate.trace import writer
 
 #: Runs the command line on some words and returns its status.
@@ -92,8 +92,10 @@ def _serve_run(
     door.send_reply(connection, door.STARTED, b"%d" % os.getpid())
     if b"r" in request.flags:
         writer.watchers.append(_reporter(connection))
+    afterwards.postpone()
     status = household.program([os.fsdecode(word) for word in request.argv])
     door.send_reply(connection, door.EXITED, b"%d" % status)
+    afterwards.run()
     return status
 
 

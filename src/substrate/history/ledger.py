@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.history import schema
+from substrate.system import afterwards
 
 #: Entries of these kinds are work that Substrate did for a session (as opposed to outside edits).
 SESSION_KINDS = ("command", "undo", "redo", "rollback", "restore", "squash")
 #: What `redo` can take back.
 REVERSING_KINDS = ("undo", "rollback")
+
+#: So many entries make SQLite's log about half a megabyte long, which is read at each opening.
+_FOLD_EVERY = 16
 
 Detail = dict[str, object]
 
@@ -79,22 +83,64 @@ class Ledger:
     """Rows in, rows out. What they mean is decided by the modules beside this one."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        # Before it is opened: if it is replaced meanwhile, that shows later.
+        self._file = schema.file_id(path)
         self.db = schema.connect(path)
+        if self._file is None:
+            self._file = schema.file_id(path)
 
     def close(self) -> None:
-        self.db.close()
+        """Let go of the file.
+
+        Who closes it last folds SQLite's log into it, with three syncs and everybody else locked
+        out. A process that is about to end only leaves, and folds some now and then.
+        """
+        if afterwards.is_postponing():
+            afterwards.leave_open(self.db)
+            afterwards.do(self._fold_if_due)
+        else:
+            self.db.close()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the file we opened still stands in its place (a repair puts it aside)."""
+        return self._file is not None and schema.file_id(self._path) == self._file
+
+    def version(self) -> int:
+        """Changes when any other connection has written."""
+        value: int = self.db.execute("PRAGMA data_version").fetchone()[0]
+        return value
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All or nothing, and durable when it returns."""
-        self.db.execute("BEGIN IMMEDIATE")
+    def transaction(self, *, durable: bool = True) -> Iterator[None]:
+        """All or nothing, and if `durable`, safe from a power cut when it returns.
+
+        Otherwise it is as safe as the next durable one, and from then on.
+        """
+        if not durable:
+            self.db.execute("PRAGMA synchronous=NORMAL")
         try:
-            yield
-            self.db.execute("COMMIT")
-        except BaseException:
-            if self.db.in_transaction:  # SQLite may have rolled back by itself (disk full)
-                self.db.execute("ROLLBACK")
-            raise
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.db.execute("COMMIT")
+            except BaseException:
+                if self.db.in_transaction:  # SQLite may have rolled back by itself (disk full)
+                    self.db.execute("ROLLBACK")
+                raise
+        finally:
+            if not durable:
+                self.db.execute("PRAGMA synchronous=FULL")
+
+    def _fold_if_due(self) -> None:
+        """Move what can be moved out of SQLite's log while nobody is kept waiting.
+
+        The log starts over then in the same file: a sync of what lies there already is quicker.
+        """
+        row = self.db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
+        if row and row[0] % _FOLD_EVERY == 0:
+            self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def fold_log(self) -> None:
         """Move what SQLite's log holds into the database file, so that sizes tell the truth."""

@@ -161,7 +161,9 @@ def begin(
         clock.now_ns(), known,
     )  # fmt: skip
     intent = store.new_intent(RUNNING, {**running.to_payload(), "exact": exact})
-    with store.commit_point() as ledger:
+    # After a power cut nothing that a world held has reached the tree, so that its announcement
+    # may be lost with it; on the real files it must not.
+    with store.commit_point(durable=world is None) as ledger:
         ledger.add_intent(intent)
         sessions.touch(ledger, session_id)
     return running._replace(intent_id=intent.intent_id)

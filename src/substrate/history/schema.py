@@ -142,6 +142,15 @@ def translated(error: sqlite3.Error) -> SubstrateError:
     )
 
 
+def file_id(path: Path) -> tuple[int, int] | None:
+    """Tells the file from another one in its place; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """Open the ledger, making its tables on first use; on a read-only disk, for reading only."""
     if not path.parent.is_dir():

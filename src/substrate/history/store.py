@@ -54,6 +54,8 @@ class HistoryStore:
         self.ledger = Ledger(self.dir / "index" / "history.db")
         self.lock = FileLock(self.dir / "lock")
         self._exclusions: Exclusions | None = None
+        #: The ledger's version when all of it was settled and nothing of ours had failed since.
+        self._settled: int | None = None
 
     # -- places -------------------------------------------------------------------------------
 
@@ -112,30 +114,49 @@ class HistoryStore:
     @contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
         """Hold the workspace's lock; what a crash left behind is settled first."""
+        self.lock.acquire(timeout_s=LOCK_TIMEOUT_S, purpose=purpose)
+        try:
+            if not self.ledger.is_current:
+                self._open_again()
+            self.objects.reload()
+            self._settle()
+            yield
+            self._settled = self.ledger.version()
+        finally:
+            self.lock.release()
+
+    def _settle(self) -> None:
+        """Unless nobody else has written since we did it."""
         # settle imports the operations it finishes
         from substrate.history.settle import settle, sweep
 
-        self.lock.acquire(timeout_s=LOCK_TIMEOUT_S, purpose=purpose)
-        try:
-            self.objects.reload()
+        settled, self._settled = self._settled, None
+        if self.lock.predecessor_died:
             settle(self)
-            if self.lock.predecessor_died:
-                sweep(self)
-            yield
-        finally:
-            self.lock.release()
+            sweep(self)
+        elif settled is None or settled != self.ledger.version():
+            settle(self)
+
+    def _open_again(self) -> None:
+        """Somebody has put the history aside, and perhaps begun a new one."""
+        _check_repaired(self.workspace)
+        self.ledger.close()
+        self.ledger = Ledger(self.dir / "index" / "history.db")
+        self.objects.close()
+        self.objects = ObjectStore(self.git_dir)
+        self._settled = None
 
     def new_batch(self) -> Batch:
         return Batch(self.objects)
 
     @contextmanager
-    def commit_point(self, batch: Batch | None = None) -> Iterator[Ledger]:
+    def commit_point(self, batch: Batch | None = None, *, durable: bool = True) -> Iterator[Ledger]:
         """Steps 1–3 above around one ledger transaction."""
         small = []
         if batch is not None:
             small = batch.small_objects()
             batch.publish()
-        with self.ledger.transaction():
+        with self.ledger.transaction(durable=durable):
             self.ledger.refs_were_published()
             if small:
                 self.ledger.keep_objects(small)
@@ -181,6 +202,13 @@ def _check_repaired(workspace: Workspace) -> None:
             "a repair of the history was interrupted",
             hint="`substrate fsck --repair` finishes it; nothing of it is lost",
         )
+
+
+def still_good(store: HistoryStore) -> bool:
+    """Whether an open store is what opening it now would give; what forbids that is raised."""
+    check_trusted(store.workspace)
+    _check_repaired(store.workspace)
+    return store.ledger.is_current
 
 
 def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:

@@ -142,7 +142,7 @@ def _record(
     result = record.Result(outcome.exit, outcome.duration_ms, detail)
 
     def finish() -> Recorded:
-        # Opened anew: the command may have removed the store, and others may have compacted it.
+        # Looked at anew: the command may have removed the store.
         with place.history() as store, store.writing("record a command"):
             return record.finish(store, running, result)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,28 @@ from substrate.system.environment import Environment
 from substrate.workspace.locate import Workspace, find_workspace
 
 
+class Kept:
+    """A history that stays open between the steps of one use case, without its lock."""
+
+    def __init__(self) -> None:
+        self._store: HistoryStore | None = None
+
+    def opened(self, anew: Callable[[], HistoryStore]) -> HistoryStore:
+        """The open store if nobody has put it aside meanwhile, else opened `anew`."""
+        if self._store is not None and not history_store.still_good(self._store):
+            self.close()
+        if self._store is None:
+            self._store = anew()
+        # A command may have edited them.
+        self._store.forget_exclusions()
+        return self._store
+
+    def close(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+
 class Place(NamedTuple):
     workspace: Workspace
     environment: Environment
@@ -23,6 +45,8 @@ class Place(NamedTuple):
     #: ``--session`` and ``--agent-id``, else what the environment says.
     session: str | None
     agent_id: str
+    #: See `keeping`.
+    kept: Kept | None = None
 
     @classmethod
     def at(
@@ -46,20 +70,35 @@ class Place(NamedTuple):
         return self.environment.substrate_home / "config.toml"
 
     @contextmanager
-    def history(self) -> Iterator[HistoryStore]:
-        """Open the history, making it on first use; refused places raise."""
-        self._refuse_inside()
-        store = history_store.open_store(self.workspace, self._home_config)
+    def keeping(self) -> Iterator[Place]:
+        """This place, with a history that is opened once and closed at the end.
+
+        Nothing is locked by that: others read, write, compact and even reset it meanwhile.
+        """
+        if self.kept is not None:
+            yield self
+            return
+        kept = Kept()
         try:
-            yield store
+            yield self._replace(kept=kept)
         finally:
-            store.close()
+            kept.close()
+
+    def history(self) -> AbstractContextManager[HistoryStore]:
+        """Open the history, making it on first use; refused places raise."""
+        return self._opened(history_store.open_store)
+
+    def existing_history(self) -> AbstractContextManager[HistoryStore]:
+        """Open a history that is there; a question never makes one."""
+        return self._opened(history_store.existing_store)
 
     @contextmanager
-    def existing_history(self) -> Iterator[HistoryStore]:
-        """Open a history that is there; a question never makes one."""
+    def _opened(self, way: Callable[[Workspace, Path], HistoryStore]) -> Iterator[HistoryStore]:
         self._refuse_inside()
-        store = history_store.existing_store(self.workspace, self._home_config)
+        if self.kept is not None:
+            yield self.kept.opened(lambda: way(self.workspace, self._home_config))
+            return
+        store = way(self.workspace, self._home_config)
         try:
             yield store
         finally:

@@ -17,6 +17,7 @@ keeps the world for a decision.
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ from substrate.recorder import git_arrival, worlds
 from substrate.recorder.command_end import Done, brought_in, exact, found_by_scan, outcome_word
 from substrate.recorder.keep import keep_under_cap
 from substrate.recorder.place import Place
-from substrate.system import clock, ids, process
+from substrate.system import afterwards, clock, ids, process
 from substrate.trace import spans
 from substrate.trace.fs_diff import FsDiff
 from substrate.trace.writer import TraceWriter
@@ -86,6 +87,11 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
     """Run one command in `world` and write it down."""
     if place.workspace.history_refused:
         return _run_unrecorded(place, world, request)
+    with place.keeping() as kept:
+        return _record(kept, world, request)
+
+
+def _record(place: Place, world: World, request: CommandRequest) -> Recording:
     trace = TraceWriter.of(place.environment)
     words = spans.Command("", "", "", None, "", place.workspace.root, place.cwd,
                           request.argv, request.shell)  # fmt: skip
@@ -113,7 +119,7 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
         done = brought_in(place, running, outcome, request, git_before)
     notes = _close_span(trace, _complete(place, command, running, outcome, done))
     if outcome.layer is not None and not done.is_kept:
-        world.discard(outcome.layer)
+        afterwards.do(partial(world.discard, outcome.layer))
     notes += [*earlier, *done.notes, *keep_under_cap(place)]
     return Recording(
         outcome, done.entry.command_id, running.span_id, running.session_id, done.entry,

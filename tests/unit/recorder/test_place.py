@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from substrate.errors import HistoryRefusedError, NotFoundError, UsageError
+from substrate.history import record
+from substrate.recorder.care import repair_store, reset_history
 from substrate.recorder.place import Place
 from substrate.system import environment
 
@@ -87,3 +91,74 @@ def test_a_refused_place(private_environment: Path) -> None:
         with pytest.raises(HistoryRefusedError) as caught, opening():
             pass
         assert "project directory" in caught.value.hint
+
+
+def entries(place: Place) -> list[str]:
+    with place.existing_history() as store:
+        return [entry.kind for entry in store.ledger.live()]
+
+
+def write_entry(place: Place) -> None:
+    with place.history() as store, store.writing("test"):
+        record.record_outside(store)
+
+
+def test_a_kept_history_is_opened_once_and_not_locked(project: Path) -> None:
+    with at(project).keeping() as place:
+        with place.history() as first, first.writing("test"):
+            record.record_outside(first)
+        (project / "src/new").write_text("n")
+        write_entry(at(project))  # somebody else, meanwhile
+        with place.existing_history() as second:
+            assert second is first
+        assert entries(place) == ["external", "baseline"]
+
+
+def test_a_kept_history_that_was_reset_is_begun_anew(project: Path) -> None:
+    with at(project).keeping() as place:
+        write_entry(place)
+        (project / "src/new").write_text("n")
+        write_entry(place)
+        reset_history(at(project))
+        write_entry(place)
+        assert entries(place) == ["baseline"]
+    assert entries(at(project)) == ["baseline"]
+
+
+def test_a_kept_history_that_is_replaced_while_we_wait_for_its_lock(project: Path) -> None:
+    with at(project).keeping() as place:
+        write_entry(place)
+        (project / "src/new").write_text("n")
+        write_entry(place)
+        with place.history() as store:
+            reset_history(at(project))
+            write_entry(at(project))
+            with store.writing("test"):
+                assert [entry.kind for entry in store.ledger.live()] == ["baseline"]
+
+
+def test_a_kept_history_that_was_repaired(project: Path) -> None:
+    with at(project).keeping() as place:
+        write_entry(place)
+        (project / "src/new").write_text("n")
+        write_entry(place)
+        with sqlite3.connect(project / ".substrate-git/index/history.db") as ledger:
+            ledger.execute("DELETE FROM pending_objects")
+        ledger.close()
+        for loose in (project / ".substrate-git/.git/objects").glob("??/*"):
+            loose.unlink()
+        assert repair_store(at(project)).extent == "rebuilt"
+        (project / "src/later").write_text("n")
+        write_entry(place)
+        assert entries(place) == entries(at(project))
+        assert "external" in entries(place)
+
+
+def test_a_kept_history_that_was_removed(project: Path) -> None:
+    with at(project).keeping() as place:
+        write_entry(place)
+        shutil.rmtree(project / ".substrate-git")
+        with pytest.raises(NotFoundError), place.existing_history():
+            pass
+        write_entry(place)
+        assert entries(at(project)) == ["baseline"]

@@ -1,0 +1,45 @@
+"""Work that nobody waits for: done at once, or, in a process that postpones it, after the answer.
+
+What is postponed must be safe to leave undone: a kill may come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+_waiting: list[Callable[[], object]] | None = None
+_left_open: list[object] = []
+
+
+def postpone() -> None:
+    """From now on `do` keeps the work for `run`."""
+    global _waiting
+    if _waiting is None:
+        _waiting = []
+
+
+def do(work: Callable[[], object]) -> None:
+    """Do it now, or later in the order in which it came."""
+    if _waiting is None:
+        work()
+    else:
+        _waiting.append(work)
+
+
+def run() -> None:
+    """Do what was postponed. What fails was safe to leave undone; the rest is done all the same."""
+    while _waiting:
+        try:
+            _waiting.pop(0)()
+        except Exception:  # noqa: BLE001  the answer is out: nobody is left to tell
+            continue
+
+
+def is_postponing() -> bool:
+    """Whether this process answers, does the rest, and ends by ``os._exit``."""
+    return _waiting is not None
+
+
+def leave_open(thing: object) -> None:
+    """Keep `thing` from being closed by the garbage collector: the process's end does that."""
+    _left_open.append(thing)
