@@ -13,12 +13,13 @@ from tests.crash.oracle import Cli
 
 pytestmark = [pytest.mark.needs("strace", "overlay", "root"), pytest.mark.timeout(0)]
 
-#: In place, replaced, removed, made, exchanged whole, left out of history, git's own, touched.
+#: In place, replaced, removed (path by path, and whole), made, exchanged whole, left out of
+#: history, git's own, touched.
 WORK = (
-    "echo more >> in_place; sed -i s/one/two/ replaced; rm -r gone; mkdir -p new/deep; echo n >"
-    " new/deep/n; rm -r node_modules; mkdir node_modules; echo new > node_modules/m; rm dist/o;"
-    " echo p > dist/p; rm swap; mkdir swap; echo s > swap/s; chmod 700 mode; touch -d @1 touched;"
-    " git commit -q --allow-empty -m two"
+    "echo more >> in_place; sed -i s/one/two/ replaced; rm -r gone whole; mkdir -p new/deep;"
+    " echo n > new/deep/n; rm -r node_modules; mkdir node_modules; echo new > node_modules/m;"
+    " rm dist/o; echo p > dist/p; rm swap; mkdir swap; echo s > swap/s; chmod 700 mode; touch -d"
+    " @1 touched; git commit -q --allow-empty -m two"
 )
 WORDS = ("--session", "s", "--world", "-c", WORK)
 _DEFAULT_POINTS = 20
@@ -26,10 +27,11 @@ _DEFAULT_POINTS = 20
 
 def prepare(cli: Cli) -> None:
     root = cli.workspace
-    for directory in ("gone/deep", "node_modules", "dist"):
+    for directory in ("gone/deep", "whole/deep", "node_modules", "dist"):
         (root / directory).mkdir(parents=True)
     names = ("in_place", "replaced", "gone/deep/g", "swap", "mode", "touched")
-    for file in (*names, "node_modules/m", "dist/o"):
+    whole = [f"whole/deep/{number}" for number in range(9)]
+    for file in (*names, *whole, "node_modules/m", "dist/o"):
         (root / file).write_text("one\n")
     for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "one")):
         assert cli.spawn(["git", *words]).returncode == 0

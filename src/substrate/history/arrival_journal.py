@@ -88,12 +88,11 @@ def applier_for(store: HistoryStore, intent: Intent, source: LayerSource | None)
     )  # fmt: skip
 
 
-def complete(store: HistoryStore, intent: Intent, *, is_all: bool = True) -> Entry:
-    """The second commit point: the change has happened.
+def complete(store: HistoryStore, intent: Intent, one: Announced, *, is_all: bool = True) -> Entry:
+    """The second commit point: the change that was announced as `one` has happened.
 
     Unless that `is_all`, the command's own intent stays, and with it the world and what it holds.
     """
-    one = from_payload(intent.payload)
     new = one.entry
     if is_all:
         mark_decided(one.upper.parent)
@@ -133,7 +132,7 @@ def finish(store: HistoryStore, intent: Intent) -> str:
     one = from_payload(intent.payload)
     report = _resume(store, intent, one)
     give_touches(store.root, one.arrival.touches, one.started_ns)
-    entry = complete(store, intent, is_all=not report.conflicts)
+    entry = complete(store, intent, one, is_all=not report.conflicts)
     left = f", {len(report.conflicts)} path(s) left as they are" if report.conflicts else ""
     return f"finished bringing in what {entry.command_id} changed{left}"
 

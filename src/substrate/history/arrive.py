@@ -97,7 +97,7 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
         if not ready.arrival.plan.ops:
             return _only_noted(store, batch, arriving, ready, new)
         overtaken = _overtaken(store, arriving, ready)
-        intent, ref = _announce(store, batch, arriving, ready, new)
+        intent, announced, ref = _announce(store, batch, arriving, ready, new)
         try:
             report = _apply(store, intent, ready, source)
         except HalfAppliedError:
@@ -107,7 +107,7 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
             raise
     give_touches(store.root, ready.arrival.touches, arriving.running.started_ns)
     # What somebody changed in that very moment stays his; the layer then keeps ours.
-    entry = journal.complete(store, intent, is_all=not report.conflicts)
+    entry = journal.complete(store, intent, announced, is_all=not report.conflicts)
     if overtaken and ref is None:
         way_back(store, new, overtaken)
     arrived = _arrived(entry, ready, ref, report)
@@ -240,7 +240,7 @@ def _entry(arriving: Arriving, ready: _Ready, batch: Batch) -> NewEntry:
 
 def _announce(
     store: HistoryStore, batch: Batch, arriving: Arriving, ready: _Ready, new: NewEntry
-) -> tuple[Intent, str | None]:
+) -> tuple[Intent, journal.Announced, str | None]:
     """The first commit point: everything a crash would need to finish the change."""
     extension = None
     if ready.wish.changes:
@@ -262,7 +262,7 @@ def _announce(
             if extension.attrs_commit:
                 ledger.set_ref(PENDING_PREFIX + intent.intent_id + "-attrs", extension.attrs_commit)
         ledger.add_intent(intent)
-    return intent, kept.ref if kept is not None else None
+    return intent, announced, kept.ref if kept is not None else None
 
 
 def _keep_own_version(batch: Batch, ready: _Ready, new: NewEntry) -> recovery.Recovery | None:

@@ -19,7 +19,7 @@ def give_touches(root: Path, touches: Iterable[Touch], start_ns: int) -> None:
     A file that the command only touched and somebody else wrote to since its start keeps the
     time of that writing.
     """
-    walker = Walker(root)
+    walker = Walker(root, keep=True)
     for touch in sorted(touches, key=lambda one: one.path, reverse=True):
         try:
             parent, name = walker.parent_of(touch.path)
@@ -30,6 +30,7 @@ def give_touches(root: Path, touches: Iterable[Touch], start_ns: int) -> None:
                 _touch(parent, name, touch, start_ns)
             except OSError:
                 continue  # gone, or somebody else's: its time is no loss
+    walker.close()
 
 
 def _touch(parent: Directory, name: bytes, touch: Touch, start_ns: int) -> None:

@@ -22,7 +22,14 @@ from substrate.errors import (
 )
 from substrate.model.nodes import BlobReader, Kind
 from substrate.model.paths import RelPath
-from substrate.workspace import directory_steps, leftovers, retouch, rewrite_in_place, steps
+from substrate.workspace import (
+    directory_steps,
+    leftovers,
+    retouch,
+    rewrite_in_place,
+    steps,
+    whole_removal,
+)
 from substrate.workspace.layer import LayerSource
 from substrate.workspace.plan import Plan, shown
 from substrate.workspace.site import (
@@ -190,6 +197,7 @@ class Applier:
         path: RelPath | None = None
         try:
             rewrite_in_place.mark_all(site, staged.items)
+            whole_removal.gather(staged.items)
             for item in staged.items:
                 path = item.path
                 _do(site, item, late, done)
@@ -231,8 +239,7 @@ class Applier:
         )
 
     def _clear(self, site: Site, items: list[Item], *, finished: bool = False) -> None:
-        for item in items:
-            site.sweep(item, finished=finished)
+        site.sweep(items, finished=finished)
         try:
             self._scratch.rmdir()
         except OSError:
@@ -250,7 +257,9 @@ def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:
         late.look_at(item)
         if item.state is State.TODO and late.needs_staging(item):
             late.write_late(item)
-    if item.state is not State.TODO:
+    if item.state is not State.TODO or item.is_taken:
+        return
+    if item.takes and _do_whole(site, item, late, done):
         return
     handler = CASES[_class_of(item.seen.node.kind), _class_of(item.become.kind)].handler
     kept = len(site.kept_directories)
@@ -267,6 +276,19 @@ def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:
         late.conflicts.append(Conflict(item.path, item.op.expect, item.seen.node, reason))
     else:
         item.state = State.DONE if len(site.kept_directories) == kept else State.CANNOT
+
+
+def _do_whole(site: Site, item: Item, late: Stage, done: list[Step]) -> bool:
+    """The directory with all that is in it; or else what is in it first, path by path."""
+    taken = whole_removal.take_out(site, item)
+    if taken is not None:
+        done.extend(taken)
+        item.state = State.DONE
+        return True
+    for one in item.takes:
+        one.is_taken = False
+        _do(site, one, late, done)
+    return False
 
 
 def _report(site: Site, items: list[Item], late: Stage) -> Report:

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from substrate.model.paths import RelPath, split
 from substrate.system.files import fsync_fd
@@ -177,12 +178,31 @@ class Directory:
         rename_new(self._at(name), other._at(other_name), src_dir_fd=self.fd, dst_dir_fd=other.fd)
 
 
-class Walker:
-    """Opens the directory that holds a path, always from the root, always without links."""
+class _Kept(NamedTuple):
+    path: RelPath
+    fd: int
+    where: bytes
+    identity: tuple[int, int]
 
-    def __init__(self, root: Path, opener: Opener | None = None) -> None:
+
+class Walker:
+    """Opens the directory that holds a path, always from the root, always without links.
+
+    `keep`: the last directory stays open for the next path in it, after a look whether it still
+    is the one that stands there; the caller closes the walker.
+    """
+
+    def __init__(self, root: Path, opener: Opener | None = None, *, keep: bool = False) -> None:
         self._root = root
         self._opener = opener
+        self._keep = keep and _BY_DESCRIPTOR
+        self._last: _Kept | None = None
+
+    def close(self) -> None:
+        """Let go of the directory that was kept open; the walker stays usable."""
+        last, self._last = self._last, None
+        if last is not None:
+            os.close(last.fd)
 
     def parent_of(self, path: RelPath, bits: int = CHANGE) -> tuple[Directory, bytes]:
         """``(open directory, last name)``; the caller closes the directory. `bits`: what the
@@ -199,6 +219,32 @@ class Walker:
         return self._descend(path, bits)
 
     def _descend(self, path: RelPath, bits: int) -> Directory:
+        if not self._keep:
+            return self._walk(path, bits)
+        last = self._last
+        if last is not None and last.path == path:
+            again = self._again(last, bits)
+            if again is not None:
+                return again
+        self.close()
+        found = self._walk(path, bits)
+        if found.fd is not None and found.is_readable:
+            at = os.fstat(found.fd)
+            self._last = _Kept(path, os.dup(found.fd), found.path, (at.st_dev, at.st_ino))
+        return found
+
+    def _again(self, last: _Kept, bits: int) -> Directory | None:
+        """Reached by its path it must be the same one, and as open as `bits` asks."""
+        try:
+            at = os.lstat(last.where)
+        except OSError:
+            return None
+        is_same = (at.st_dev, at.st_ino) == last.identity
+        if not is_same or (self._opener is not None and at.st_mode & bits != bits):
+            return None
+        return Directory(os.dup(last.fd), last.where)
+
+    def _walk(self, path: RelPath, bits: int) -> Directory:
         here = Directory.open_root(self._root)
         parts = path.split(b"/") if path else []
         try:

@@ -12,6 +12,7 @@ import re
 
 from substrate.model.nodes import Kind, Node
 from substrate.workspace.dirwalk import Directory, Walker
+from substrate.workspace.dropping import drop
 from substrate.workspace.layer import LayerSource
 from substrate.workspace.move import discard
 from substrate.workspace.plan import How
@@ -56,7 +57,7 @@ def _recover_in_layer(site: Site, layer: LayerSource, item: Item) -> None:
         return
     known = _known_as(site, item, lies, place[0].lstat(place[1]))
     if known is not None:
-        site.drop(*place, item, known)
+        drop(site, *place, item, known)
     else:
         site.to_trash(*place, item.path, _REASON)
 
@@ -85,7 +86,7 @@ def _settle(site: Site, item: Item, directory: Directory, name: bytes) -> None:
         # between the two halves. Back in its place, it is an ordinary state to go on from.
         between = name.endswith(b".old") and item.op.become.kind is not Kind.ABSENT
         if not (between and _put_back(site, item, directory, name)):
-            site.drop(directory, name, item, known)
+            drop(site, directory, name, item, known)
     elif not _put_back(site, item, directory, name):
         site.to_trash(directory, name, item.path, _REASON)
 

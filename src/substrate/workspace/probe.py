@@ -9,8 +9,10 @@ import stat
 from typing import NamedTuple
 
 from substrate.model.nodes import ABSENT, Kind, Node
+from substrate.system.clock import now_ns
 from substrate.system.xattrs import Xattrs, read_user_xattrs
 from substrate.workspace.dirwalk import Directory
+from substrate.workspace.reading import is_racy
 
 try:
     import fcntl
@@ -38,15 +40,25 @@ class Seen(NamedTuple):
 
     node: Node
     stat: os.stat_result | None
+    #: Read so long after its last change that a later one shows in its times.
+    is_settled: bool = False
 
     def same_inode_untouched(self, now: os.stat_result) -> bool:
         """Whether `now` shows the very file seen before, with nothing done to it since.
 
         Good enough to skip a second reading *before* an exchange, because what the exchange
-        brings out is read in full; not good enough to drop anything.
+        brings out is looked at again; to drop it, it must have been settled, too.
         """
         then = self.stat
         return then is not None and _signature(then) == _signature(now)
+
+    def same_but_moved(self, now: os.stat_result) -> bool:
+        """The same after a rename, which is itself a change to a file's ctime.
+
+        Not good enough to drop it, either: what was moved aside is read before that.
+        """
+        then = self.stat
+        return self.is_settled and then is not None and _signature(then)[:5] == _signature(now)[:5]
 
 
 def _signature(at: os.stat_result) -> tuple[int, ...]:
@@ -93,7 +105,7 @@ def _look_at_link(directory: Directory, name: bytes, at: os.stat_result) -> Seen
         target = directory.readlink(name)
     except OSError:
         return None  # no longer a link: look again
-    return Seen(Node(Kind.SYMLINK, 0, blob_id(target)), at)
+    return Seen(Node(Kind.SYMLINK, 0, blob_id(target)), at, _is_settled(at, now_ns()))
 
 
 def _directory_xattrs(directory: Directory, name: bytes) -> Xattrs:
@@ -119,6 +131,7 @@ def _look_at_file(directory: Directory, name: bytes) -> Seen | None:
 
 def read_open_file(fd: int) -> Seen | None:
     """The node of an open file; None when it is none, or changed while it was read."""
+    started = now_ns()
     before = os.fstat(fd)
     if not stat.S_ISREG(before.st_mode):
         return None
@@ -127,10 +140,19 @@ def read_open_file(fd: int) -> Seen | None:
     after = os.fstat(fd)
     if oid is None or _signature(before) != _signature(after):
         return None
-    return Seen(Node(Kind.FILE, stat.S_IMODE(after.st_mode), oid, xattrs), after)
+    node = Node(Kind.FILE, stat.S_IMODE(after.st_mode), oid, xattrs)
+    return Seen(node, after, _is_settled(after, started))
+
+
+def _is_settled(at: os.stat_result, when_ns: int) -> bool:
+    return not is_racy(at.st_mtime_ns, at.st_ctime_ns, when_ns)
 
 
 def _hash(fd: int, size: int) -> bytes | None:
+    if size < _CHUNK_BYTES and hasattr(os, "pread"):
+        data = os.pread(fd, size + 1, 0)  # one byte more: whether that is the end
+        if len(data) == size:
+            return blob_id(data)
     digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     os.lseek(fd, 0, os.SEEK_SET)
     left = size

@@ -20,7 +20,7 @@ from substrate.workspace.layer import LayerSource
 from substrate.workspace.move import discard
 from substrate.workspace.openings import Openings
 from substrate.workspace.plan import How, Op
-from substrate.workspace.probe import Seen, kind_of, look, nobody_writes, open_to_read
+from substrate.workspace.probe import Seen, kind_of, look
 from substrate.workspace.trash import Trash, TrashEntry
 
 
@@ -85,6 +85,10 @@ class Item:
         self.local_at: RelPath | None = None
         #: The new thing lies in the layer and is exchanged from there: nothing is staged.
         self.in_layer = False
+        #: A directory that goes whole: the items below that go with it.
+        self.takes: list[Item] = []
+        #: It goes with a directory above.
+        self.is_taken = False
 
     @property
     def is_whole_directory(self) -> bool:
@@ -139,7 +143,9 @@ class Site:
         self.openings = Openings(self.scratch)
         self.root = root
         #: Changes modes of shut directories: for the second phase only.
-        self.walker = Walker(root, self.openings.open)
+        self.walker = Walker(root, self.openings.open, keep=True)
+        #: The same without changing any mode: for the first phase.
+        self.reader = Walker(root, keep=True)
         self.blobs = blobs
         self.exclusions = exclusions
         #: Where a world's new things lie.
@@ -166,6 +172,8 @@ class Site:
         trace: TracebackType | None,
     ) -> None:
         self.scratch.close()
+        self.walker.close()
+        self.reader.close()
         for directory in self._local.values():
             directory.close()
 
@@ -286,28 +294,24 @@ class Site:
         """Give back every directory's own mode."""
         self.openings.shut_all(self.walker)
 
-    def drop(self, directory: Directory, name: bytes, item: Item, known: Node) -> None:
-        """Let go of something displaced: remove it if its bytes are the `known` ones and nobody
-        can add to them; otherwise it goes to the trash."""
-        why = item.keep or self._why_not_droppable(directory, name, known)
-        if why is None:
-            directory.unlink(name)
-        elif why:
-            self.to_trash(directory, name, item.path, why)
-
-    def sweep(self, item: Item, *, finished: bool) -> None:
-        """Remove what the item left in scratch that is ours; anything else goes to the trash.
+    def sweep(self, items: list[Item], *, finished: bool) -> None:
+        """Remove what the items left in scratch that is ours; anything else goes to the trash.
 
         The mark of a torn rewrite stays until that is finished: it is what tells our half of a
         write from somebody's edit.
         """
-        discard(self.scratch, item.scratch_name(b".part"))
-        if finished or not item.torn:
-            discard(self.scratch, item.scratch_name(b".inplace"))
-        self._sweep(self.scratch, item.scratch_name(), item)
-        if item.local_at is not None:
-            discard(*self.slot(item, b".part"))
-            self._sweep(*self.slot(item), item)
+        left = set(self.scratch.names())
+        for item in items:
+            part, mark, own = (item.scratch_name(end) for end in (b".part", b".inplace", b""))
+            if part in left:
+                discard(self.scratch, part)
+            if mark in left and (finished or not item.torn):
+                discard(self.scratch, mark)
+            if own in left:
+                self._sweep(self.scratch, own, item)
+            if item.local_at is not None:
+                discard(*self.slot(item, b".part"))
+                self._sweep(*self.slot(item), item)
 
     def _sweep(self, directory: Directory, name: bytes, item: Item) -> None:
         node = look(directory, name).node
@@ -331,39 +335,6 @@ class Site:
         entry = self._trash.keep_from(directory, name, path=path, under=self._under, reason=why)
         self.trashed.append(entry)
         return entry
-
-    def _why_not_droppable(self, directory: Directory, name: bytes, known: Node) -> str | None:
-        """None: remove it. Empty: it is gone already. Otherwise the reason to keep it."""
-        try:
-            at = directory.lstat(name)
-        except FileNotFoundError:
-            return ""
-        kind = kind_of(at)
-        if kind is Kind.DIRECTORY:
-            try:
-                directory.rmdir(name)
-            except OSError:
-                return "something was put into it while it was replaced"
-            return ""
-        if kind in (Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE):
-            return f"a {kind.value} cannot be made again from history"
-        if kind is Kind.FILE and not self._is_quiet(directory, name, at):
-            return "another program still has it open for writing"
-        node = look(directory, name).node
-        if not known.oid and known.kind is Kind.FILE:
-            return "its content was never recorded"
-        return None if (node.kind, node.oid) == (known.kind, known.oid) else "changed meanwhile"
-
-    @staticmethod
-    def _is_quiet(directory: Directory, name: bytes, at: os.stat_result) -> bool:
-        """No writer can reach these bytes any more, or they have another name that stays."""
-        if at.st_nlink > 1:
-            return True
-        fd = open_to_read(directory, name)
-        try:
-            return nobody_writes(fd) is not False
-        finally:
-            os.close(fd)
 
 
 class Step(Protocol):

@@ -15,7 +15,6 @@ from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath, ancestors, parent
 from substrate.system.files import sync_filesystem, write_all
 from substrate.system.xattrs import write_user_xattrs
-from substrate.workspace.dirwalk import Walker
 from substrate.workspace.move import copy, discard
 from substrate.workspace.plan import How
 from substrate.workspace.probe import Seen, blob_id, kind_of, open_to_read
@@ -39,7 +38,7 @@ class Stage:
         self._by_path = {item.path: item for item in items}
         self._resuming = resuming
         #: A shut directory is opened in the second phase; the first one only reads.
-        self._walker = site.walker if may_open else Walker(site.root)
+        self._walker = site.walker if may_open else site.reader
         self.conflicts: list[Conflict] = []
         self.cannot: list[Noted] = []
 

@@ -17,6 +17,7 @@ import stat
 
 from substrate.model.nodes import Kind
 from substrate.workspace.dirwalk import Directory
+from substrate.workspace.dropping import drop
 from substrate.workspace.move import copy, discard, rename_whatever_mode
 from substrate.workspace.probe import look
 from substrate.workspace.retouch import retouch_directory
@@ -99,6 +100,9 @@ def _verified(step: OnItem, site: Site, slot: tuple[Directory, bytes]) -> bool:
 def _is_as_expected(item: Item, directory: Directory, name: bytes) -> bool:
     if item.keep:
         return True  # it goes to the trash whole, whatever it is
+    seen = item.seen
+    if seen.node.kind is Kind.FILE and seen.same_but_moved(directory.lstat(name)):
+        return matches(item.op.expect, seen.node)
     node = look(directory, name).node
     if item.op.expect.kind is Kind.DIRECTORY and node.kind is Kind.DIRECTORY:
         with directory.child(name) as child:
@@ -151,7 +155,7 @@ class Swapped(OnItem):
 def _drop_slot(site: Site, item: Item, suffix: bytes) -> None:
     slot, name = site.slot(item, suffix)
     _give_own_mode(item, slot, name)
-    site.drop(slot, name, item, item.op.expect)
+    drop(site, slot, name, item, item.op.expect)
 
 
 def _give_own_mode(item: Item, directory: Directory, name: bytes) -> None:

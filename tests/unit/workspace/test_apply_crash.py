@@ -74,6 +74,11 @@ def _scene(ground: Ground) -> Plan:
     ground.put(b"tofile", ground.directory(0o701))
     ground.put(b"bulk", ground.directory())
     ground.put(b"bulk/in", ground.file(b"excluded"))
+    ground.put(b"whole", ground.directory())
+    ground.put(b"whole/deep", ground.directory(0o750))
+    names = [b"whole", b"whole/deep", *(b"whole/deep/%d" % n for n in range(8))]
+    for name in names[2:]:
+        ground.put(name, ground.file(name))
     return Plan.of(
         [
             ground.op(b"content", ground.file(b"one", 0o755)),
@@ -86,6 +91,7 @@ def _scene(ground: Ground) -> Plan:
             ground.op(b"todir/in", ground.file(b"six")),
             ground.op(b"tofile", ground.link(b"seven")),
             ground.op(b"bulk", ABSENT),
+            *(ground.op(name, ABSENT) for name in names),
         ]
     )
 

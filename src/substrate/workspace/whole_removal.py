@@ -1,0 +1,201 @@
+"""Phase two for directories that go with all that is in them: one rename instead of one a file.
+
+    tree: src/ ──rename──► scratch: 7.old/      each file is the one that was read: go on
+                                                anything else in it: back, and path by path
+
+Renaming a directory does not touch the files in it, so what was read before and is the same by
+its stat afterwards is the same. Only then it is removed, each file looked at once more: somebody
+may still stand in that directory, or have a file open.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from substrate.model.nodes import ABSENT, Kind
+from substrate.model.paths import RelPath, ancestors, join
+from substrate.workspace.dirwalk import Directory, Walker
+from substrate.workspace.dropping import why_not_droppable
+from substrate.workspace.move import rename_whatever_mode
+from substrate.workspace.site import Item, OnItem, Site, State, Step
+
+OLD = b".old"
+#: With fewer, path by path costs no more.
+_SEVERAL = 8
+_KINDS = (Kind.FILE, Kind.SYMLINK, Kind.FIFO)
+
+
+def gather(items: list[Item]) -> None:
+    """Find the directories that can go whole, the highest ones, and what goes with each."""
+    leaving, shared = {}, set()
+    for item in items:
+        if item.state is State.ALREADY and item.seen.node == ABSENT:
+            continue
+        if _goes(item):
+            if item.seen.node.kind is Kind.DIRECTORY:
+                leaving[item.path] = item
+        elif not (item.keep and item.op.become == ABSENT and item.state is State.TODO):
+            shared.update(ancestors(item.path))  # something here stays, or cannot be told
+    if not leaving:
+        return
+    tops = {
+        path: item
+        for path, item in leaving.items()
+        if path not in shared
+        and not any(above in leaving and above not in shared for above in ancestors(path))
+    }
+    _assign(items, tops)
+
+
+def _assign(items: list[Item], tops: dict[RelPath, Item]) -> None:
+    below: dict[RelPath, list[Item]] = {path: [] for path in tops}
+    for item in items:
+        if _goes(item):
+            for above in ancestors(item.path):
+                if above in below:
+                    below[above].append(item)
+    for path, top in tops.items():
+        if len(below[path]) >= _SEVERAL:
+            top.takes = below[path]
+            for item in top.takes:
+                item.is_taken = True
+
+
+def _goes(item: Item) -> bool:
+    """It is history's, it is there, and it can be removed wherever it lies."""
+    if item.state is not State.TODO or item.unseen or item.keep or item.op.become != ABSENT:
+        return False
+    if item.seen.node.kind is not Kind.DIRECTORY:
+        return item.seen.node.kind in _KINDS
+    at = item.seen.stat
+    if os.name == "nt" or at is None:
+        return False
+    return os.geteuid() == 0 or (at.st_uid == os.geteuid() and at.st_mode & 0o700 == 0o700)
+
+
+def take_out(site: Site, item: Item) -> list[Step] | None:
+    """Move the directory of `item` aside, if all is as it was seen; None: path by path, then."""
+    parent, name = site.walker.parent_of(item.path)
+    with parent:
+        if site.look(parent, name, item.path).node != item.seen.node:
+            return None
+        slot = site.slot(item, OLD)
+        try:
+            rename_whatever_mode(parent, name, *slot)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+                raise
+            return None  # another mount, in use, gone: the other way finds out
+    step = TakenWhole(item)
+    try:
+        is_as_seen = _is_as_seen(site, item)
+    except BaseException:
+        step.undo(site)
+        raise
+    if not is_as_seen:
+        step.undo(site)
+        return None
+    site.walker.close()
+    site.openings.forget(item.path)
+    site.touch(item.path)
+    for one in item.takes:
+        one.state = State.DONE
+    return [step]
+
+
+def _is_as_seen(site: Site, item: Item) -> bool:
+    moved = _Moved(site, item)
+    try:
+        for directory, name, path, known in moved.content():
+            if known is None:
+                return False  # somebody put it there since
+            at = directory.lstat(name)
+            if known.seen.is_settled and known.seen.same_inode_untouched(at):
+                continue
+            if site.look(directory, name, path).node != known.seen.node:
+                return False
+    except OSError:
+        return False
+    return True
+
+
+class TakenWhole(OnItem):
+    def undo(self, site: Site) -> None:
+        item = self.item
+        slot, slot_name = site.slot(item, OLD)
+        parent, name = site.walker.parent_of(item.path)
+        with parent:
+            try:
+                rename_whatever_mode(slot, slot_name, parent, name)
+            except FileExistsError:
+                # Somebody made a new one meanwhile. It stays, and the old one is not dropped.
+                site.to_trash(slot, slot_name, item.path, "its place was taken meanwhile")
+            site.touch(item.path)
+
+    def settle(self, site: Site) -> None:
+        """Remove what history has; what was changed or put there since goes to the trash."""
+        moved = _Moved(site, self.item)
+        try:
+            for directory, name, path, known in moved.content():
+                _let_go(site, directory, name, path, known)
+            moved.remove_directories()
+        except OSError as error:
+            why = f"could not be removed: {error.strerror or error}"
+            site.to_trash(*site.slot(self.item, OLD), self.item.path, why)
+
+
+def _let_go(
+    site: Site, directory: Directory, name: bytes, path: RelPath, known: Item | None
+) -> None:
+    why: str | None = "was put there while the directory was removed"
+    if known is not None:
+        if known.seen.node.kind is Kind.DIRECTORY:
+            return
+        why = why_not_droppable(directory, name, known.op.expect, known.seen)
+    if why is None:
+        directory.unlink(name)
+    elif why:
+        site.to_trash(directory, name, path, why)
+
+
+class _Moved:
+    """The directory where it lies now."""
+
+    def __init__(self, site: Site, item: Item) -> None:
+        self._site = site
+        self._top = item.path
+        self._known = {one.path: one for one in item.takes}
+        self._at = RelPath(site.slot(item, OLD)[1])
+        self._walker = Walker(Path(os.fsdecode(site.scratch.path)))
+        self._directories: list[RelPath] = []
+
+    def content(self) -> Iterator[tuple[Directory, bytes, RelPath, Item | None]]:
+        """Everything in it, with the item that knows it; directories before what is in them."""
+        self._directories = [self._top]
+        for path in self._directories:  # grows as they are found
+            with self._walker.directory(self._now(path)) as directory:
+                for name in directory.names():
+                    below = join(path, name)
+                    known = self._known.get(below)
+                    yield directory, name, below, known
+                    if known is not None and known.seen.node.kind is Kind.DIRECTORY:
+                        self._directories.append(below)
+
+    def remove_directories(self) -> None:
+        """The deepest first; one that is not empty has got something new."""
+        for path in reversed(self._directories):
+            parent, name = self._walker.parent_of(self._now(path))
+            with parent:
+                try:
+                    parent.rmdir(name)
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+                    why = "something was put there while the directory was removed"
+                    self._site.to_trash(parent, name, path, why)
+
+    def _now(self, path: RelPath) -> RelPath:
+        return RelPath(self._at + path[len(self._top) :])
