@@ -96,3 +96,17 @@ def test_a_call_from_inside_belongs_to_the_command_around_it(program: Program) -
     assert (program.cwd / "in").read_text() == "in\n"
     newest = program.json("log")["commands"][0]
     assert newest["changed_files"] == ["in"]
+
+
+def test_a_later_command_of_the_session_ends_what_an_earlier_one_left(program: Program) -> None:
+    number = program("-c", "sleep 300 > /dev/null 2>&1 & echo $!").went_well().text.strip()
+    seen = program("-c", "ps -eo pid=,args=").went_well().text
+    assert f"{number} sleep 300" in seen
+    others = program("--session", "another", "-c", "ps -eo args=").went_well().text
+    assert "sleep 300" not in others
+    program("-c", f"kill {number}").went_well()
+    deadline = time.monotonic() + 60
+    while program.json("world", "list")["worlds"]:
+        assert time.monotonic() < deadline, "the world never ended"
+        program("-c", "true").went_well()
+    assert list((program.cwd / ".substrate-git" / "worlds").iterdir()) == []

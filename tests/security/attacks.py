@@ -87,7 +87,11 @@ def through_proc(facts: dict[str, Any]) -> str:
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
-        for link in ("root", "cwd"):
+        try:
+            links = ["root", "cwd", *(f"fd/{fd}" for fd in os.listdir(f"/proc/{name}/fd"))]
+        except OSError:
+            links = ["root", "cwd"]
+        for link in links:
             looked += 1
             try:
                 found = os.stat(f"/proc/{name}/{link}{facts['root']}/kept")
@@ -106,12 +110,20 @@ def signal_victim(facts: dict[str, Any]) -> str:
     return "through: signalled"
 
 
+def inits() -> list[int]:
+    """Processes whose parent is not in this world: its own init, and those of others."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with open(f"/proc/{name}/stat", encoding="utf-8") as file:
+            if file.read().rpartition(")")[2].split()[1] == "0":
+                found.append(int(name))
+    return found
+
+
 def trace_init(facts: dict[str, Any]) -> str:
     """Trace the world's init, or a process outside."""
     answers = []
-    for pid in (facts["victim"], 1):
-        if facts["direct"] and pid == 1:
-            continue
+    for pid in (facts["victim"], *([] if facts["direct"] else inits())):
         if libc.ptrace(PTRACE_ATTACH, pid, 0, 0) == 0:
             os.waitpid(pid, 0)
             libc.ptrace(PTRACE_DETACH, pid, 0, 0)

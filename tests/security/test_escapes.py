@@ -23,7 +23,7 @@ import pytest
 
 import substrate
 from substrate.world.choose import choose_world
-from substrate.world.protocol import RunOutcome, RunRequest, Wanted
+from substrate.world.protocol import Layer, RunOutcome, RunRequest, Wanted
 from tests.capabilities import present
 from tests.contract.as_user import NOBODY, as_user
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
@@ -108,8 +108,13 @@ class Stage:
         }
         self.runtime = runtime
 
-    def attempt(self, attacks: list[str], tier: str) -> dict[str, str]:
-        """What each attack said, in a world of that tier, or (``none``) without one."""
+    def attempt(
+        self, attacks: list[str], tier: str, beside: tuple[Layer, ...] = ()
+    ) -> dict[str, str]:
+        """What each attack said, in a world of that tier, or (``none``) without one.
+
+        `beside`: worlds of the same session in which processes go on.
+        """
         facts = self.site.root / "facts.json"
         facts.write_text(json.dumps({**self.facts, "direct": tier == "none", "tier": tier}))
         out = self.site.base / "said"
@@ -125,11 +130,13 @@ class Stage:
             request = RunRequest(
                 self.site.root,
                 # Python itself refuses to start with a directory as stdin.
-                shell=f"exec 9<&0 0</dev/null; exec {PYTHON} -I attacks.py facts.json "
-                + " ".join(attacks),
+                shell="exec 9<&0 0</dev/null; echo company $(cd /proc; echo [0-9]*);"
+                f" exec {PYTHON} -I attacks.py facts.json " + " ".join(attacks),
                 stdin=stdin,
                 stdout=stdout,
                 env={"XDG_RUNTIME_DIR": str(self.runtime)},
+                session_id="s-one",
+                beside=beside,
             )
             self._run(request, tier)
         finally:
@@ -231,6 +238,29 @@ def test_it_is_held_from_its_tier_on(
     for tier in TIERS[TIERS.index(attack.held_from) :]:
         answer = answers[tier].get(attack.name, "it did not run")
         assert answer.startswith("held: "), f"{tier}: {answer}"
+
+
+def test_among_processes_of_earlier_commands_it_is_held_as_well(stage: Stage) -> None:
+    """A world that shares its session's pid namespace holds what one of its own holds."""
+    left = stage._run(
+        RunRequest(stage.site.root, shell="sleep 300 & echo $! > number", session_id="s-one"),
+        "workspace",
+    )
+    assert left.layer is not None
+    number = (left.layer.upper / "number").read_text().strip()
+    try:
+        attacks = [a for a in ALL if a.held_from == "workspace"]
+        names = [a.name for a in attacks if _makes_sense(a, stage.site.case.uid)]
+        answers = stage.attempt(names, "workspace", (left.layer,))
+        assert number in answers.pop("company").split(), "it did not see the others"
+        assert set(answers) == set(names)
+        assert {name: a for name, a in answers.items() if not a.startswith("held: ")} == {}
+    finally:
+        stage._run(
+            RunRequest(stage.site.root, argv=("kill", number), session_id="s-one",
+                       beside=(left.layer,)),
+            "workspace",
+        )  # fmt: skip
 
 
 def test_a_forged_attribute_says_nothing(stage: Stage) -> None:

@@ -81,14 +81,20 @@ def apply_world(place: Place, text: str) -> tuple[Held, worlds.Brought]:
     return world, brought
 
 
-def collect_detached(place: Place) -> list[str]:
-    """Bring in what processes wrote that outlived their command and have ended since."""
+def collect_detached(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
+    """Bring in what processes wrote that outlived their command and have ended since.
+
+    What to tell the user of it, and the worlds where such processes still go on.
+    """
     with place.existing_history() as store:
         waiting = [one for one in held.all_held(store) if one.state == "detached"]
     notes: list[str] = []
+    running: list[Layer] = []
     for world in waiting:
         try:
-            if layers.is_running(layer_of(world)):
+            layer = layer_of(world)
+            if layers.is_running(layer):
+                running.append(layer)
                 continue
             _, brought = apply_world(place, world.world_id)
             notes += brought.notes
@@ -99,7 +105,7 @@ def collect_detached(place: Place) -> list[str]:
                 )
         except SubstrateError as error:
             notes.append(error.message)
-    return notes
+    return notes, tuple(running)
 
 
 def discard_world(place: Place, text: str) -> Held:

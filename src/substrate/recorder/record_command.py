@@ -37,6 +37,7 @@ from substrate.trace.writer import TraceWriter
 from substrate.world.protocol import (
     Capture,
     Captured,
+    Layer,
     Network,
     ResourceLimits,
     RunOutcome,
@@ -96,7 +97,7 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
     words = spans.Command("", "", "", None, "", place.workspace.root, place.cwd,
                           request.argv, request.shell)  # fmt: skip
     is_direct = world.isolation.strategy == "direct"
-    earlier = [] if is_direct else _collected(place)
+    earlier, beside = ([], ()) if is_direct else _collected(place)
     with place.history() as store, store.writing("record a command"):
         running = record.begin(
             store, session=place.session, agent_id=place.agent_id,
@@ -108,7 +109,7 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
 
     git_before = git_arrival.watch(place.workspace)
     try:
-        outcome = world.run(_world_request(request, running))
+        outcome = world.run(_world_request(request, running)._replace(beside=beside))
     except BaseException:
         if running.world_id:  # otherwise a scan must tell what it had done by then
             _never_ran(place, running, request)
@@ -127,13 +128,13 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
     )  # fmt: skip
 
 
-def _collected(place: Place) -> list[str]:
+def _collected(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
     """What outlived an earlier command and has ended since comes in first."""
     from substrate.recorder.held_worlds import collect_detached
 
     # Not Path.exists: somebody else's store raises there, and is told as what it is later on.
     if not os.path.exists(place.workspace.store / "index" / "history.db"):
-        return []
+        return [], ()
     return collect_detached(place)
 
 
@@ -199,6 +200,7 @@ def _run_request(request: CommandRequest, session_id: str, span_id: str) -> RunR
         capture=request.capture or capture_for(span_id),
         limits=request.limits,
         network=request.network,
+        session_id=session_id,
     )
 
 

@@ -46,6 +46,7 @@ Marks = dict[bytes, _Mark]
 
 class CopyWorld(LayeredWorld):
     strategy = "copy-diff"
+    shares_processes = False
 
     @property
     def isolation(self) -> Isolation:

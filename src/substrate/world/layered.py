@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from substrate.system import environment, ids, spawn
+from substrate.errors import WorldFailedError
+from substrate.system import environment, ids, platform, spawn
 from substrate.system.process import Stdio
-from substrate.world import layers, surroundings
+from substrate.world import layers, pid_space, surroundings
 from substrate.world.capture import Capturing
 from substrate.world.command import (
     argv_of,
@@ -19,7 +21,8 @@ from substrate.world.command import (
     with_reason,
 )
 from substrate.world.limits import Limiter
-from substrate.world.open_world import Ended, Limits, open_world
+from substrate.world.open_world import Ended, Limits, OpenWorld, open_world
+from substrate.world.pid_space import Entrance, PidSpace
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest, Wanted
 from substrate.world.sandbox import Sandbox, submounts
 
@@ -31,6 +34,8 @@ class LayeredWorld:
     """
 
     strategy = ""
+    #: Whether what a command leaves running goes on, for later ones to see.
+    shares_processes = True
 
     def __init__(self, wanted: Wanted, worlds: Path, why: str = "") -> None:
         """`worlds`: where the layers go, on a file system that can hold one."""
@@ -69,7 +74,10 @@ class LayeredWorld:
         program = spawn.Program(argv, directory_of(request), env, stdio)
         try:
             sandbox = self._sandbox(request, layer)._replace(resources=limiter.resources)
-            ended = self._run_in(sandbox, program, request, limiter, capturing)
+            sandbox = sandbox._replace(ended_mark=os.fsencode(layers.ended_mark(layer)))
+            with self._company(request) as company:
+                sandbox = sandbox._replace(company=company)
+                ended = self._run_in(sandbox, program, request, limiter, capturing, layer)
         except BaseException:
             capturing.finish()
             limiter.close()
@@ -78,7 +86,7 @@ class LayeredWorld:
         limiter.close()
         stdout, stderr = capturing.finish()
         if ended.left_running:
-            layers.note_running(layer, ended.init_pid)
+            layers.note_running(layer, ended.init_pid, self._space(request, ended, company))
         else:
             self.settle(layer)
         isolation = with_reason(self.isolation, limiter.reason)
@@ -100,14 +108,60 @@ class LayeredWorld:
         request: RunRequest,
         limiter: Limiter,
         capturing: Capturing,
+        layer: Layer,
     ) -> Ended:
-        opened = open_world(sandbox)
+        opened = self._open(sandbox, layer)
         try:
             limiter.admit(opened.init_pid)
         except OSError:
             opened.close()
             raise
         return opened.run(program, self.limits(request), capturing.start)
+
+    def _open(self, sandbox: Sandbox, layer: Layer) -> OpenWorld:
+        if sandbox.company is not None:
+            try:
+                return open_world(sandbox)
+            except WorldFailedError:  # the last of them may have ended just now
+                layers.remove(layer)  # an overlay takes the same directories only once
+                self.make_layer(layer.world_id)
+        return open_world(sandbox._replace(company=None))
+
+    def _key(self, request: RunRequest) -> str:
+        network = "open" if request.network is None else request.network.mode
+        services = self._wanted.allow_host_services
+        return pid_space.key_of(
+            request.session_id, self._wanted.tier, network, host_services=services
+        )
+
+    def _space(
+        self, request: RunRequest, ended: Ended, company: Entrance | None
+    ) -> PidSpace | None:
+        """The pid namespace in which processes go on, for later commands to join."""
+        key = self._key(request) if self.shares_processes else ""
+        if not key or ended.namespaces is None:
+            return None
+        if company is not None and company.space[1:3] == ended.namespaces:
+            return company.space
+        start = platform.process_start_token(ended.init_pid)
+        return PidSpace(key, *ended.namespaces, ended.init_pid, start)
+
+    @contextmanager
+    def _company(self, request: RunRequest) -> Iterator[Entrance | None]:
+        """The way to the processes of earlier commands that this one shall see, if there are."""
+        found = None
+        key = self._key(request) if request.beside and self.shares_processes else ""
+        for layer in request.beside if key else ():
+            running = layers.pid_space(layer)
+            if running is not None and running[1].key == key:
+                found = pid_space.open_entrance(running[1], running[0])
+                if found is not None:
+                    break
+        try:
+            yield found
+        finally:
+            if found is not None:
+                found.close()
 
     def _sandbox(self, request: RunRequest, layer: Layer) -> Sandbox:
         here = environment.current()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from substrate.errors import SubstrateError, WorkspaceError
 from substrate.system import clock, files, platform
+from substrate.world.pid_space import PidSpace
 from substrate.world.protocol import Layer
 
 if TYPE_CHECKING:
@@ -55,9 +56,17 @@ def note_kind(layer: Layer) -> None:
     _write_meta(layer)
 
 
-def note_running(layer: Layer, init_pid: int) -> None:
-    """Write down who keeps the world alive after us."""
-    _write_meta(layer, init_pid)
+def note_running(layer: Layer, init_pid: int, space: PidSpace | None = None) -> None:
+    """Write down who keeps the world alive after us, and the pid namespace it shares."""
+    meta: dict[str, object] = {"init_pid": init_pid, "init_start": _start(init_pid)}
+    if space is not None:
+        meta["pid_space"] = space._asdict()
+    _write_meta(layer, meta)
+
+
+def ended_mark(layer: Layer) -> Path:
+    """A file that gets a byte when the last process of the world itself has ended."""
+    return layer.directory / "ended"
 
 
 def is_running(layer: Layer) -> bool:
@@ -66,7 +75,38 @@ def is_running(layer: Layer) -> bool:
     pid = meta.get("init_pid")
     if not isinstance(pid, int) or meta.get("boot_id") != platform.boot_id():
         return False
-    return platform.pid_alive(pid) and platform.process_start_token(pid) == meta.get("init_start")
+    with suppress(OSError):
+        if ended_mark(layer).stat().st_size:
+            return False
+    if is_same(pid, str(meta.get("init_start"))):
+        return True
+    # Its init was killed. If it was the first of a pid namespace, the kernel has ended all the
+    # others; if not, they may go on for as long as the first one does.
+    space = _space(meta)
+    return space is not None and space.first != pid and is_same(space.first, space.first_start)
+
+
+def is_same(pid: int, start: str) -> bool:
+    """Whether that process is there, and is not another one with its number."""
+    return platform.pid_alive(pid) and platform.process_start_token(pid) == start
+
+
+def pid_space(layer: Layer) -> tuple[int, PidSpace] | None:
+    """The init of a running world, and the pid namespace that may be shared with it."""
+    meta = _read_meta(layer.directory)
+    space = _space(meta)
+    if space is None or not is_running(layer):
+        return None
+    return cast(int, meta["init_pid"]), space
+
+
+def _space(meta: dict[str, object]) -> PidSpace | None:
+    found = meta.get("pid_space")
+    return PidSpace(**found) if isinstance(found, dict) else None
+
+
+def _start(pid: int) -> str:
+    return platform.process_start_token(pid)
 
 
 def find(worlds: Path) -> Iterator[Layer]:
@@ -105,7 +145,7 @@ def _look_like(root: Path, upper: Path) -> None:
     os.utime(upper, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def _write_meta(layer: Layer, init_pid: int = 0) -> None:
+def _write_meta(layer: Layer, more: dict[str, object] | None = None) -> None:
     import json
 
     meta: dict[str, object] = {
@@ -117,11 +157,9 @@ def _write_meta(layer: Layer, init_pid: int = 0) -> None:
         "made_ns": clock.now_ns(),
         "boot_id": platform.boot_id(),
         "pid": os.getpid(),
-        "pid_start": platform.process_start_token(os.getpid()),
+        "pid_start": _start(os.getpid()),
+        **(more or {}),
     }
-    if init_pid:
-        meta["init_pid"] = init_pid
-        meta["init_start"] = platform.process_start_token(init_pid)
     data = json.dumps(meta, sort_keys=True).encode("ascii")
     files.write_atomic(layer.directory / _META, data, durable=False)
 

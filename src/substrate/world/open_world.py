@@ -18,7 +18,7 @@ from substrate.errors import WorkspaceError, WorldFailedError
 from substrate.system import channel as channels
 from substrate.system import clock, process_tree, signals, spawn
 from substrate.system.channel import Channel, ClosedError
-from substrate.system.linux import namespaces
+from substrate.system.linux import namespaces, privileges
 from substrate.system.process import (
     EXIT_NOT_EXECUTABLE,
     EXIT_NOT_FOUND,
@@ -48,6 +48,8 @@ class Ended(NamedTuple):
     left_running: int
     #: The world's init, as seen here.
     init_pid: int
+    #: Where its processes go on: user and pid namespace by inode.
+    namespaces: tuple[int, int] | None = None
 
 
 class OpenWorld:
@@ -131,22 +133,37 @@ class OpenWorld:
 
     def _attend(self, pidfd: int, limits: Limits, started: int) -> Ended:
         command = _Command(self, pidfd, limits, started)
+        is_lost = False
         try:
-            status, left = command.wait()
+            status, left, where = command.wait()
         except ClosedError:  # the init was killed, for want of memory perhaps, and all with it
-            status, left = signal.SIGKILL, 0
+            status, left, where = signal.SIGKILL, 0, ()
+            if self._sandbox.company is not None:
+                # It was not the first of its pid namespace. Nobody can tell any more who was
+                # the command's there: it goes on until they all have ended.
+                space = self._sandbox.company.space
+                is_lost, left, where = True, 1, (space.user_ns, space.pid_ns)
         killed = 0
-        if left and (limits.kill_children or command.timed_out):
+        if left and not is_lost and (limits.kill_children or command.timed_out):
             killed = command.end_leftovers()
             left = 0
         if left:
-            with suppress(ClosedError):
-                self._channel.send("keep")
-            self._channel.close()
+            self._keep()
         else:
             self._end()
         duration = clock.monotonic_ns() - started
-        return Ended(command.finished(status, duration, killed), left, self.init_pid)
+        spaces = cast("tuple[int, int]", where) if left else None
+        return Ended(command.finished(status, duration, killed), left, self.init_pid, spaces)
+
+    def _keep(self) -> None:
+        """Processes go on: the init stays with them, and marks the end of the last one."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        mark = os.open(self._sandbox.ended_mark, flags, 0o600) if self._sandbox.ended_mark else -1
+        with suppress(ClosedError):
+            self._channel.send("keep", fds=(mark,) if mark >= 0 else ())
+        if mark >= 0:
+            os.close(mark)
+        self._channel.close()
 
     def _end(self) -> None:
         """Close the channel, at which the init exits; once it is reaped no mount is left."""
@@ -168,14 +185,15 @@ class _Command:
             None if limits.timeout_s is None else started_ns + int(limits.timeout_s * 1e9)
         )
 
-    def wait(self) -> tuple[int, int]:
-        """The command's wait status, and how many processes it left."""
+    def wait(self) -> tuple[int, int, tuple[int, ...]]:
+        """The command's wait status, how many processes it left, and in which namespaces."""
         self._channel.announce_by(signal.SIGCHLD)
         while True:
             while self._channel.ready():
                 message, _ = self._channel.receive()
                 if message[0] == "ended":
-                    return cast(int, message[1]), cast(int, message[2])
+                    where = cast("tuple[int, ...]", message[3])
+                    return cast(int, message[1]), cast(int, message[2]), where
                 self._stop_with_it()
             signum, from_terminal = signals.next_signal(self._patience_s())
             if signum in signals.PASSED_ON and not from_terminal:
@@ -290,6 +308,8 @@ def _make(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
     """In the maker: the world, then its init; then nothing more."""
     try:
         sandboxes.enter(sandbox, channel)
+        if sandbox.company is not None:  # from its first moment others can see the init
+            privileges.hide_from_tracers()
         pid = os.fork()
         if pid == 0:
             world_init.live(sandbox, channel, mask)

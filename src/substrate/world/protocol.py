@@ -138,6 +138,10 @@ class RunRequest(NamedTuple):
     network: Network | None = None
     #: The world's id; made up if empty.
     world_id: str = ""
+    #: The session it belongs to, and the worlds in which processes of earlier commands go on:
+    #: those of the same session, and of the same kind, show each other their processes.
+    session_id: str = ""
+    beside: tuple[Layer, ...] = ()
 
 
 class RunOutcome(NamedTuple):

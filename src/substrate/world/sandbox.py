@@ -22,12 +22,14 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from substrate.system.channel import Channel
 from substrate.system.linux import mounts, namespaces, privileges
 from substrate.world import new_root
+from substrate.world.pid_space import Entrance
 from substrate.world.protocol import Network
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_INNER = namespaces.NEWUSER | namespaces.NEWNS | namespaces.NEWPID | namespaces.NEWIPC
+_OWN = namespaces.NEWNS | namespaces.NEWIPC
+_INNER = namespaces.NEWUSER | namespaces.NEWPID | _OWN
 
 
 #: The kernel asks only whether a writer is uid 0, and in a world made by root it is: through
@@ -58,6 +60,10 @@ class Sandbox(NamedTuple):
     network: Network | None = None
     #: Resource limits for the command's process, by their names in `resource`.
     resources: tuple[tuple[str, int], ...] = ()
+    #: The pid namespace of earlier commands to live in; `None`: one of its own.
+    company: Entrance | None = None
+    #: A file that gets a byte once nothing of the command runs any more, if something outlived it.
+    ended_mark: bytes = b""
 
 
 class SetupError(Exception):
@@ -78,17 +84,32 @@ def enter(sandbox: Sandbox, channel: Channel) -> None:
     uid, gid = os.geteuid(), os.getegid()
     if privileged:
         _step("a mount namespace", namespaces.unshare, namespaces.NEWNS)
+    elif sandbox.company is not None:
+        _step("the session's processes", _join, sandbox.company)
     else:
         _step("a user namespace", namespaces.unshare, _INNER)
         _step("our own /proc", privileges.own_proc_entries)
         _step("the ids of the user namespace", namespaces.map_own_id, uid, gid)
     _step("private mounts", mounts.make_private)
     arrange(sandbox)
-    if privileged:
+    if privileged and sandbox.company is not None:
+        _step("the session's processes", _join, sandbox.company)
+    elif privileged:
         _step("a user namespace", namespaces.unshare, _INNER)
         # Only somebody outside may map more than one id.
         channel.send("map")
         channel.receive()
+
+
+def _join(company: Entrance) -> None:
+    """Into the user and pid namespaces of earlier commands, with mounts of our own.
+
+    Those are a copy that belongs to another user namespace than what was copied, and so locked.
+    """
+    namespaces.setns(company.user_ns, namespaces.NEWUSER)
+    namespaces.setns(company.pid_ns, namespaces.NEWPID)
+    privileges.own_proc_entries()
+    namespaces.unshare(_OWN)
 
 
 def arrange(sandbox: Sandbox) -> None:

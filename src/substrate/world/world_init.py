@@ -1,7 +1,9 @@
 """The first process of a world: it starts the command, reaps what nobody waits for, and reports.
 
 It speaks with the process that waits for the command over a channel. When that process is gone,
-the world ends: the kernel kills everything in a pid namespace whose first process exits.
+the world ends: the kernel kills everything in a pid namespace whose first process exits. In the
+pid namespace of an earlier command (`Sandbox.company`) it is not the first: it then ends what
+the command started itself, and nothing else.
 
     told:    program, keep
     reports: ready, started (with a pidfd) or not_started, stopped, ended
@@ -19,11 +21,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NoReturn, cast
 
-from substrate.system import clock, spawn
+from substrate.system import clock, process_tree, spawn
 from substrate.system.channel import Channel, ClosedError
-from substrate.system.linux import privileges
+from substrate.system.linux import privileges, process_name
 from substrate.system.process import Stdio
-from substrate.world import limits, tiers
+from substrate.world import limits, pid_space, tiers
 from substrate.world.sandbox import Sandbox, SetupError, is_privileged, mount_proc
 
 #: What is only just about to end is not "left running".
@@ -31,6 +33,8 @@ _SETTLE_S = 0.1
 _PAUSE_S = 0.01
 #: Something in the namespace may be nobody's child of ours; look once in a while.
 _TICK_S = 5.0
+#: Others see us: not by the words of the command, for which they may look.
+_NAME = b"substrate-init"
 #: closerange costs nothing for descriptors that are not there.
 _MOST_FDS = 1 << 20
 
@@ -38,10 +42,13 @@ _MOST_FDS = 1 << 20
 def live(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
     """Be the world's init until the world is over."""
     try:
-        _Init(sandbox, channel, mask).run()
-        os._exit(0)
-    except ClosedError:
-        pass
+        init = _Init(sandbox, channel, mask)
+        try:
+            init.run()
+            os._exit(0)
+        except ClosedError:
+            if sandbox.company is not None:
+                init.end_all()
     finally:  # never return into a second copy of our caller
         os._exit(1)
 
@@ -59,6 +66,9 @@ class _Init:
         try:
             mount_proc()
             privileges.hide_from_tracers()
+            if self.sandbox.company is not None:
+                process_tree.adopt_orphans(True)
+                process_name.call_ourselves(_NAME)
         except (SetupError, OSError) as error:
             self.channel.send("failed", str(error))
             return
@@ -67,11 +77,11 @@ class _Init:
         self._start(message, fds)
         status = self._wait_for_command()
         left = self._settle()
-        self.channel.send("ended", status, left)
+        self.channel.send("ended", status, left, pid_space.own_namespaces() if left else ())
         if left:
-            message, _ = self.channel.receive()
+            message, fds = self.channel.receive()
             if message[0] == "keep":
-                self._outlive()
+                self._outlive(fds)
 
     def _start(self, message: tuple[object, ...], fds: tuple[int, ...]) -> None:
         _, argv, cwd, env, umask, targets = message
@@ -85,8 +95,9 @@ class _Init:
         self.command = os.fork()
         if self.command == 0:
             _become(self.sandbox, program, cast(int, umask), self.mask, tell)
-        # From here on nothing of ours needs a capability, and C's own went with its exec.
-        privileges.drop_own_capabilities()
+        # From here on nothing of ours needs a capability, and C's own went with its exec. But to
+        # end what became another user, where the kernel does not do it for us.
+        privileges.drop_own_capabilities(() if self.sandbox.company is None else ("kill",))
         os.close(tell)
         for fd in fds:
             os.close(fd)
@@ -126,19 +137,34 @@ class _Init:
     def _settle(self) -> int:
         """How many processes the command left, once those about to end have ended."""
         deadline = clock.monotonic_ns() + int(_SETTLE_S * 1e9)
-        while left := _others():
+        while left := _left():
             if clock.monotonic_ns() >= deadline:
                 break
             self._pause(_PAUSE_S)
             self._reap()
         return left
 
-    def _outlive(self) -> None:
-        """Reap until nothing is left; nobody waits for us any more."""
+    def _outlive(self, marks: tuple[int, ...]) -> None:
+        """Reap until nothing is left; nobody waits for us any more.
+
+        The first of a pid namespace stays for the others who came to live in it.
+        """
         self.channel.close()
+        process_name.call_ourselves(_NAME)
         self._reap()
-        while _others():
+        while (left := _left()) or (os.getpid() == 1 and _others()):
+            if not left:
+                marks = _leave(marks)
             select.select([self.child_news], [], [], _TICK_S)
+            _drain(self.child_news)
+            self._reap()
+        _leave(marks)
+
+    def end_all(self) -> None:
+        """What the command started, whatever it has become; new ones may come while we look."""
+        while _has_children():
+            process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
+            select.select([self.child_news], [], [], _PAUSE_S)
             _drain(self.child_news)
             self._reap()
 
@@ -230,8 +256,31 @@ def _listen_for_children() -> tuple[int, int]:
     return reader, writer
 
 
-def _others() -> int:
-    return sum(name.isdigit() and name != "1" for name in os.listdir("/proc"))
+def _has_children() -> bool:
+    """Orphans come to us, so that without a child there is nobody."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _left() -> int:
+    """How many processes go on that the command started."""
+    return len(process_tree.descendants(os.getpid())) if _has_children() else 0
+
+
+def _others() -> bool:
+    """Whether anybody else is in our pid namespace."""
+    return any(name.isdigit() and name != "1" for name in os.listdir("/proc"))
+
+
+def _leave(marks: tuple[int, ...]) -> tuple[int, ...]:
+    """Say that nothing of this world runs any more."""
+    for fd in marks:
+        os.write(fd, b"1")
+        os.close(fd)
+    return ()
 
 
 def _drain(fd: int) -> None:

@@ -44,10 +44,10 @@ def keep_capabilities(names: Iterable[str]) -> None:
     _set_capabilities(sum(1 << number for number in kept))
 
 
-def drop_own_capabilities() -> None:
-    """We give up all of ours; what is run from here on may have its own."""
+def drop_own_capabilities(keep: Iterable[str] = ()) -> None:
+    """We give up all of ours but `keep`; what is run from here on may have its own."""
     _clear_ambient()
-    _set_capabilities(0)
+    _set_capabilities(sum(1 << NAMES.index(name) for name in keep))
 
 
 def own_proc_entries() -> None:
