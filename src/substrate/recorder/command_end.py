@@ -58,7 +58,7 @@ def brought_in(
     assert outcome.layer is not None
     detail = _detail(place, outcome, request)
     detail["base_known"] = running.base_known
-    hold = "asked for with --hold" if request.hold else ""
+    hold = outcome.broken or ("asked for with --hold" if request.hold else "")
     result = record.Result(outcome.exit, outcome.duration_ms, detail)
     brought = _translated(
         outcome,

@@ -16,7 +16,7 @@ from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
 from substrate.system import ids
 from substrate.workspace.layer import LayerDiff
-from substrate.world import layers
+from substrate.world import fuse_marks, layers
 from substrate.world.protocol import Layer
 
 
@@ -64,6 +64,7 @@ def apply_world(place: Place, text: str) -> tuple[Held, worlds.Brought]:
         world = held.find(store, text)
     layer = layer_of(world)
     _refuse_running(world, layer)
+    fuse_marks.tidy(layer)
     running = _running(world)._replace(
         command_id=ids.new_id("c"), span_id=ids.new_id("spn"), intent_id=world.intent_id
     )

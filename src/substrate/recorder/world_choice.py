@@ -54,6 +54,7 @@ def world_for(place: Place, asked: Asked) -> World:
         tier=asked.tier or "workspace",
         required=needed or setting == "enabled",
         network=asked.network,
+        strategy=place.environment.get("SUBSTRATE_WORLD_STRATEGY") or None,
         allow_host_services=asked.allow_host_services,
         writable=asked.writable,
     )

@@ -19,6 +19,7 @@ from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.layer import LayerDiff, LayerEntry, LeftOut, arriving_mode
 from substrate.workspace.probe import blob_id, kind_of, look, open_to_read
+from substrate.world import fuse_marks
 from substrate.world.origin import is_copy_of
 from substrate.world.protocol import Layer
 from substrate.world.upper import Found, Upper
@@ -266,7 +267,11 @@ class _Name:
         found, stood = self.found, self.stood
         if not found.origin or stood is None or found.kind is not Kind.FILE:
             return False
-        return stat.S_ISREG(stood.st_mode) and is_copy_of(found.origin, self.tree_path)
+        if not stat.S_ISREG(stood.st_mode):
+            return False
+        if self.reading.layer.xattr_prefix == fuse_marks.PREFIX:
+            return fuse_marks.is_copy(found.origin, self.path)
+        return is_copy_of(found.origin, self.tree_path)
 
     def content(self, beyond: bool) -> bytes:
         """The blob id; of what history keeps, the content is kept too."""

@@ -108,7 +108,8 @@ def _in_question(wanted: Wanted) -> tuple[str, ...]:
     if wanted.strategy:
         return (wanted.strategy,)
     # A copy costs what the project holds: better than nothing, if nothing will not do.
-    return ("overlay", "copy-diff") if wanted.required else ("overlay",)
+    layered = ("overlay", "fuse-overlayfs")
+    return (*layered, "copy-diff") if wanted.required else layered
 
 
 def _refusals(strategy: str, wanted: Wanted) -> Iterator[str]:
@@ -121,17 +122,19 @@ def _refusals(strategy: str, wanted: Wanted) -> Iterator[str]:
     root = os.path.realpath(wanted.root)
     if root == "/":
         yield "the workspace is the root directory"
-    if strategy == "overlay" and os.geteuid() != 0:
-        yield from _unprivileged_refusals(root)
+    if strategy == "fuse-overlayfs" and ":" in os.path.realpath(worlds_directory(wanted)):
+        yield "it cannot keep a layer in a directory whose path has a colon"
+    if strategy in ("overlay", "fuse-overlayfs") and os.geteuid() != 0:
+        yield from _unprivileged_refusals(root, strategy)
 
 
-def _unprivileged_refusals(root: str) -> Iterator[str]:
+def _unprivileged_refusals(root: str, strategy: str) -> Iterator[str]:
     from substrate.world.sandbox import submounts
 
     if os.stat(root).st_gid != os.getegid():
         # Only our own ids exist in such a world: nothing else can be copied up.
         yield "the workspace belongs to a group that is not your primary one"
-    if submounts(os.fsencode(root)):
+    if strategy == "overlay" and submounts(os.fsencode(root)):
         # The kernel refuses a view that would show what lies below somebody else's mount.
         yield "something is mounted inside the workspace, and you are not root"
 
@@ -141,6 +144,10 @@ def _make(strategy: str, wanted: Wanted) -> World:
         from substrate.world.overlay import OverlayWorld
 
         return OverlayWorld(wanted, worlds_directory(wanted), wanted.why)
+    if strategy == "fuse-overlayfs":
+        from substrate.world.fuse_overlay import FuseOverlayWorld
+
+        return FuseOverlayWorld(wanted, worlds_directory(wanted), wanted.why)
     if strategy == "copy-diff":
         from substrate.world.copy_world import CopyWorld
 

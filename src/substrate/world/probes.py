@@ -95,11 +95,20 @@ def kernel() -> Finding:
 
 
 def fuse_overlayfs() -> Finding:
-    """Whether it is there; no world is made with it yet, so it never counts as working."""
-    why = "installed, but no world is made with it in this version"
-    if not _which("fuse-overlayfs"):
-        why = "it is not installed, and no world is made with it in this version"
-    return Finding("fuse-overlayfs", False, why)
+    """The same by a process of its own, where the kernel refuses its overlay."""
+    name = "fuse-overlayfs"
+    if not sys.platform.startswith("linux"):
+        return Finding(name, False, f"not on {sys.platform}", "use Linux")
+    if not _which(name):
+        return Finding(name, False, "it is not installed", "apt-get install fuse-overlayfs")
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        fix = "modprobe fuse; in a container: --device /dev/fuse"
+        return Finding(name, False, f"/dev/fuse: {error.strerror}", fix)
+    from substrate.world.fuse_overlay import FuseOverlayWorld
+
+    return _try_out(FuseOverlayWorld)
 
 
 def cgroups() -> Finding:

@@ -20,7 +20,7 @@ class Promise(NamedTuple):
 def promises(findings: Sequence[Finding]) -> list[Promise]:
     """Every tier, weakest first."""
     kept = [Promise("none", True, "direct")]
-    world = _first(findings, ("overlay", "copy-diff"))
+    world = _first(findings, ("overlay", "fuse-overlayfs", "copy-diff"))
     kept.append(Promise("workspace", *world))
     kept.append(Promise("guarded", *world))
     seccomp = finding("seccomp", findings)

@@ -171,6 +171,9 @@ class RunOutcome(NamedTuple):
     #: Processes that the command left running in its world. Its upper may still change, so it
     #: must be copied from, not renamed out of.
     left_running: int = 0
+    #: The world itself failed while the command ran: why what lies in the layer, which may be less
+    #: than the command wrote, must not arrive by itself. Usually empty.
+    broken: str = ""
 
 
 class Wanted(NamedTuple):

@@ -23,6 +23,7 @@ from substrate.workspace.dirwalk import ALL, Directory, Walker
 from substrate.workspace.layer import OVERLAY_MARKS
 from substrate.workspace.openings import Openings
 from substrate.workspace.probe import kind_of
+from substrate.world import fuse_marks
 from substrate.world.protocol import Layer
 
 _NO_MARKS = frozenset({errno.ENOTSUP, errno.EPERM, errno.EINVAL})
@@ -52,6 +53,7 @@ class Upper:
 
     def __init__(self, layer: Layer) -> None:
         self._prefix = os.fsdecode(layer.xattr_prefix)
+        self._by_fuse = layer.xattr_prefix == fuse_marks.PREFIX
         # Shut directories are opened for us; what their mode was is noted beside the upper.
         self._notes = Directory.open_root(layer.directory)
         self._openings = Openings(self._notes)
@@ -68,7 +70,10 @@ class Upper:
 
     def names(self, directory: Directory, path: RelPath) -> list[Found]:
         """Everything in the open directory that is `path`, sorted by name."""
-        return [self._found(directory, join(path, name), name) for name in directory.names()]
+        found = [self._found(directory, join(path, name), name) for name in directory.names()]
+        if self._by_fuse:
+            return [one for one in found if not fuse_marks.is_mark(one.name, one.at)]
+        return found
 
     def _found(self, directory: Directory, path: RelPath, name: bytes) -> Found:
         assert directory.fd is not None, "there is no overlayfs without descriptors"
@@ -90,11 +95,16 @@ class Upper:
             elif attribute.startswith("user."):
                 value = os.getxattr(itself, attribute, follow_symlinks=False)
                 xattrs.append((os.fsencode(attribute), value))
-        is_opaque = kind is Kind.DIRECTORY and self._mark(itself, names, "opaque") == b"y"
+        is_opaque = kind is Kind.DIRECTORY and self._is_opaque(itself, names)
         origin = b"" if kind is Kind.DIRECTORY else self._mark(itself, names, "origin")
         return Found(
             path, name, kind, at, mode, is_opaque, origin, tuple(sorted(xattrs)), is_marked
         )
+
+    def _is_opaque(self, itself: bytes, names: list[str]) -> bool:
+        if self._by_fuse and fuse_marks.ROOTS_OPAQUE in names:
+            return True
+        return self._mark(itself, names, "opaque") == b"y"
 
     def _mark(self, itself: bytes, names: list[str], mark: str) -> bytes:
         attribute = self._prefix + mark

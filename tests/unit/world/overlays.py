@@ -19,6 +19,7 @@ from substrate.objects.store import ObjectStore
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.layer import LayerDiff
 from substrate.workspace.scan import StatCache, scan
+from substrate.world import fuse_marks
 from substrate.world.changes import Base, read_layer
 from substrate.world.protocol import Layer
 
@@ -68,16 +69,19 @@ class Overlay:
 
     @property
     def layer(self) -> Layer:
-        prefix = f"{self.namespace}.overlay.".encode()
+        prefix = fuse_marks.PREFIX
+        if self.namespace != "fuse":
+            prefix = f"{self.namespace}.overlay.".encode()
         return Layer("wld_test", self.home, self.upper, self.lower, "overlay", prefix)
 
     @contextmanager
     def mounted(self) -> Iterator[Path]:
         options = f"lowerdir={self.lower},upperdir={self.upper},workdir={self.work}"
         options += ",userxattr" if self.namespace == "user" else ""
-        subprocess.run(
-            ["mount", "-t", "overlay", "overlay", "-o", options, str(self.merged)], check=True
-        )
+        mount = ["mount", "-t", "overlay", "overlay", "-o", options, str(self.merged)]
+        if self.namespace == "fuse":
+            mount = ["fuse-overlayfs", "-o", options, str(self.merged)]
+        subprocess.run(mount, check=True, stderr=subprocess.DEVNULL)
         try:
             yield self.merged
         finally:
@@ -95,6 +99,13 @@ class Overlay:
                 after = tree(merged)
             diff = read_layer(self.layer, base, rules, batch)
             return Answer(diff, differences(before, after))
+
+    def read(self) -> Answer:
+        """What lies in the layer now; no oracle."""
+        with Batch(self.store) as batch:
+            seen = scan(self.lower, StatCache(), Exclusions(), batch, workers=1).seen
+            base = Base(batch, snapshots.build(batch, seen.items()))
+            return Answer(read_layer(self.layer, base, Exclusions(), batch), [])
 
 
 def tree(root: Path) -> Tree:
