@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.capabilities import present
 from tests.contract.program import Program
 from tests.unit.history import damage
 from tests.unit.history.workbench import Bench, tree
@@ -117,6 +118,20 @@ class TestUndoOfWhatIsLost:
         assert tree(substrate.cwd) == before
 
 
+def ext4(tmp_path: Path) -> Path:
+    """A disk of its own, of a few megabytes."""
+    if not present("loop-devices"):
+        pytest.skip("needs loop-devices")
+    image, top = tmp_path / "image", tmp_path / "loop"
+    with image.open("wb") as file:
+        file.truncate(24 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
+    top.mkdir()
+    subprocess.run(["mount", "-o", "loop", str(image), str(top)], check=True)
+    (top / "project").mkdir()
+    return top
+
+
 class TestFullDisk:
     """A workspace on a disk of a few megabytes."""
 
@@ -186,6 +201,30 @@ class TestFullDisk:
         program("undo").went_well()
         assert tree(disk / "project") == before
         program("fsck").went_well()
+
+    @pytest.mark.needs("mounts", "overlay", "root")
+    @pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+    def test_the_world_that_fills_the_disk_is_listed_and_discarded(
+        self, disk: Path, tmp_path: Path, kind: str
+    ) -> None:
+        top = disk if kind == "tmpfs" else ext4(tmp_path)
+        try:
+            program = Program(top / "project")
+            program.sh("echo 1 > a")
+            before = tree(top / "project")
+            done = program("--world", "-c", "echo 2 > a; head -c 60000000 /dev/zero > big")
+            assert done.status != 0
+            self.fill(top)
+            [world] = program.json("world", "list")["worlds"]
+            program("log").went_well()
+            program("world", "discard", world["world_id"]).went_well()
+            assert program.json("world", "list")["worlds"] == []
+            assert tree(top / "project") == before
+            program.sh("echo 2 > a")
+            program("fsck").went_well()
+        finally:
+            if top != disk:
+                subprocess.run(["umount", "-l", str(top)], check=True)
 
     @pytest.mark.needs("mounts")
     def test_no_room_for_a_first_record(self, disk: Path) -> None:

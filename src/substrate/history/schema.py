@@ -158,15 +158,29 @@ def connect(path: Path) -> sqlite3.Connection:
     try:
         if _is_frozen(path):
             return _open(f"{path.as_uri()}?immutable=1")
-        connection = _open(path)
+        connection = _open_with_index(path)
         # WAL + FULL: one append and one fdatasync a transaction. Where WAL cannot work (network
         # file systems) SQLite answers with another mode, which is as safe and only slower.
-        connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
         _migrate(connection)
     except sqlite3.Error as error:
         raise translated(error) from error
+    return connection
+
+
+def _open_with_index(path: Path) -> sqlite3.Connection:
+    """Readers share the log's index by a file of 32 kB. Where there is no room for it nobody else
+    has it open either, and it is kept in memory: a full disk can still be asked what fills it."""
+    connection = _open(path)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA user_version")
+    except DiskFullError:
+        connection.close()
+        connection = _open(path)
+        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode=WAL")
     return connection
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
-from substrate.errors import RefusedError, SubstrateError, WorkspaceError
+from substrate.errors import (
+    DiskFullError,
+    NotFoundError,
+    RefusedError,
+    SubstrateError,
+    WorkspaceError,
+)
 from substrate.history import held
 from substrate.history.file_changes import FileChange, file_changes
 from substrate.history.held import Held
 from substrate.history.observe import edited
 from substrate.history.record import Result, Running
+from substrate.history.store import LOCK_TIMEOUT_S
 from substrate.model.paths import RelPath, is_within
 from substrate.recorder import worlds
 from substrate.recorder.place import Place
@@ -33,8 +41,13 @@ class WorldDiff(NamedTuple):
 def list_worlds(place: Place) -> list[Held]:
     with place.existing_history() as store:
         if held.is_unsettled(store):
-            with store.writing("look after worlds"):
-                pass  # settles what a kill left
+            try:
+                with store.writing("look after worlds"):
+                    pass  # settles what a kill left
+            except (SubstrateError, OSError) as error:
+                # Whoever wants to know what fills the disk must be told all the same.
+                if not is_full(error):
+                    raise
         return held.all_held(store)
 
 
@@ -110,7 +123,46 @@ def collect_detached(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
 
 
 def discard_world(place: Place, text: str) -> Held:
-    """Forget it, with all that it holds."""
+    """Forget it, with all that it holds.
+
+    On a full disk it goes before that is written down: it may be what fills the disk. Killed in
+    between, it is listed still, and can be discarded again.
+    """
+    try:
+        return _discard(place, text)
+    except (SubstrateError, OSError) as error:
+        if not is_full(error):
+            raise
+    world = _make_room(place, text)
+    try:
+        return _discard(place, world.world_id)
+    except NotFoundError:  # a crashed one without a directory has been settled by now
+        return world
+
+
+def _make_room(place: Place, text: str) -> Held:
+    with place.existing_history() as store:
+        # Shared: to be named in the lock's file takes room that is not there.
+        store.lock.acquire(timeout_s=LOCK_TIMEOUT_S, purpose="", shared=True)
+        try:
+            world = held.find(store, text)
+            _refuse_running(world, layer_of(world) if world.directory else None)
+            if world.directory is not None:
+                worlds.remove_directory(world.directory)
+            return world
+        finally:
+            store.lock.release()
+
+
+def is_full(error: SubstrateError | OSError) -> bool:
+    """Whether there is no room on the disk, or none left for this user."""
+    if isinstance(error, DiskFullError):
+        return True
+    reason = error if isinstance(error, OSError) else error.__cause__
+    return isinstance(reason, OSError) and reason.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _discard(place: Place, text: str) -> Held:
     with place.existing_history() as store, store.writing("discard a world"):
         world = held.find(store, text)
         _refuse_running(world, layer_of(world) if world.directory else None)
