@@ -165,7 +165,7 @@ class TestFullDisk:
         program = Program(disk / "project")
         self.write(disk / "project/big", 500_000)
         program.sh("echo 1 > a")
-        filler = self.fill(disk, leave + 400_000)
+        filler = self.fill(disk, leave + 480_000)
         done = program("--no-world", "-c", "head -c 390000 /dev/urandom > new && echo 2 > a")
         done.is_clear(125, "could not be recorded", "space")
         state = tree(disk / "project")
@@ -188,7 +188,7 @@ class TestFullDisk:
         program = Program(disk / "project")
         program.sh("echo 1 > a")
         before = tree(disk / "project")
-        filler = self.fill(disk, leave + 400_000)
+        filler = self.fill(disk, leave + 480_000)
         line = "head -c 390000 /dev/urandom > new && echo 2 > a"
         done = program("--world", "-c", line)
         assert "space" in done.errors or "no room" in done.errors
