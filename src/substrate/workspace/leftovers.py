@@ -17,7 +17,7 @@ from substrate.workspace.layer import LayerSource
 from substrate.workspace.move import discard
 from substrate.workspace.plan import How
 from substrate.workspace.probe import look
-from substrate.workspace.site import Item, Site
+from substrate.workspace.site import MARKS, Item, Site
 
 _NAME = re.compile(rb"(\d+)(\.part|\.old|\.inplace)?")
 _REASON = "found in the scratch directory of an interrupted operation"
@@ -25,6 +25,9 @@ _REASON = "found in the scratch directory of an interrupted operation"
 
 def recover(site: Site, items: list[Item]) -> None:
     """Empty the scratch directory; items whose rewrite in place had begun are marked torn."""
+    for number in _marked(site.scratch):
+        if number < len(items):
+            items[number].torn = True
     _recover_in(site, site.scratch, b"", items)
     for item in items:
         if item.op.how is How.FROM_LAYER and site.layer is not None:
@@ -37,6 +40,16 @@ def recover(site: Site, items: list[Item]) -> None:
         with directory:
             if directory.is_readable:
                 _recover_in(site, directory, site.local_prefix, items)
+
+
+def _marked(scratch: Directory) -> list[int]:
+    """A list that was cut off was not yet acted upon: it is synced before the first rewrite."""
+    try:
+        fd = scratch.open(MARKS, os.O_RDONLY)
+    except FileNotFoundError:
+        return []
+    with os.fdopen(fd, "rb") as file:
+        return [int(line) for line in file if line.strip().isdigit()]
 
 
 def _recover_in_layer(site: Site, layer: LayerSource, item: Item) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable
 
 from substrate.model.nodes import Kind, Node
-from substrate.system.files import write_all
+from substrate.system.files import fsync_fd, write_all
+from substrate.system.xattrs import read_user_xattrs
 from substrate.workspace.dirwalk import SEARCH, Directory
 from substrate.workspace.probe import (
     blob_id,
@@ -23,12 +25,12 @@ from substrate.workspace.probe import (
     shut_out_others,
 )
 from substrate.workspace.retouch import set_attributes
-from substrate.workspace.site import Item, Mismatch, OnItem, Site, State, Step
+from substrate.workspace.site import MARK, MARKS, Item, Mismatch, OnItem, Site, State, Step
 from substrate.workspace.staging import read_verified
 from substrate.workspace.steps import swap
 
-MARK = b".inplace"
-#: From so many on, the whole file system is synced once instead of each file.
+#: From so many on, one file has all the marks, and the whole file system is synced once instead
+#: of each file.
 _SEVERAL = 16
 
 
@@ -38,13 +40,23 @@ def mark_all(site: Site, items: list[Item]) -> None:
     A mark on a file that is not reached yet does no harm: it is wholly old.
     """
     rewrites = [item for item in items if _will_be_rewritten(item)]
-    if len(rewrites) < _SEVERAL:
+    if not rewrites:
         return
+    if len(rewrites) < _SEVERAL:
+        for item in rewrites:
+            _mark(site, item)
+    else:
+        # Added to those of an earlier attempt, which must not be lost before we are through.
+        fd = site.scratch.open(MARKS, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            write_all(fd, b"".join(b"%d\n" % item.number for item in rewrites))
+            fsync_fd(fd)
+        finally:
+            os.close(fd)
+        site.syncs_at_the_end()
     for item in rewrites:
-        _mark(site, item)
         item.is_marked = True
     site.scratch.sync()
-    site.syncs_at_the_end()
 
 
 def _will_be_rewritten(item: Item) -> bool:
@@ -58,13 +70,7 @@ def rewrite(site: Site, item: Item, stage_late: Callable[[Item], None]) -> list[
     """
     parent, name = site.walker.parent_of(item.path, SEARCH)
     with parent:
-        _refuse_if_written_to(parent, name)
-        try:
-            fd = parent.open(name, os.O_RDWR | getattr(os, "O_NONBLOCK", 0))
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EPERM, errno.ETXTBSY):
-                raise Mismatch(look(parent, name).node, "went away in the last moment") from error
-            fd = -1
+        fd = _open_alone(parent, name)
         if fd >= 0:
             try:
                 return _rewrite_open(site, item, fd)
@@ -72,6 +78,29 @@ def rewrite(site: Site, item: Item, stage_late: Callable[[Item], None]) -> list[
                 os.close(fd)
     stage_late(item)
     return swap(site, item)
+
+
+def _open_alone(parent: Directory, name: bytes) -> int:
+    """Open it, and hold back others where the system can: nobody saves between our look and our
+    write. -1: it may not be written to. `Mismatch`: somebody else has it open for writing."""
+    fd = _open(parent, name)
+    if fd < 0 or shut_out_others(fd):
+        return fd
+    os.close(fd)
+    _refuse_if_written_to(parent, name)
+    fd = _open(parent, name)
+    if fd >= 0:
+        shut_out_others(fd)
+    return fd
+
+
+def _open(parent: Directory, name: bytes) -> int:
+    try:
+        return parent.open(name, os.O_RDWR | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.ETXTBSY):
+            return -1
+        raise Mismatch(look(parent, name).node, "went away in the last moment") from error
 
 
 def _refuse_if_written_to(parent: Directory, name: bytes) -> None:
@@ -88,25 +117,24 @@ def _refuse_if_written_to(parent: Directory, name: bytes) -> None:
 
 def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
     new = read_verified(site, item.become.oid)
-    shut_out_others(fd)  # where the system can: nobody saves between our look and our write
-    seen = read_open_file(fd)
-    if seen is None or seen.node != item.seen.node:
-        found = seen.node if seen is not None else Node(Kind.FILE)
-        raise Mismatch(found, "changed while the operation was under way")
     if not item.is_marked:
         _mark(site, item)
         site.scratch.sync()
+    at = os.fstat(fd)
+    if not stat.S_ISREG(at.st_mode):
+        raise Mismatch(Node(Kind.FILE), "changed while the operation was under way")
     old = _read(fd)
-    if blob_id(old) != seen.node.oid:
-        raise Mismatch(Node(Kind.FILE), "changed in the last moment")
+    found = Node(Kind.FILE, stat.S_IMODE(at.st_mode), blob_id(old), read_user_xattrs(fd))
+    if found != item.seen.node:
+        raise Mismatch(found, "changed while the operation was under way")
     try:
         overwrite(fd, old, new)
-        set_attributes(fd, seen.node, item.become)
+        set_attributes(fd, found, item.become)
         if not site.is_synced_at_the_end(fd):
             os.fsync(fd)
     except BaseException:
         overwrite(fd, new, old)
-        set_attributes(fd, item.become, seen.node)
+        set_attributes(fd, item.become, found)
         raise
     return [Rewritten(item, old if item.torn else None)]
 
@@ -157,6 +185,3 @@ class Rewritten(OnItem):
                 os.fsync(fd)
             finally:
                 os.close(fd)
-
-    def settle(self, site: Site) -> None:
-        site.scratch.unlink(self.item.scratch_name(MARK))

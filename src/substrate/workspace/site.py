@@ -23,6 +23,9 @@ from substrate.workspace.plan import How, Op
 from substrate.workspace.probe import Seen, kind_of, look
 from substrate.workspace.trash import Trash, TrashEntry
 
+#: A rewrite in place was about to begin: of one item (after its number), or of those listed.
+MARK, MARKS = b".inplace", b"inplace"
+
 
 class Excluder(Protocol):
     """What apply asks of `workspace.exclude.Exclusions`."""
@@ -301,12 +304,16 @@ class Site:
         write from somebody's edit.
         """
         left = set(self.scratch.names())
+        if MARKS in left and (finished or not any(item.torn for item in items)):
+            self.scratch.unlink(MARKS)
         for item in items:
-            part, mark, own = (item.scratch_name(end) for end in (b".part", b".inplace", b""))
+            if not left and item.local_at is None:
+                continue
+            part, mark, own = (item.scratch_name(end) for end in (b".part", MARK, b""))
             if part in left:
                 discard(self.scratch, part)
             if mark in left and (finished or not item.torn):
-                discard(self.scratch, mark)
+                self.scratch.unlink(mark)
             if own in left:
                 self._sweep(self.scratch, own, item)
             if item.local_at is not None:

@@ -168,7 +168,10 @@ class Stage:
         for at in range(0, len(found), 4096):
             page = found[at : at + 4096]
             size = len(page)
-            known = old[at : at + size].ljust(size, b"\0"), new[at : at + size]
+            written = new[at : at + size]
+            # Where the new content ends within a page, the old one's rest is not yet cut off.
+            written += old[at + len(written) : at + size]
+            known = old[at : at + size].ljust(size, b"\0"), new[at : at + size], written
             # Zeroes: written, and not yet flushed when the power went.
             if page not in known and page.strip(b"\0"):
                 return False

@@ -7,14 +7,16 @@ overwritten: it may have other names outside the workspace.
 
 from __future__ import annotations
 
-import os
+import struct
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 #: version, magic, length, flags, type, uuid (struct ovl_fb of the kernel).
 _HEADER_BYTES = 5 + 16
 _MAGIC = 0xFB
 _HANDLE_BYTES = 128
+_SIZES = struct.Struct("=Ii")
+_AT_FDCWD = -100
 
 
 def is_copy_of(origin: bytes, path: bytes) -> bool:
@@ -32,24 +34,25 @@ def _handle(path: bytes) -> tuple[int, bytes] | None:
     call = _name_to_handle_at()
     if call is None:
         return None
-    import ctypes
-
-    class Handle(ctypes.Structure):
-        _fields_ = (
-            ("size", ctypes.c_uint),
-            ("kind", ctypes.c_int),
-            ("raw", ctypes.c_ubyte * _HANDLE_BYTES),
-        )
-
-    handle = Handle(_HANDLE_BYTES, 0)
-    mount = ctypes.c_int()
-    if call(-100, os.fspath(path), ctypes.byref(handle), ctypes.byref(mount), 0) != 0:
+    # struct file_handle: its size, its type, then as many bytes as there are.
+    handle = bytearray(_SIZES.pack(_HANDLE_BYTES, 0) + bytes(_HANDLE_BYTES))
+    if call(path, handle) != 0:
         return None
-    return handle.kind, bytes(handle.raw[: handle.size])
+    size, kind = _SIZES.unpack_from(handle)
+    return kind, bytes(handle[_SIZES.size : _SIZES.size + size])
 
 
 @cache
-def _name_to_handle_at() -> Any:
+def _name_to_handle_at() -> Callable[[bytes, bytearray], int] | None:
     import ctypes
 
-    return getattr(ctypes.CDLL(None, use_errno=True), "name_to_handle_at", None)
+    call = getattr(ctypes.CDLL(None, use_errno=True), "name_to_handle_at", None)
+    if call is None:
+        return None
+    mount = ctypes.c_int()
+    raw = ctypes.c_char * (_SIZES.size + _HANDLE_BYTES)
+
+    def named(path: bytes, handle: bytearray) -> int:
+        return int(call(_AT_FDCWD, path, raw.from_buffer(handle), ctypes.byref(mount), 0))
+
+    return named

@@ -63,7 +63,7 @@ def killed_at(line: int, work: Callable[[], object]) -> bool:
 
 
 def _scene(ground: Ground) -> Plan:
-    ground.exclusions = Leaving(b"bulk")
+    _kept(ground)
     ground.put(b"content", ground.file(b"1"))
     ground.put(b"mode", ground.file(b"2", 0o600))
     ground.put(b"gone", ground.file(b"3"))
@@ -72,8 +72,6 @@ def _scene(ground: Ground) -> Plan:
     ground.put(b"emptied/in", ground.file(b"5"))
     ground.put(b"todir", ground.file(b"6"))
     ground.put(b"tofile", ground.directory(0o701))
-    ground.put(b"bulk", ground.directory())
-    ground.put(b"bulk/in", ground.file(b"excluded"))
     ground.put(b"whole", ground.directory())
     ground.put(b"whole/deep", ground.directory(0o750))
     names = [b"whole", b"whole/deep", *(b"whole/deep/%d" % n for n in range(8))]
@@ -94,6 +92,22 @@ def _scene(ground: Ground) -> Plan:
             *(ground.op(name, ABSENT) for name in names),
         ]
     )
+
+
+def _many_rewrites(ground: Ground) -> Plan:
+    """So many that their marks are made, and they are synced, together."""
+    _kept(ground)
+    names = [b"%d" % number for number in range(20)]
+    for name in names:
+        ground.put(name, ground.file(name * 5000))
+    ops = [ground.op(name, ground.file(b"new" + name * 3000), How.IN_PLACE) for name in names]
+    return Plan.of([*ops, ground.op(b"bulk", ABSENT)])
+
+
+def _kept(ground: Ground) -> None:
+    ground.exclusions = Leaving(b"bulk")
+    ground.put(b"bulk", ground.directory())
+    ground.put(b"bulk/in", ground.file(b"excluded"))
 
 
 def _forward(ground: Ground, plan: Plan) -> None:
@@ -127,17 +141,17 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def _sweep(tmp_path: Path, step: int, start: int = 0) -> int:
+def _sweep(tmp_path: Path, step: int, scene: Callable[[Ground], Plan]) -> int:
     """Kill at every `step`-th line, then kill the resumption too, then let it finish."""
     for rounds, place in enumerate(_grounds(tmp_path)):
-        if not _survives(place, start + rounds * step):
+        if not _survives(place, rounds * step, scene):
             return rounds
     raise AssertionError("never came to its end")
 
 
-def _survives(ground: Ground, line: int) -> bool:
+def _survives(ground: Ground, line: int, scene: Callable[[Ground], Plan]) -> bool:
     """One round; False when the operation ended before `line`."""
-    plan = _scene(ground)
+    plan = scene(ground)
     if not killed_at(line, lambda: _forward(ground, plan)):
         _assert_all_new(ground, plan)
         return False
@@ -153,12 +167,21 @@ def _survives(ground: Ground, line: int) -> bool:
 
 
 def test_killed_here_and_there(tmp_path: Path, way: str) -> None:
-    assert _sweep(tmp_path, step=97) > 10
+    assert _sweep(tmp_path, 97, _scene) > 10
+
+
+def test_killed_among_many_rewrites(tmp_path: Path) -> None:
+    assert _sweep(tmp_path, 151, _many_rewrites) > 10
 
 
 @pytest.mark.long
 def test_killed_at_every_line(tmp_path: Path, way: str) -> None:
-    assert _sweep(tmp_path, step=1) > 500
+    assert _sweep(tmp_path, 1, _scene) > 500
+
+
+@pytest.mark.long
+def test_killed_more_often_among_many_rewrites(tmp_path: Path) -> None:
+    assert _sweep(tmp_path, 13, _many_rewrites) > 100
 
 
 # ------------------------------------------------------------------------ what resume finds
