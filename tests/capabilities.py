@@ -89,6 +89,14 @@ def _has_mounts() -> bool:
         return subprocess.run(["umount", directory], check=False).returncode == 0
 
 
+def _has_user_namespaces() -> bool:
+    """Whoever we are, in one of our own we are root and have our own limits."""
+    if shutil.which("unshare") is None:
+        return False
+    words = ["unshare", "--user", "--map-root-user", "true"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
 def _has_network_namespaces() -> bool:
     """Root's, or an ordinary user's inside a user namespace."""
     if shutil.which("unshare") is None:
@@ -173,6 +181,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "ssh-keygen": lambda: shutil.which("ssh-keygen") is not None,
     "strace": _has_strace,
     "symlinks": lambda: os.name == "posix",
+    "user-namespaces": _has_user_namespaces,
     "user-xattrs": _has_user_xattrs,
     "world-overlay": _world("overlay"),
     "world-fuse-overlayfs": _world("fuse-overlayfs"),

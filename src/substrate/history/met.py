@@ -17,11 +17,11 @@ from substrate.history.ledger import NewEntry
 from substrate.history.line import Extension
 from substrate.history.observe import count_files, edited
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT, Change, Kind, Node
+from substrate.model.nodes import ABSENT, BlobWriter, Change, Kind, Node
 from substrate.model.paths import RelPath, ancestors, join
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
-from substrate.objects.snapshot import Snapshot
+from substrate.objects.snapshot import Reader, Snapshot
 from substrate.system import clock, ids
 from substrate.workspace.dirwalk import Walker
 from substrate.workspace.plan import Op
@@ -105,12 +105,19 @@ def _excluded_below(store: HistoryStore, path: RelPath, met: Met) -> None:
 
 def look_again(store: HistoryStore, batch: Batch, paths: Iterable[RelPath]) -> list[Change]:
     """How these paths, which are not as the tip says, really stand."""
+    return differences(store, batch, batch, paths)
+
+
+def differences(
+    store: HistoryStore, reader: Reader, blobs: BlobWriter, paths: Iterable[RelPath]
+) -> list[Change]:
+    """Where these paths, and all below them, are not as the tip says."""
     tip = store.tip()
     out: dict[RelPath, Change] = {}
     for path in paths:
-        scope = _highest_difference(store, batch, tip, path)
-        stands = observe(store.root, [scope], store.exclusions, batch)
-        known = dict(snapshots.walk(batch, tip, scope))
+        scope = _highest_difference(store, reader, tip, path)
+        stands = observe(store.root, [scope], store.exclusions, blobs)
+        known = dict(snapshots.walk(reader, tip, scope))
         for one in sorted({*stands, *known}):
             # What could not be read (or is excluded) says nothing about itself.
             new = stands.get(one, ABSENT if scope in stands else known.get(one, ABSENT))
@@ -119,13 +126,15 @@ def look_again(store: HistoryStore, batch: Batch, paths: Iterable[RelPath]) -> l
     return [out[path] for path in sorted(out)]
 
 
-def _highest_difference(store: HistoryStore, batch: Batch, tip: Snapshot, path: RelPath) -> RelPath:
+def _highest_difference(
+    store: HistoryStore, reader: Reader, tip: Snapshot, path: RelPath
+) -> RelPath:
     """The path, or the directory above it that is none any more."""
     for above in reversed(ancestors(path)):
         try:
             Walker(store.root).directory(above).close()
         except OSError:
-            if snapshots.lookup(batch, tip, above).kind is Kind.DIRECTORY:
+            if snapshots.lookup(reader, tip, above).kind is Kind.DIRECTORY:
                 return above
     return path
 

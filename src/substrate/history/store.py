@@ -112,9 +112,9 @@ class HistoryStore:
     # -- writing ------------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self, purpose: str) -> Iterator[None]:
+    def writing(self, purpose: str, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
         """Hold the workspace's lock; what a crash left behind is settled first."""
-        self.lock.acquire(timeout_s=LOCK_TIMEOUT_S, purpose=purpose)
+        self.lock.acquire(timeout_s=timeout_s, purpose=purpose)
         try:
             if not self.ledger.is_current:
                 self._open_again()

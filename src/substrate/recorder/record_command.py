@@ -102,7 +102,7 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         running = record.begin(
             store, session=place.session, agent_id=place.agent_id,
             command=spans.command_text(words), exact=exact(request),
-            world=None if is_direct else worlds.new_world(place),
+            world=None if is_direct else worlds.new_world(place, store),
         )  # fmt: skip
     command = _named(words, place, running)
     trace.append(spans.command_start(command, clock.now_ns(), world.isolation))

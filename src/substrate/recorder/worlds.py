@@ -19,6 +19,7 @@ from substrate.history.store import HistoryStore
 from substrate.model.nodes import Change
 from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
+from substrate.recorder import outside_edits
 from substrate.recorder.git_arrival import GitWatch, look_after_git
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
@@ -70,8 +71,11 @@ class Request(NamedTuple):
     knows_collisions: bool = False
 
 
-def new_world(place: Place) -> InWorld:
-    """The id of a world to be, and where its directory may come to stand."""
+def new_world(place: Place, store: HistoryStore) -> InWorld:
+    """The id of a world to be, and where its directory may come to stand.
+
+    What others changed before it, as far as it is known of, is recorded first.
+    """
     world_id = ids.new_id("wld")
     return InWorld(
         world_id,
@@ -79,6 +83,7 @@ def new_world(place: Place) -> InWorld:
             place.workspace.store / "worlds" / world_id,
             place.environment.substrate_home / "worlds" / world_id,
         ),
+        is_watched=outside_edits.catch_up(place, store),
     )
 
 

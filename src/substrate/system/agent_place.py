@@ -6,6 +6,7 @@ already, and the environment is the raw one (bytes): `system/environment.py` cos
     /run/substrate.sock         HTTP, for root; else $SUBSTRATE_HOME/run/substrate.sock
     /run/substrate.agent/       mode 0700
         door.sock               the command line's own way in
+        watch.sock              who watches the workspaces answers here
         lock  state.json  log
 """
 
@@ -53,6 +54,10 @@ def directory(socket: bytes) -> bytes:
 
 def door(directory: bytes) -> bytes:
     return directory + b"/door.sock"
+
+
+def watch(directory: bytes) -> bytes:
+    return directory + b"/watch.sock"
 
 
 def is_ours(directory: bytes) -> bool:

@@ -77,6 +77,10 @@ class Forked:
         self._pid = pid
         self._reader = reader
 
+    def fileno(self) -> int:
+        """Readable as soon as it has answered, or is gone."""
+        return self._reader
+
     def answer_within(self, timeout_s: float) -> object:
         """Like `answer`, but a child that takes longer is ended, and its answer is None."""
         import select

@@ -27,6 +27,8 @@ except ImportError:  # only on Windows
 _LOCKED_BYTE = 1 << 30
 _BUSY = frozenset({errno.EAGAIN, errno.EACCES, errno.EDEADLK, errno.EINTR})
 _NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL})
+#: How the purpose of work begins that gives way: its holder lets go on SIGTERM.
+IDLE = "idle: "
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05
 
 
@@ -83,6 +85,8 @@ class FileLock:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 raise self._locked_error()
+            if not purpose.startswith(IDLE):
+                self._ask_to_give_way()
             time.sleep(min(pause_s, left_s))
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
@@ -164,6 +168,16 @@ class FileLock:
             self.predecessor_died = True
             return self._try_exclusive_file(purpose)
         return False
+
+    def _ask_to_give_way(self) -> None:
+        """Work that nobody waits for is ended by who has something to do."""
+        holder = self.holder()
+        if holder is None or not holder.purpose.startswith(IDLE) or holder.is_gone():
+            return
+        import signal
+
+        with contextlib.suppress(OSError):
+            os.kill(holder.pid, signal.SIGTERM)
 
     def _locked_error(self) -> LockedError:
         holder = self.holder()

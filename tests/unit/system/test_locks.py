@@ -205,3 +205,46 @@ def test_sharers_share_and_keep_others_out(tmp_path: Path) -> None:
     with pytest.raises(LockedError, match="collecting"):
         one.acquire(0, "packing", shared=True)
     alone.release()
+
+
+IDLE_HOLDER = """
+import signal, sys, time
+from pathlib import Path
+from substrate.system import locks
+class GiveWay(BaseException): pass
+def give_way(*_): raise GiveWay
+signal.signal(signal.SIGTERM, give_way)
+try:
+    with locks.FileLock(Path(sys.argv[1])) as lock:
+        lock.release()
+        lock.acquire(0, sys.argv[2])
+        print("held", flush=True)
+        time.sleep(60)
+except GiveWay:
+    print("gave way", flush=True)
+"""
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.parametrize(("purpose", "gives_way"), [("idle: tidy up", True), ("undo", False)])
+def test_idle_work_gives_way(tmp_path: Path, purpose: str, gives_way: bool) -> None:
+    path = tmp_path / "lock"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", IDLE_HOLDER, str(path), purpose], stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        with pytest.raises(LockedError):
+            FileLock(path).acquire(0.2, "idle: other work that nobody waits for")
+        assert holder.poll() is None
+        lock = FileLock(path)
+        if gives_way:
+            lock.acquire(30, "record a command")
+            lock.release()
+            assert holder.stdout.readline() == b"gave way\n"
+        else:
+            with pytest.raises(LockedError):
+                lock.acquire(0.2, "record a command")
+    finally:
+        holder.kill()
+        holder.communicate()

@@ -1,0 +1,59 @@
+"""What others changed before a command begins, as far as the agent's watcher knows."""
+
+from __future__ import annotations
+
+import os
+
+from substrate.history import outside
+from substrate.history.store import HistoryStore
+from substrate.model.paths import RelPath
+from substrate.recorder.place import Place
+from substrate.system import agent_place, watch_talk
+
+#: More is not compared on the way of a command: the watcher does it when all is quiet.
+_MOST_ENTRIES = 256
+_MOST_BYTES = 4 << 20
+
+
+def catch_up(place: Place, store: HistoryStore) -> bool:
+    """Record the outside edits that are known of. Inside the lock.
+
+    Whether there can be no others: the base of what comes next is known, because watched.
+    """
+    answer = _ask(place)
+    if answer is None:
+        return False
+    try:
+        if answer.why_not or store.tip_commit is None:
+            return False
+        if not answer.suspects:
+            return True
+        suspects = {RelPath(path): deep for path, deep in answer.suspects.items()}
+        if not outside.is_little(store, suspects, _MOST_ENTRIES, _MOST_BYTES):
+            return False
+        if not outside.record_suspects(store, suspects):
+            return False
+        answer.done()
+        return True
+    finally:
+        answer.close()
+
+
+def _ask(place: Place) -> watch_talk.Answer | None:
+    """None where there is no agent to ask."""
+    if not place.environment.agent_enabled or not hasattr(os, "geteuid"):
+        return None
+    variables = place.environment.variables
+    names = ("SUBSTRATE_SOCKET", "SUBSTRATE_HOME", "HOME")
+    socket = agent_place.socket_path(
+        {os.fsencode(n): os.fsencode(variables[n]) for n in names if n in variables}
+    )
+    if socket is None:
+        return None
+    directory = agent_place.directory(socket)
+    if not agent_place.is_ours(directory):
+        return None
+    return watch_talk.ask(
+        agent_place.watch(directory), os.fsencode(place.workspace.root),
+        os.fsencode(place.environment.substrate_home),
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""inotify(7): the kernel tells what happens in directories.
+
+An event is in the queue before the call that caused it returns. So whoever has emptied the queue
+has heard of everything that was done before, and needs no marker file to be sure.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import NamedTuple
+
+from substrate.system.linux import calls
+
+MODIFY = 0x2
+ATTRIB = 0x4
+CLOSE_WRITE = 0x8
+MOVED_FROM = 0x40
+MOVED_TO = 0x80
+CREATE = 0x100
+DELETE = 0x200
+DELETE_SELF = 0x400
+MOVE_SELF = 0x800
+OVERFLOW = 0x4000
+IGNORED = 0x8000
+IS_DIRECTORY = 0x40000000
+
+_ONLY_DIRECTORIES = 0x1000000
+_DO_NOT_FOLLOW = 0x2000000
+_NOT_WHEN_UNLINKED = 0x4000000
+_HEADER = struct.Struct("iIII")
+_READ_BYTES = 1 << 16
+
+
+class Event(NamedTuple):
+    #: Which watch it came from; -1 with `OVERFLOW`.
+    watch: int
+    mask: int
+    #: The entry of the directory that it is about; empty: the directory itself.
+    name: bytes
+
+
+class Inotify:
+    """One queue of events, bounded by the kernel. Close it."""
+
+    def __init__(self) -> None:
+        self.fd = calls.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def add(self, directory: bytes, mask: int) -> int:
+        """Watch a directory; the same one again gives the same number."""
+        flags = _ONLY_DIRECTORIES | _DO_NOT_FOLLOW | _NOT_WHEN_UNLINKED
+        return calls.call("inotify_add_watch", self.fd, directory, mask | flags)
+
+    def remove(self, watch: int) -> None:
+        calls.call("inotify_rm_watch", self.fd, watch)
+
+    def read(self) -> list[Event]:
+        """All that has happened until now."""
+        events: list[Event] = []
+        while True:
+            try:
+                data = os.read(self.fd, _READ_BYTES)
+            except BlockingIOError:
+                return events
+            at = 0
+            while at < len(data):
+                watch, mask, _, size = _HEADER.unpack_from(data, at)
+                at += _HEADER.size
+                events.append(Event(watch, mask, data[at : at + size].rstrip(b"\0")))
+                at += size
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1

@@ -1,0 +1,125 @@
+r"""Asking the agent's watcher what others changed: one packet each way.
+
+    recorder                                       watcher
+      Q root \0 $SUBSTRATE_HOME               ─▶
+                                              ◀─   W generation \0 path \0 path …   these, no more
+                                              ◀─   N why                            not known
+      D generation                            ─▶   (those of the answer are recorded now)
+
+A path that begins with ``=`` is a directory of which only its own mode is meant, any other begins
+with ``+``. On the way of every command: nothing is imported that is not loaded already.
+"""
+
+from __future__ import annotations
+
+import os
+
+from substrate.system.agent_place import Address
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import _socket
+
+QUESTION, DONE, STATUS, REPORT = b"Q", b"D", b"S", b"R"
+WATCHED, NOT_WATCHED = b"W", b"N"
+#: An answer that is longer is none: the watcher records those by itself, a little later.
+MOST_BYTES = 64 * 1024
+#: A watcher that is kept from running must not keep a command from running.
+PATIENCE_S = 0.01
+
+
+class Answer:
+    """What the watcher said; `done` tells it that the suspects are recorded."""
+
+    __slots__ = ("_connection", "generation", "suspects", "why_not")
+
+    def __init__(self, connection: _socket.socket | None, said: bytes) -> None:
+        self._connection = connection
+        self.generation = 0
+        #: Path → whether all below it is meant, too.
+        self.suspects: dict[bytes, bool] = {}
+        #: Empty, or why it is not known what others changed.
+        self.why_not = ""
+        if said[:1] != WATCHED:
+            self.why_not = os.fsdecode(said[1:]) or "nobody watches"
+            return
+        number, *paths = said[1:].split(b"\0")
+        self.generation = int(number)
+        self.suspects = {path[1:]: path[:1] == b"+" for path in paths}
+
+    def done(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.send(DONE + b"%d" % self.generation)
+            except OSError:
+                pass  # it will ask again what became of them
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def ask(socket: bytes, root: bytes, home: bytes) -> Answer:
+    """What others changed below `root`; whoever asks is heard of, and watched from then on."""
+    connection = None
+    try:
+        connection = connect(socket)
+        connection.settimeout(PATIENCE_S)
+        connection.send(QUESTION + root + b"\0" + home)
+        return Answer(connection, connection.recv(MOST_BYTES))
+    except (OSError, ValueError):
+        if connection is not None:
+            connection.close()
+        return Answer(None, b"")
+
+
+def report(socket: bytes, patience_s: float) -> bytes:
+    """What the watcher says about itself, as JSON; `OSError` if there is none."""
+    connection = connect(socket)
+    try:
+        connection.settimeout(patience_s)
+        connection.send(STATUS)
+        return connection.recv(MOST_BYTES).removeprefix(REPORT)
+    finally:
+        connection.close()
+
+
+def connect(socket: bytes) -> _socket.socket:
+    """`OSError` if nobody is there, or somebody else."""
+    import _socket
+
+    kind = _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC
+    connection = _socket.socket(_socket.AF_UNIX, kind)
+    try:
+        connection.settimeout(PATIENCE_S)
+        with Address(socket) as address:
+            connection.connect(address)
+        if peer(connection)[1] != os.geteuid():
+            raise PermissionError("the watcher belongs to another user")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def peer(connection: _socket.socket) -> tuple[int, int]:
+    """The other side's process and user, as the kernel knows them."""
+    import _socket
+    import sys
+
+    said = connection.getsockopt(_socket.SOL_SOCKET, _SO_PEERCRED, 12)
+    return int.from_bytes(said[:4], sys.byteorder), int.from_bytes(said[4:8], sys.byteorder)
+
+
+_SO_PEERCRED = 17
+
+
+def answer(generation: int, suspects: dict[bytes, bool]) -> bytes:
+    """As a packet; a `NOT_WATCHED` one if there are too many."""
+    paths = [(b"+" if deep else b"=") + path for path, deep in suspects.items()]
+    said = WATCHED + b"\0".join([b"%d" % generation, *paths])
+    return said if len(said) <= MOST_BYTES else not_watched("many changes are being looked at")
+
+
+def not_watched(why: str) -> bytes:
+    return NOT_WATCHED + os.fsencode(why)

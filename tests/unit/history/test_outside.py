@@ -1,0 +1,86 @@
+"""Only the named paths are compared; what they hold is recorded as a scan would record it."""
+
+from __future__ import annotations
+
+import pytest
+
+from substrate.history import outside
+from substrate.model.paths import RelPath
+from substrate.recorder.ask import changed_files
+from tests.unit.history.workbench import Bench, Dir, Edit, Link, Mode
+
+START: Edit = {
+    "a": b"1", "b": b"1", "src/c": b"1", "src/deep/d": b"1", "link": Link("a"), "empty": Dir(),
+    "was/dir/f": b"1", "wasf": b"1",
+}  # fmt: skip
+
+
+@pytest.fixture
+def begun(bench: Bench) -> Bench:
+    bench.run(START)
+    return bench
+
+
+def told(bench: Bench, suspects: dict[bytes, bool]) -> set[bytes]:
+    """Record these; the paths that came into history with it."""
+    named = {RelPath(path): deep for path, deep in suspects.items()}
+    before = bench.log()[0].command_id
+    with bench.writing() as store:
+        found = outside.differing(store, named)
+        assert outside.record_suspects(store, named)
+        assert outside.differing(store, named) == {}, "now history says so"
+    entry = bench.log()[0]
+    if entry.command_id == before:
+        assert not found
+        return set()
+    assert (entry.kind, entry.command) == ("external", "external-changes")
+    with bench.store() as store:
+        return {bytes(path) for path in changed_files(store, entry)}
+
+
+@pytest.mark.parametrize(
+    ("edit", "suspects", "changed"),
+    [
+        ({"a": b"2"}, {b"a": True}, {b"a"}),
+        ({"a": b"2", "b": b"2"}, {b"b": True}, {b"b"}),
+        ({"a": b"1"}, {b"a": True, b"src/c": True}, set()),
+        ({"a": None}, {b"a": True}, {b"a"}),
+        ({"a": Mode(0o600)}, {b"a": True}, {b"a"}),
+        ({"link": Link("b")}, {b"link": True}, {b"link"}),
+        ({"new/x/y": b"2", "new/z": b"2"}, {b"new": True}, {b"new/x/y", b"new/z"}),
+        ({"src": None}, {b"src": True}, {b"src/c", b"src/deep/d"}),
+        ({"src": None}, {b"src/deep/d": True}, {b"src/c", b"src/deep/d"}),
+        ({"src": Dir(0o700), "src/c": b"2"}, {b"src": False}, {b"src"}),
+        ({"src": Dir(0o700), "src/c": b"2"}, {b"src": True}, {b"src/c"}),
+        ({"was": b"file now"}, {b"was": False}, {b"was", b"was/dir/f"}),
+        ({"wasf": Dir(), "wasf/f": b"2"}, {b"wasf": True}, {b"wasf", b"wasf/f"}),
+        ({"empty": None}, {b"empty": True}, {b"empty"}),
+        ({"node_modules/x": b"2"}, {b"node_modules": True, b"node_modules/x": True}, set()),
+    ],
+)  # fmt: skip
+def test_what_is_named_is_recorded(
+    begun: Bench, edit: Edit, suspects: dict[bytes, bool], changed: set[bytes]
+) -> None:
+    begun.outside(edit)
+    assert told(begun, suspects) == changed
+
+
+def test_a_scan_finds_nothing_more(begun: Bench) -> None:
+    begun.outside({"a": b"2", "src": None, "new/x/y": b"2", "was": b"file now", "empty": None})
+    with begun.store() as store:
+        found = outside.differing_anywhere(store)
+    assert found == {b"a": True, b"src": True, b"new": True, b"was": True, b"empty": True}
+    with begun.writing() as store:
+        assert outside.record_suspects(store, found)
+        assert outside.differing_anywhere(store) == {}
+    assert begun.settle() is None
+
+
+def test_only_so_much_is_looked_at(begun: Bench) -> None:
+    begun.outside({f"many/{n}": b"x" * 100 for n in range(50)})
+    many = {RelPath(b"many"): True, RelPath(b"gone"): True}
+    with begun.store() as store:
+        assert outside.is_little(store, many, entries=52, size_bytes=5_000)
+        assert not outside.is_little(store, many, entries=51, size_bytes=5_000)
+        assert not outside.is_little(store, many, entries=52, size_bytes=4_999)
+        assert outside.is_little(store, {RelPath(b"many"): False}, entries=1, size_bytes=0)
