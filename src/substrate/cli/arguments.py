@@ -11,6 +11,7 @@ before the verb are split by hand, because argparse would need every verb's pars
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
@@ -78,6 +79,8 @@ class Command(Protocol):
     def run(self, args: Namespace, context: Context) -> int:
         """Do it; return the exit status."""
         ...
+
+    def __hash__(self) -> int: ...
 
 
 class Invocation(NamedTuple):
@@ -195,17 +198,8 @@ def parse(command: Command, invocation: Invocation, program: str = "substrate") 
 
     For `run`, `command` or `file` is set beforehand where `-c` or `-f` stood for the verb.
     """
-    from argparse import Namespace, RawDescriptionHelpFormatter
+    from argparse import Namespace
 
-    from substrate.cli.parser import Parser
-
-    parser = Parser(
-        prog=f"{program} {command.NAME}",
-        description=command.HELP[:1].upper() + command.HELP[1:] + ".",
-        epilog=f"example:\n  {command.EXAMPLE}",
-        formatter_class=RawDescriptionHelpFormatter,
-    )
-    command.configure(parser)
     start = Namespace(
         session=invocation.session,
         agent_id=invocation.agent_id,
@@ -216,7 +210,24 @@ def parse(command: Command, invocation: Invocation, program: str = "substrate") 
         start.command = invocation.command
     if invocation.file is not None:
         start.file = invocation.file
-    return parser.parse_args(invocation.words, start)
+    return parser_of(command, program).parse_args(invocation.words, start)
+
+
+@cache
+def parser_of(command: Command, program: str = "substrate") -> ArgumentParser:
+    """The verb's parser; making it takes longer than using it, so the agent makes it ahead."""
+    from argparse import RawDescriptionHelpFormatter
+
+    from substrate.cli.parser import Parser
+
+    parser = Parser(
+        prog=f"{program} {command.NAME}",
+        description=command.HELP[:1].upper() + command.HELP[1:] + ".",
+        epilog=f"example:\n  {command.EXAMPLE}",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    command.configure(parser)
+    return parser
 
 
 def overview(verbs: Mapping[str, str] = VERBS, usage: str | None = None) -> str:

@@ -108,6 +108,11 @@ def is_unsettled(store: HistoryStore) -> bool:
     )
 
 
+def may_be_detached(store: HistoryStore) -> bool:
+    """Whether any world waits at all: one question, for every command asks it."""
+    return store.ledger.has_intent(HELD)
+
+
 def all_held(store: HistoryStore) -> list[Held]:
     """Oldest first; running ones too."""
     out = []

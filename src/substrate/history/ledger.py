@@ -89,6 +89,8 @@ class Ledger:
         self.db = schema.connect(path)
         if self._file is None:
             self._file = schema.file_id(path)
+        #: Whether there may be refs that no file is known to say.
+        self.has_unpublished = True
 
     def close(self) -> None:
         """Let go of the file.
@@ -159,19 +161,22 @@ class Ledger:
     # -- entries ------------------------------------------------------------------------------
 
     def add(self, new: NewEntry, commit: bytes | None) -> Entry:
-        cursor = self.db.execute(
-            "INSERT INTO entries (pos, command_id, span_id, session_id, agent_id, kind, ts_ns,"
+        row = self.db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
+        seq = row[0] + 1 if row else 1
+        detail = json.dumps(new.detail, sort_keys=True)
+        self.db.execute(
+            "INSERT INTO entries (seq, pos, command_id, span_id, session_id, agent_id, kind, ts_ns,"
             " duration_ms, exit, command, commit_oid, changed_files, added_bytes, detail)"
-            " VALUES (0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (new.command_id, new.span_id, new.session_id, new.agent_id, new.kind, new.ts_ns,
-             new.duration_ms, new.exit, new.command, commit, new.changed_files, new.added_bytes,
-             json.dumps(new.detail, sort_keys=True)),
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (seq, seq, new.command_id, new.span_id, new.session_id, new.agent_id, new.kind,
+             new.ts_ns, new.duration_ms, new.exit, new.command, commit, new.changed_files,
+             new.added_bytes, detail),
         )  # fmt: skip
-        seq = cursor.lastrowid
-        self.db.execute("UPDATE entries SET pos = seq WHERE seq = ?", (seq,))
-        found = self.by_command_id(new.command_id)
-        assert found is not None
-        return found
+        return Entry(
+            seq, seq, new.command_id, new.span_id, new.session_id, new.agent_id, new.kind,
+            new.ts_ns, new.duration_ms, new.exit, new.command, commit, None, new.changed_files,
+            new.added_bytes, json.loads(detail),
+        )  # fmt: skip
 
     def add_detail(self, entry: Entry, **more: object) -> Entry:
         """Inside a transaction: what became known of an entry only after it was made."""
@@ -294,6 +299,10 @@ class Ledger:
     def drop_intent(self, intent_id: str) -> None:
         self.db.execute("DELETE FROM intents WHERE intent_id = ?", (intent_id,))
 
+    def has_intent(self, kind: str) -> bool:
+        row = self.db.execute("SELECT 1 FROM intents WHERE kind = ? LIMIT 1", (kind,)).fetchone()
+        return row is not None
+
     def intents(self) -> list[Intent]:
         rows = self.db.execute("SELECT * FROM intents ORDER BY ts_ns, intent_id")
         return [
@@ -323,6 +332,7 @@ class Ledger:
 
     def set_ref(self, name: str, oid: bytes | None) -> None:
         """Say where a ref stands (None: it goes); the file follows when it is published."""
+        self.has_unpublished = True
         self.db.execute("INSERT OR REPLACE INTO refs VALUES (?, ?, 0)", (name, oid))
 
     def ref(self, name: str) -> bytes | None:

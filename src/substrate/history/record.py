@@ -154,10 +154,10 @@ def begin(
     session_id = sessions.for_recording(store, session, agent_id)
     tip = store.tip_commit
     assert tip is not None
-    beside = running_beside(store, None)
+    beside = () if world else running_beside(store, None)
     running = Running(
         ids.new_id("c"), ids.new_id("spn"), session_id, agent_id, command, tip, "",
-        () if world else beside, world.world_id if world else "", world.places if world else (),
+        beside, world.world_id if world else "", world.places if world else (),
         clock.now_ns(), known,
     )  # fmt: skip
     intent = store.new_intent(RUNNING, {**running.to_payload(), "exact": exact})

@@ -159,10 +159,7 @@ def connect(path: Path) -> sqlite3.Connection:
         if _is_frozen(path):
             return _open(f"{path.as_uri()}?immutable=1")
         connection = _open_with_index(path)
-        # WAL + FULL: one append and one fdatasync a transaction. Where WAL cannot work (network
-        # file systems) SQLite answers with another mode, which is as safe and only slower.
         connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA foreign_keys=ON")
         _migrate(connection)
     except sqlite3.Error as error:
         raise translated(error) from error
@@ -174,7 +171,6 @@ def _open_with_index(path: Path) -> sqlite3.Connection:
     has it open either, and it is kept in memory: a full disk can still be asked what fills it."""
     connection = _open(path)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA user_version")
     except DiskFullError:
         connection.close()
@@ -212,6 +208,9 @@ def _migrate(connection: sqlite3.Connection) -> None:
             f"this history was written by a newer Substrate (schema {version})",
             hint="upgrade Substrate; nothing was changed",
         )
+    # WAL + FULL: one append and one fdatasync a transaction. The file remembers that. Where WAL
+    # cannot work (network file systems) SQLite answers with another mode, as safe and only slower.
+    connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("BEGIN EXCLUSIVE")
     if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
         for statement in _TABLES.split(";\n"):

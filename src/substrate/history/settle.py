@@ -19,13 +19,14 @@ def settle(store: HistoryStore) -> list[str]:
     done: list[str] = []
     after_boot(store)
     store.publish_refs()
+    intents = store.ledger.intents()
     # Arrivals first: the intent of the command goes with its arrival.
-    done += [
+    arrived = [
         arrival_journal.finish(store, intent)
-        for intent in store.ledger.intents()
+        for intent in intents
         if intent.kind == arrival_journal.ARRIVE
     ]
-    for intent in store.ledger.intents():
+    for intent in store.ledger.intents() if arrived else intents:
         if intent.kind == record.RUNNING:
             if not is_alive(intent):
                 in_world = bool(intent.payload.get("world_id"))
@@ -35,7 +36,7 @@ def settle(store: HistoryStore) -> list[str]:
         elif intent.kind == compact.PRUNE:
             compact.finish_prune(store, intent)
     _sweep_worlds(store)
-    return done
+    return arrived + done
 
 
 def sweep(store: HistoryStore) -> None:
@@ -67,7 +68,10 @@ def _sweep_trash(trash: Path) -> None:
 def _sweep_worlds(store: HistoryStore) -> None:
     """Worlds that nobody waits for: their change has arrived, and then came the kill."""
     worlds = store.dir / "worlds"
-    found = list(worlds.iterdir()) if worlds.is_dir() else []
+    try:
+        found = [worlds / name for name in os.listdir(worlds)]
+    except FileNotFoundError:
+        return
     if not found:
         return
     awaited = {str(intent.payload.get("world_id", "")) for intent in store.ledger.intents()}

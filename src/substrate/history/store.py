@@ -156,15 +156,25 @@ class HistoryStore:
         if batch is not None:
             small = batch.small_objects()
             batch.publish()
-        with self.ledger.transaction(durable=durable):
-            self.ledger.refs_were_published()
-            if small:
-                self.ledger.keep_objects(small)
-            yield self.ledger
-        self.publish_refs()
+        ledger = self.ledger
+        try:
+            with ledger.transaction(durable=durable):
+                if ledger.has_unpublished:
+                    ledger.refs_were_published()
+                    ledger.has_unpublished = False
+                if small:
+                    ledger.keep_objects(small)
+                yield ledger
+        except BaseException:
+            ledger.has_unpublished = True
+            raise
+        if ledger.has_unpublished:
+            self.publish_refs()
 
     def publish_refs(self) -> None:
-        for name, oid in self.ledger.refs(unpublished_only=True).items():
+        found = self.ledger.refs(unpublished_only=True)
+        self.ledger.has_unpublished = bool(found)
+        for name, oid in found.items():
             if oid is None:
                 refs.delete_ref(self.git_dir, name)
             elif refs.read_ref(self.git_dir, name) != oid:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from substrate.system import clock, environment, files
+from substrate.system import clock, files
 from substrate.world.protocol import Capture
 
 DIRECTORY = "outputs"
@@ -21,9 +21,9 @@ _EVERY_NS = 3600 * 10**9
 _MARK = ".looked"
 
 
-def capture_for(span_id: str) -> Capture:
+def capture_for(home: Path, span_id: str) -> Capture:
     """Where a command's streams go; now and then what is old goes away on the way."""
-    directory = environment.current().substrate_home / DIRECTORY
+    directory = home / DIRECTORY
     _prune_if_due(directory)
     return Capture(directory / span_id)
 

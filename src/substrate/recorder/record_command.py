@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError
-from substrate.history import record
+from substrate.history import held, record
 from substrate.history.ledger import Entry
 from substrate.history.record import Running
 from substrate.model.nodes import Change
 from substrate.recorder import git_arrival, worlds
 from substrate.recorder.command_end import Done, brought_in, exact, found_by_scan, outcome_word
 from substrate.recorder.keep import keep_under_cap
+from substrate.recorder.outputs import capture_for
 from substrate.recorder.place import Place
 from substrate.system import afterwards, clock, ids, process
 from substrate.trace import spans
@@ -109,7 +110,7 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
 
     git_before = git_arrival.watch(place.workspace)
     try:
-        outcome = world.run(_world_request(request, running)._replace(beside=beside))
+        outcome = world.run(_world_request(place, request, running)._replace(beside=beside))
     except BaseException:
         if running.world_id:  # otherwise a scan must tell what it had done by then
             _never_ran(place, running, request)
@@ -130,11 +131,14 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
 
 def _collected(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
     """What outlived an earlier command and has ended since comes in first."""
-    from substrate.recorder.held_worlds import collect_detached
-
     # Not Path.exists: somebody else's store raises there, and is told as what it is later on.
     if not os.path.exists(place.workspace.store / "index" / "history.db"):
         return [], ()
+    with place.existing_history() as store:
+        if not held.may_be_detached(store):
+            return [], ()
+    from substrate.recorder.held_worlds import collect_detached
+
     return collect_detached(place)
 
 
@@ -166,7 +170,7 @@ def _run_unrecorded(place: Place, world: World, request: CommandRequest) -> Reco
         place.agent_id, place.workspace.root, place.cwd, request.argv, request.shell,
     )  # fmt: skip
     trace.append(spans.command_start(command, clock.now_ns(), world.isolation))
-    outcome = world.run(_run_request(request, session, command.span_id))
+    outcome = world.run(_run_request(place, request, session, command.span_id))
     completion = _completion(outcome, FsDiff(), None, None)._replace(
         extra={"history": place.workspace.history_refused}
     )
@@ -177,14 +181,14 @@ def _run_unrecorded(place: Place, world: World, request: CommandRequest) -> Reco
     )  # fmt: skip
 
 
-def _world_request(request: CommandRequest, running: Running) -> RunRequest:
-    made = _run_request(request, running.session_id, running.span_id)
+def _world_request(place: Place, request: CommandRequest, running: Running) -> RunRequest:
+    made = _run_request(place, request, running.session_id, running.span_id)
     return made._replace(world_id=running.world_id)
 
 
-def _run_request(request: CommandRequest, session_id: str, span_id: str) -> RunRequest:
-    from substrate.recorder.outputs import capture_for
-
+def _run_request(
+    place: Place, request: CommandRequest, session_id: str, span_id: str
+) -> RunRequest:
     return RunRequest(
         cwd=request.cwd,
         argv=request.argv,
@@ -197,7 +201,7 @@ def _run_request(request: CommandRequest, session_id: str, span_id: str) -> RunR
         stdout=request.stdout,
         stderr=request.stderr,
         pty=request.pty,
-        capture=request.capture or capture_for(span_id),
+        capture=request.capture or capture_for(place.environment.substrate_home, span_id),
         limits=request.limits,
         network=request.network,
         session_id=session_id,

@@ -138,7 +138,9 @@ class FileLock:
         try:
             if not shared:
                 self.predecessor_died = os.fstat(fd).st_size > 0  # `release` empties the file
-                _write_record(fd, purpose)
+                if self.predecessor_died:
+                    os.ftruncate(fd, 0)
+                os.write(fd, _record(purpose))
         except BaseException:
             os.close(fd)
             raise
@@ -230,12 +232,6 @@ def _record(purpose: str) -> bytes:
     pid = os.getpid()
     fields = {"pid": pid, "boot": boot_id(), "start": process_start_token(pid), "purpose": purpose}
     return json.dumps(fields).encode() + b"\n"
-
-
-def _write_record(fd: int, purpose: str) -> None:
-    os.lseek(fd, 0, os.SEEK_SET)
-    os.ftruncate(fd, 0)
-    os.write(fd, _record(purpose))
 
 
 def _create_record(path: Path, purpose: str) -> bool:

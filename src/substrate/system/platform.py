@@ -46,6 +46,12 @@ def pid_alive(pid: int) -> bool:
 
 def process_start_token(pid: int) -> str:
     """Something that differs when the id was reused; empty when unknown or gone."""
+    return _own_start_token(pid) if pid == os.getpid() else _linux_stat_field(pid, 22)
+
+
+@cache
+def _own_start_token(pid: int) -> str:
+    """By its id, because a fork inherits what is remembered here."""
     return _linux_stat_field(pid, 22)
 
 

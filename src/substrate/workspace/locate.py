@@ -93,8 +93,9 @@ def why_not_opened(store: Path) -> str:
         return ""
     if hasattr(os, "geteuid") and owner != os.geteuid():
         return f"the history there belongs to another user (uid {owner})"
+    top = os.fspath(store)
     for name in _STORE_DIRECTORIES:
-        if os.path.islink(f"{store}{name}"):
+        if os.path.islink(top + name):
             return f"{STORE_NAME}{name} is a link and in the way of the directory"
     return ""
 
@@ -123,30 +124,33 @@ def make_private(workspace: Workspace, directory: Path) -> None:
         hide_from_git(workspace.git_common_dir)
 
 
-def _nearest(start: Path, marked: Callable[[Path], bool]) -> Path | None:
-    for directory in (start, *start.parents):
-        if marked(directory):
-            return directory
-    return None
+def _nearest(start: Path, marked: Callable[[str], bool]) -> Path | None:
+    directory = os.fspath(start)
+    while not marked(directory):
+        above = os.path.dirname(directory)
+        if above == directory:
+            return None
+        directory = above
+    return Path(directory)
 
 
-def _has_store(directory: Path) -> bool:
+def _has_store(directory: str) -> bool:
     try:
-        found = os.lstat(directory / STORE_NAME)
+        found = os.lstat(os.path.join(directory, STORE_NAME))
     except OSError:
         return False
     return stat.S_ISDIR(found.st_mode) and not _planted(directory, found)
 
 
-def _has_git(directory: Path) -> bool:
+def _has_git(directory: str) -> bool:
     try:
-        found = os.lstat(directory / ".git")
+        found = os.lstat(os.path.join(directory, ".git"))
     except OSError:
         return False
     return not _planted(directory, found)
 
 
-def _planted(directory: Path, found: os.stat_result) -> bool:
+def _planted(directory: str, found: os.stat_result) -> bool:
     """Whether somebody else may have put this mark here to take in what lies below.
 
     Anyone can make ``/tmp/.git``; that must not turn ``/tmp`` into the workspace of every
@@ -210,7 +214,8 @@ def _why_no_history(root: Path) -> str:
 
 
 def _is_marked(root: Path) -> bool:
-    return _has_store(root) or _has_git(root) or os.path.lexists(root / ".substrateignore")
+    top = os.fspath(root)
+    return _has_store(top) or _has_git(top) or os.path.lexists(root / ".substrateignore")
 
 
 def _private_directory(path: Path) -> None:

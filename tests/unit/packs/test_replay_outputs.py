@@ -34,11 +34,11 @@ def test_it_is_looked_through_now_and_then(private_environment: Path) -> None:
     here = environment.current()
     directory = here.substrate_home / outputs.DIRECTORY
     old = keep(directory, "spn_old", 1, 40 * 24 * 3600)
-    capture = outputs.capture_for("spn_1")
+    capture = outputs.capture_for(here.substrate_home, "spn_1")
     assert capture.directory == directory / "spn_1"
     assert not old.exists()
     again = keep(directory, "spn_old", 1, 40 * 24 * 3600)
-    outputs.capture_for("spn_2")
+    outputs.capture_for(here.substrate_home, "spn_2")
     assert again.exists()
 
 

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import substrate
+from substrate.cli import arguments
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ def run(args: Namespace, context: Context) -> int:
 
 
 def _serve(args: Namespace, context: Context, home: Home) -> int:
-    from substrate.agent import preload
     from substrate.agent.zygote import Settings, Zygote
 
     home.take(replace=args.replace)
@@ -67,7 +67,7 @@ def _serve(args: Namespace, context: Context, home: Home) -> int:
         install=os.path.dirname(substrate.__file__),
         program=_program,
         server=_server,
-        preload=lambda: preload.preload(_program, home.directory / "rehearsal"),
+        preload=lambda: _preload(home),
         idle_exit_s=_idle_exit_s(args, context),
     )
     os.chdir("/")
@@ -87,6 +87,13 @@ def _idle_exit_s(args: Namespace, context: Context) -> float:
     if said < 0:
         raise UsageError("--idle-exit takes a number of seconds", hint="0: never")
     return said or float("inf")
+
+
+def _preload(home: Home) -> None:
+    from substrate.agent import preload
+
+    preload.preload(_program, home.directory / "rehearsal")
+    arguments.parser_of(arguments.load("run"))
 
 
 def _program(words: list[str]) -> int:
