@@ -49,6 +49,14 @@ def test_held_looked_at_and_applied(program: Program) -> None:
     assert not (program.cwd / "new").exists()
 
 
+@pytest.mark.parametrize("line", ["true", "false", "cat a; touch new; rm new; exit 3"])
+def test_nothing_to_hold(program: Program, line: str) -> None:
+    done = program("--hold", "-c", line)
+    assert "changed nothing: no world is held" in done.errors
+    assert program.json("world", "list")["worlds"] == []
+    assert list((program.cwd / ".substrate-git" / "worlds").iterdir()) == []
+
+
 def test_held_and_discarded(program: Program) -> None:
     world_id = held(program)
     program("world", "discard", "wld_").is_clear(4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, cast
 
 from substrate.errors import SubstrateError
 from substrate.history import record
@@ -12,8 +12,9 @@ from substrate.history.record import Recorded, Running
 from substrate.model.nodes import Change
 from substrate.model.paths import RelPath, display
 from substrate.recorder import git_arrival, worlds
+from substrate.recorder.git_outside import code_changed
 from substrate.recorder.place import Place
-from substrate.recorder.user_git import git_effect, git_state
+from substrate.recorder.user_git import effect_since
 from substrate.trace.fs_diff import FsDiff, fs_diff
 from substrate.world.protocol import RunOutcome
 
@@ -72,8 +73,12 @@ def brought_in(
         extra["git"] = brought.entry.detail["git"]
     extra.update(_world_fields(running, brought))
     notes = list(brought.notes)
-    if brought.runs_code:
-        names = ", ".join(display(path) for path in brought.runs_code[:_SHOWN_NAMES])
+    outside = code_changed(git.code, place.workspace) if git.code else []
+    if outside:
+        extra["runs_code"] = [*cast("list[str]", extra.get("runs_code", [])), *outside]
+    if brought.runs_code or outside:
+        found = [*(display(path) for path in brought.runs_code), *outside]
+        names = ", ".join(found[:_SHOWN_NAMES])
         notes.append(f"this change makes other programs run code: {names}")
     if outcome.left_running and not brought.held:
         notes.append(
@@ -114,7 +119,7 @@ def found_by_scan(
     request: Words,
     git: git_arrival.GitWatch,
 ) -> Done:
-    effect = git_effect(git.state, git_state(place.workspace))
+    effect = effect_since(place.workspace, git.state)
     recorded = _record(place, running, outcome, request, effect)
     extra: dict[str, object] = {}
     if recorded.excluded_gone:

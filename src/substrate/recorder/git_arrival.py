@@ -19,6 +19,7 @@ from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath, display
 from substrate.objects.index_sameness import same_but_for_stat
 from substrate.recorder.git_meanwhile import spare_what_is_new
+from substrate.recorder.git_outside import Stamp, code_stamps
 from substrate.recorder.user_git import GitState, git_state
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.layer import LayerDiff, LayerEntry
@@ -35,6 +36,8 @@ class GitWatch(NamedTuple):
     state: GitState = GitState()
     #: Of the index and the packed refs: inode, size, times; None where there is none.
     stamps: tuple[tuple[int, ...] | None, ...] = (None, None)
+    #: Of what runs code in a repository that no layer covers.
+    code: dict[str, Stamp] = {}  # noqa: RUF012  a tuple: replaced, never changed
 
 
 class GitArrival(NamedTuple):
@@ -49,7 +52,8 @@ def watch(workspace: Workspace) -> GitWatch:
     state = git_state(workspace)
     if workspace.git_dir is None:
         return GitWatch(state)
-    return GitWatch(state, tuple(_stamp(workspace.git_dir / name) for name in _WATCHED))
+    stamps = tuple(_stamp(workspace.git_dir / name) for name in _WATCHED)
+    return GitWatch(state, stamps, code_stamps(workspace))
 
 
 def look_after_git(

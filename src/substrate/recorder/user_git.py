@@ -12,6 +12,7 @@ from typing import NamedTuple
 from substrate.errors import SubstrateError
 from substrate.objects import refs
 from substrate.objects.worktree_git import WorktreeGit
+from substrate.recorder.git_outside import branches_of_others
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.locate import Workspace
 
@@ -60,6 +61,19 @@ def git_effect(before: GitState, after: GitState) -> dict[str, object]:
     if moved:
         effect["refs"] = moved
     return effect
+
+
+def effect_since(workspace: Workspace, before: GitState) -> dict[str, object]:
+    """What moved since `before`, without the branches that other worktrees have checked out:
+    whoever moved those was not here."""
+    effect = git_effect(before, git_state(workspace))
+    moved = effect.get("refs")
+    if not isinstance(moved, dict):
+        return effect
+    others = branches_of_others(workspace) & moved.keys()
+    mine = {name: pair for name, pair in moved.items() if name not in others}
+    effect = {name: value for name, value in effect.items() if name != "refs"}
+    return {**effect, "refs": mine} if mine else effect
 
 
 def joined(effects: Iterable[object]) -> dict[str, object]:

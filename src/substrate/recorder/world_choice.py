@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import MissingDependencyError, UsageError
+from substrate.recorder.git_outside import git_outside
 from substrate.recorder.place import Place
 from substrate.world.choose import choose_world
 from substrate.world.direct import DirectWorld
@@ -48,6 +49,7 @@ def world_for(place: Place, asked: Asked) -> World:
         return DirectWorld("--live: it sees edits as they happen" if asked.live else "asked for")
     if place.workspace.history_refused and not needed:
         return DirectWorld(f"no history is kept here ({place.workspace.history_refused})")
+    git = git_outside(place.workspace)
     wanted = Wanted(
         root=place.workspace.root,
         store=place.workspace.store,
@@ -56,7 +58,10 @@ def world_for(place: Place, asked: Asked) -> World:
         network=asked.network,
         strategy=place.environment.get("SUBSTRATE_WORLD_STRATEGY") or None,
         allow_host_services=asked.allow_host_services,
-        writable=asked.writable,
+        writable=(*asked.writable, *git.writable),
+        read_only=git.read_only,
+        readable=git.readable,
+        why=git.note,
     )
     if not asked.tier and place.environment.get("SUBSTRATE_HEAVY_ISOLATION") == "1":
         return _heaviest(wanted)
@@ -68,4 +73,5 @@ def _heaviest(wanted: Wanted) -> World:
     try:
         return choose_world(wanted._replace(tier="full", required=True))
     except MissingDependencyError as error:
-        return choose_world(wanted._replace(why=f"SUBSTRATE_HEAVY_ISOLATION: {error.message}"))
+        why = f"SUBSTRATE_HEAVY_ISOLATION: {error.message}"
+        return choose_world(wanted._replace(why="; ".join(filter(None, (why, wanted.why)))))

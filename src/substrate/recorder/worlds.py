@@ -21,9 +21,10 @@ from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
 from substrate.recorder import outside_edits
 from substrate.recorder.git_arrival import GitWatch, look_after_git
+from substrate.recorder.git_outside import is_outside
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
-from substrate.recorder.user_git import git_effect, git_state
+from substrate.recorder.user_git import effect_since
 from substrate.system import files, ids
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.exclude import IGNORE_NAME, Exclusions
@@ -94,12 +95,22 @@ def bring_in(place: Place, request: Request) -> Brought:
         store.writing("record a command"),
         store.new_batch() as batch,
     ):
-        if is_untouched(request.layer) and not request.hold:
-            entry = record.note(store, request.running, request.result)
+        if is_untouched(request.layer):
+            entry = record.note(store, request.running, _with_outside(place, request))
             if request.left_running:
                 held.keep_detached(store, batch, request.running, None)
-            return Brought(entry, [], is_kept=request.left_running > 0)
+            notes = ("the command changed nothing: no world is held",) if request.hold else ()
+            return Brought(entry, [], notes=notes, is_kept=request.left_running > 0)
         return _bring_in(place, store, batch, request)
+
+
+def _with_outside(place: Place, request: Request) -> Result:
+    """A commit in a linked worktree changes nothing in the workspace itself."""
+    result = request.result
+    if request.git is None or not is_outside(place.workspace):
+        return result
+    effect = effect_since(place.workspace, request.git.state)
+    return result._replace(detail={**result.detail, "git": effect}) if effect else result
 
 
 def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request) -> Brought:
@@ -116,6 +127,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         names = [display(path) for path in code]
         result = result._replace(detail={**result.detail, "runs_code": names})
     if reason:
+        result = _with_outside(place, request._replace(result=result))
         entry = held.hold(store, running, result, "held", reason)
         return Brought(entry, diff.changes(), diff, held=reason, runs_code=code,
                        notes=tuple(said), is_kept=True)  # fmt: skip
@@ -144,7 +156,7 @@ def _with_git_effect(
     place: Place, store: HistoryStore, before: GitWatch | None, arrived: Arrived
 ) -> Arrived:
     """Where the command moved the user's refs, for who undoes it."""
-    effect = git_effect(before.state, git_state(place.workspace)) if before is not None else {}
+    effect = effect_since(place.workspace, before.state) if before is not None else {}
     if not effect:
         return arrived
     with store.commit_point() as ledger:

@@ -196,6 +196,9 @@ class Wanted(NamedTuple):
     allow_host_services: bool = False
     #: Directories that `guarded` and `full` let the command write to, beside the workspace.
     writable: tuple[Path, ...] = ()
+    #: What lies in those and stays shut, and what `full` shows beside the system.
+    read_only: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
 
 
 class World(Protocol):

@@ -46,6 +46,13 @@ def read_only(environment: Environment, root: Path) -> tuple[bytes, ...]:
     )
 
 
+def stays_shut(wanted: Wanted) -> tuple[bytes, ...]:
+    """What does not open with the directories that `guarded` and `full` leave open."""
+    if wanted.tier not in ("guarded", "full"):
+        return ()
+    return tuple(os.fsencode(path) for path in wanted.read_only if os.path.exists(path))
+
+
 def masked(environment: Environment, *, allow_host_services: bool) -> tuple[bytes, ...]:
     """Sockets that lead out of the world, and other worlds."""
     home = os.path.realpath(environment.substrate_home)
@@ -100,9 +107,9 @@ def writable(environment: Environment, wanted: Wanted) -> tuple[bytes, ...]:
     )
 
 
-def readable(environment: Environment) -> tuple[bytes, ...]:
+def readable(environment: Environment, also: tuple[Path, ...] = ()) -> tuple[bytes, ...]:
     """Where programs lie that the system's directories do not hold: what `full` adds to them."""
-    found = []
+    found = [os.path.realpath(path) for path in also]
     for entry in (environment.get("PATH") or "").split(os.pathsep):
         path = os.path.realpath(entry) if entry.startswith("/") else ""
         if not os.path.isdir(path) or path.startswith(_SHOWN_ANYWAY):

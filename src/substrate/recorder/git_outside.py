@@ -1,0 +1,107 @@
+"""A repository whose own directory lies outside the workspace: a linked worktree, a submodule.
+
+No view covers it: a command's commit is written there at once and is there whatever becomes of
+its world. The span says so, where its refs stood is written down, and `undo --with-git` moves
+them back. What the tiers that shut everything leave open is what a commit needs, and nothing by
+which other programs could be made to run code: no hook, no configuration, no pointer to another
+repository.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.system.files import read_bytes_or_none
+from substrate.workspace.locate import Workspace
+
+#: Of the shared directory: what commits, branches, merges and fetches write.
+_WRITTEN = ("objects", "refs", "logs")
+#: Of a worktree's own directory: where it looks for all the rest, and its own configuration.
+_POINTERS = ("commondir", "gitdir", "config.worktree")
+_HOOKS, _CONFIG = "hooks", "config"
+
+Stamp = tuple[int, int, int]
+
+
+class GitOutside(NamedTuple):
+    """What a world must know of it; all empty where the repository lies in the workspace."""
+
+    readable: tuple[Path, ...] = ()
+    #: What stays open where everything is shut.
+    writable: tuple[Path, ...] = ()
+    #: What stays shut in there.
+    read_only: tuple[Path, ...] = ()
+    #: For the span.
+    note: str = ""
+
+
+def is_outside(workspace: Workspace) -> bool:
+    return workspace.git_dir is not None and not workspace.git_dir.is_relative_to(workspace.root)
+
+
+def git_outside(workspace: Workspace) -> GitOutside:
+    git_dir, common = workspace.git_dir, workspace.git_common_dir
+    if git_dir is None or common is None or not is_outside(workspace):
+        return GitOutside()
+    note = f"the repository's own directory lies outside the workspace, not protected: {git_dir}"
+    if git_dir == common:
+        # A submodule's: whoever may write there may write its configuration.
+        return GitOutside((common,), note=note)
+    return GitOutside(
+        (git_dir, common),
+        (git_dir, *(common / name for name in _WRITTEN)),
+        tuple(git_dir / name for name in _POINTERS if os.path.lexists(git_dir / name)),
+        note,
+    )
+
+
+def branches_of_others(workspace: Workspace) -> set[str]:
+    """Branches that other worktrees have checked out: git lets nobody else move them."""
+    git_dir, common = workspace.git_dir, workspace.git_common_dir
+    if git_dir is None or common is None:
+        return set()
+    places = [common]
+    try:
+        places += [common / "worktrees" / name for name in os.listdir(common / "worktrees")]
+    except OSError:
+        pass
+    found = set()
+    for place in places:
+        if place == git_dir:
+            continue
+        try:
+            head = read_bytes_or_none(place / "HEAD") or b""
+        except OSError:
+            continue
+        if head.startswith(b"ref: "):
+            found.add(head[len(b"ref: ") :].strip().decode("utf-8", "replace"))
+    return found
+
+
+def code_stamps(workspace: Workspace) -> dict[str, Stamp]:
+    """Of what makes other programs run code, where no layer would tell that it changed."""
+    common = workspace.git_common_dir
+    if common is None or not is_outside(workspace):
+        return {}
+    names = [common / _CONFIG]
+    try:
+        names += [common / _HOOKS / name for name in os.listdir(common / _HOOKS)]
+    except OSError:
+        pass
+    found = {}
+    for path in names:
+        try:
+            at = os.lstat(path)
+        except OSError:
+            continue
+        found[str(path)] = (at.st_ino, at.st_size, at.st_ctime_ns)
+    return found
+
+
+def code_changed(before: dict[str, Stamp], workspace: Workspace) -> list[str]:
+    """What was made or changed since; samples that git never runs are not told."""
+    now = code_stamps(workspace)
+    changed = sorted(path for path in now if now[path] != before.get(path))
+    return [path for path in changed if not path.endswith(".sample")]
