@@ -141,13 +141,13 @@ def test_a_child_that_dies_costs_one_file(repo: Path, when: str) -> None:
     git(repo, "commit", "-q", "-m", "deadly")
     script = """
 import os, sys
-import substrate.graph.extract as extract
-real = extract._Reading.run
+import substrate.graph.reading as reading
+real = reading.Reading.run
 def run(self):
     if b"deadly" in self.source.data:
         os.kill(os.getpid(), 9)
     real(self)
-extract._Reading.run = run
+reading.Reading.run = run
 from substrate.cli.ctx import ctx
 sys.exit(ctx(["index"]))
 """

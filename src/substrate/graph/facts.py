@@ -10,6 +10,9 @@ from zlib import crc32
 
 from msgspec import Raw, Struct, msgpack
 
+#: Kinds whose functions are methods.
+CLASS_KINDS = frozenset({"class", "interface", "struct", "trait", "enum", "scope", "type"})
+
 # `gc=False`: nothing here can be part of a cycle, and there are hundreds of thousands of them.
 
 

@@ -133,10 +133,10 @@ def _defined(facts: Facts) -> bytes:
 def _mentioned(facts: Facts) -> bytes:
     """Every name whose meaning in another file can change an edge of this one."""
     names = {call.name for call in facts.calls}
-    receivers = {call.receiver for call in facts.calls}
-    names.update(WORDS.findall(" ".join(receivers)))
+    texts = {call.receiver for call in facts.calls}
     for found in facts.imports:
-        names.update(WORDS.findall(found.module))
-        names.update(name for name, _ in found.names)
-    names.update(kind.rpartition(".")[2] for _, _, kind in facts.types)
+        texts.add(found.module)
+        names.update([name for name, _ in found.names])
+    names.update(WORDS.findall(" ".join(texts)))
+    names.update([kind.rpartition(".")[2] for _, _, kind in facts.types])
     return array("I", sorted({name_hash(name) for name in names})).tobytes()

@@ -60,7 +60,8 @@ def stretches(root: Node) -> Iterator[tuple[int, int]]:
 
 def last_code(node: Node, end: int, data: bytes) -> Node:
     """The last descendant that is no comment: a block may hold the comments that follow it."""
-    if not _COMMENT_LINE.match(data, data.rfind(b"\n", 0, end) + 1, end):
+    line = data.rfind(b"\n", 0, end) + 1
+    if data.find(b"#", line, end) < 0 or not _COMMENT_LINE.match(data, line, end):
         return node
     here = node
     while True:

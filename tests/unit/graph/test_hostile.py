@@ -9,8 +9,7 @@ import pytest
 import tree_sitter_python
 from tree_sitter import Language, Parser
 
-from substrate.graph import extract as extract_module
-from substrate.graph import syntax_tree
+from substrate.graph import reading, syntax_tree
 from substrate.graph.extract import MAX_PARSED_BYTES, extract
 from substrate.graph.fact_source import outline_of
 from substrate.graph.facts import Outline
@@ -74,7 +73,7 @@ def test_a_large_source_in_pieces_is_the_same_as_in_one(
 ) -> None:
     data = Path(sysconfig.get_paths()["stdlib"], f"{module}.py").read_bytes()
     whole = extract(".py", data)
-    monkeypatch.setattr(extract_module, "AT_ONCE_BYTES", 500)
+    monkeypatch.setattr(reading, "AT_ONCE_BYTES", 500)
     monkeypatch.setattr(syntax_tree, "AT_ONCE_BYTES", 500)
     assert extract(".py", data) == whole
     assert len(whole.calls) > 100

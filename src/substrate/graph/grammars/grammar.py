@@ -84,9 +84,9 @@ class Grammar(NamedTuple):
     ends_before_comments: bool = False
 
 
-def signature(source: Source, node: Node, body: Node | None) -> str:
-    end = body.start_byte if body is not None else node.end_byte
-    raw = source.data[node.start_byte : min(end, node.start_byte + 2 * _SIGNATURE_CHARS)]
+def signature(source: Source, start: int, end: int) -> str:
+    """What stands before a definition's body, on one line."""
+    raw = source.data[start : min(end, start + 2 * _SIGNATURE_CHARS)]
     text = " ".join(raw.decode("utf-8", "replace").split()).rstrip("{:=").rstrip()
     return text if len(text) <= _SIGNATURE_CHARS else text[: _SIGNATURE_CHARS - 1] + "…"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from substrate.graph.extract import CLASS_KINDS
-from substrate.graph.facts import Call, Facts, Links
+from substrate.graph.facts import CLASS_KINDS, Call, Facts, Links
 from substrate.graph.grammars import grammar_for
+from substrate.graph.resolve.modules import FAMILIES
 from substrate.graph.resolve.names import Entity, FileNames, Names, Target
 from substrate.graph.resolve.world import Definition
 from substrate.graph.wellknown import BUILTINS, COMMON_METHODS
@@ -53,9 +53,10 @@ class CallResolver:
         self.typed = {variable for _, variable in self.types}
 
     def resolve(self, call: Call) -> Target:
-        receiver = call.receiver.replace("::", ".").replace("->", ".")
+        receiver = call.receiver
         if not receiver:
             return self._bare(call)
+        receiver = receiver.replace("::", ".").replace("->", ".")
         return self._method(call, receiver) or self._guess(call, receiver)
 
     # -- f() --------------------------------------------------------------------------------------
@@ -270,16 +271,25 @@ class CallResolver:
         return Target(hit.symbol, "", IMPORTED if entity.symbol is None else INHERITED)
 
     def _guess(self, call: Call, receiver: str) -> Target:
-        external = Target(None, f"{receiver}.{call.name}", UNKNOWN)
-        if call.name in COMMON_METHODS or len(call.name) < 3:
-            return external
+        name = call.name
+        if name not in COMMON_METHODS and len(name) >= 3:
+            key = (self.file.family, name)
+            if key not in self.names.only_methods:
+                self.names.only_methods[key] = self._only_method(name)
+            only = self.names.only_methods[key]
+            if only is not None:
+                return Target(only, "", ONLY_METHOD)
+        return Target(None, f"{receiver}.{name}", UNKNOWN)
+
+    def _only_method(self, name: str) -> Definition | None:
+        """The one method of that name in all files of the family."""
         only: Definition | None = None
-        for found in self.names.world.defining(call.name):
+        for found in self.names.world.defining(name):
             if found.symbol.kind == "method" and self._same_family(found):
                 if only is not None:
-                    return external
+                    return None
                 only = found
-        return Target(only, "", ONLY_METHOD) if only is not None else external
+        return only
 
     # -- small things -----------------------------------------------------------------------------
 
@@ -287,5 +297,5 @@ class CallResolver:
         return Definition(self.file.path, index, self.symbols[index])
 
     def _same_family(self, found: Definition) -> bool:
-        other = self.names.file(found.path)
-        return other is not None and other.family == self.file.family
+        other = self.names.world.outline(found.path)
+        return other is not None and FAMILIES.get(other.language, "") == self.file.family

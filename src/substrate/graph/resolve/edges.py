@@ -11,7 +11,7 @@ from substrate.graph.facts import Facts, Import, Links, name_hash
 from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
 from substrate.graph.resolve.calls import CallResolver
 from substrate.graph.resolve.names import FileNames, Names, Target
-from substrate.graph.section import region_id
+from substrate.graph.section import region_id, symbol_id
 
 
 class Edges(NamedTuple):
@@ -44,14 +44,15 @@ class EdgeMaker:
         ids = {call.to_symbol_id for call in calls}  # many calls, few callees
         called = {name_hash(one) for one in ids if one}
         return Edges(
-            encode_lines(self._imports(file, facts)),
+            encode_lines(self._imports(file)),
             encode_lines(calls),
             array("I", sorted(called)).tobytes(),
         )
 
-    def _imports(self, file: FileNames, facts: Facts | Links) -> list[ImportEdge]:
+    def _imports(self, file: FileNames) -> list[ImportEdge]:
         records = []
-        for found in facts.imports:
+        # The outline's are the same, and are the ones that names are bound by.
+        for found in file.outline.imports:
             region = region_id(file.path_id, found.span)
             names = [name for name, _ in found.names] or UNSET
             targets = self._targets(file, found)
@@ -74,7 +75,7 @@ class EdgeMaker:
         if file.family == "python":
             for name, alias in found.names:
                 bound = file.bound.get(alias)
-                if name == "*" or bound is None or bound[0] != found:
+                if name == "*" or bound is None or bound[0] is not found:
                     continue
                 entity = self._names.binding(file, alias)
                 for path in entity.module if entity is not None else ():
@@ -106,9 +107,8 @@ class EdgeMaker:
         source = file.symbol_id(scope)
         if target.symbol is None:
             return source, target.confidence, UNSET, target.external
-        other = self._names.file(target.symbol.path)
-        assert other is not None
-        return source, target.confidence, other.symbol_id(target.symbol.number), UNSET
+        path, _, symbol = target.symbol
+        return source, target.confidence, symbol_id(self._id(path), symbol), UNSET
 
     def _id(self, path: bytes) -> str:
         if path not in self._path_ids:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from substrate.graph.extract import CLASS_KINDS
-from substrate.graph.facts import Import, Outline, Symbol
+from substrate.graph.facts import CLASS_KINDS, Import, Outline, Symbol
 from substrate.graph.grammars import grammar_for
 from substrate.graph.records import path_id
 from substrate.graph.resolve.modules import FAMILIES, PythonModules, find_module
@@ -93,6 +92,8 @@ class Names:
         self._files: dict[bytes, FileNames | None] = {}
         #: Of C and Ruby, by directory, family and name.
         self.global_functions: dict[tuple[bytes, str, str], Target] = {}
+        #: By family and name; None where there are several, or none.
+        self.only_methods: dict[tuple[str, str], Definition | None] = {}
         self._bindings: dict[tuple[bytes, str], Entity | None] = {}
         self._submodules: dict[tuple[bytes, str, int], list[bytes]] = {}
         self._modules: dict[tuple[bytes, str, int, str], list[bytes]] = {}

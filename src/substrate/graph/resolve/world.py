@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -67,14 +68,14 @@ class MemoryWorld:
     def __init__(self, outlines: Mapping[bytes, Outline | None]) -> None:
         """`outlines` holds every path, in order."""
         self._outlines = outlines
-        self._places = Places(outlines)
-        self._by_name: dict[str, list[Definition]] = {}
-        self._first: dict[str, list[Definition]] = {}
+        self._places: Places | None = None
+        #: Name -> paths and places among their symbols.
+        self._by_name: defaultdict[str, list[tuple[bytes, int]]] = defaultdict(list)
+        self._found: dict[tuple[str, bytes | None], list[Definition]] = {}
         for path, outline in outlines.items():
             for number, symbol in enumerate(outline.symbols if outline is not None else ()):
                 if number:
-                    found = Definition(path, number, symbol)
-                    self._by_name.setdefault(symbol.name, []).append(found)
+                    self._by_name[symbol.name].append((path, number))
 
     def has(self, path: bytes) -> bool:
         return path in self._outlines
@@ -83,27 +84,35 @@ class MemoryWorld:
         return self._outlines.get(path)
 
     def defining(self, name: str, directory: bytes | None = None) -> list[Definition]:
+        key = (name, directory)
+        if key not in self._found:
+            self._found[key] = self._defining(name, directory)
+        return self._found[key]
+
+    def _defining(self, name: str, directory: bytes | None) -> list[Definition]:
         found = self._by_name.get(name, [])
         if directory is not None:
-            found = [one for one in found if one.path.rpartition(b"/")[0] == directory]
-            return first_paths(found)
-        if len(found) > MANY and name not in self._first:
-            self._first[name] = first_paths(found)
-        return self._first.get(name, found)
+            found = [one for one in found if one[0].rpartition(b"/")[0] == directory]
+        if len(found) > MANY:
+            last = list(dict.fromkeys(path for path, _ in found))[:MANY][-1]
+            found = [one for one in found if one[0] <= last]
+        definitions = []
+        for path, number in found:
+            outline = self._outlines[path]
+            assert outline is not None
+            definitions.append(Definition(path, number, outline.symbols[number]))
+        return definitions
 
     def ending(self, suffix: bytes) -> list[bytes]:
-        return self._places.ending(suffix)
+        return self._all().ending(suffix)
 
     def inside(self, directory: bytes) -> list[bytes]:
-        return self._places.inside(directory)
+        return self._all().inside(directory)
 
-
-def first_paths(found: list[Definition]) -> list[Definition]:
-    """Those of the first `MANY` paths; `found` is in the order of paths."""
-    if len(found) <= MANY:
-        return found
-    allowed = list(dict.fromkeys(one.path for one in found))[:MANY]
-    return [one for one in found if one.path <= allowed[-1]]
+    def _all(self) -> Places:
+        if self._places is None:
+            self._places = Places(self._outlines)
+        return self._places
 
 
 def definitions_in(path: bytes, outline: Outline | None, name: str) -> list[Definition]:

@@ -1,0 +1,336 @@
+"""One source being read: parse once, query once, sort, and sweep for nesting.
+
+Most of what a cold index does is done here, once for every call and definition there is: hence
+few small functions on that way, and texts by byte offsets instead of questions to nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from hashlib import blake2b as _blake
+from importlib import import_module
+
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
+
+from substrate.graph.facts import CLASS_KINDS, Call, Detail, Facts, Import, Span, Symbol
+from substrate.graph.grammars import grammar_for
+from substrate.graph.grammars.grammar import Grammar, Source, signature
+from substrate.graph.syntax_tree import AT_ONCE_BYTES, DEEPEST, is_deep, last_code, stretches
+
+_TOO_DEEP = "nested too deeply"
+_RECEIVER_CHARS = 80
+_PARAMETER = re.compile(r"[(,*&]\s*(\w+)\s*(?=[:,=)\s])")
+_CALLS = {
+    "call": "function",
+    "new": "constructor",
+    "decorator": "decorator",
+    "macro_call": "macro",
+    "jsx": "component",
+}
+_DEFINITIONS = frozenset(
+    (
+        *("function", "method", "class", "type", "constant", "variable", "interface", "enum"),
+        *("struct", "trait", "namespace", "macro", "constructor", "scope"),
+    )
+)
+#: The capture that says where a match is; a definition's is ``d``.
+_ANCHORS = {
+    **dict.fromkeys(_CALLS, "c"),
+    "import": "i",
+    "type_of": "v",
+    "package": "p",
+    "export": "x",
+}
+
+_Captures = dict[str, list[Node]]
+_Matches = list[tuple[int, _Captures]]
+
+
+class _Tools:
+    """A language's parser and query, made once a process."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        make = getattr(import_module(grammar.package), grammar.function)
+        language = Language(make())
+        self.parser = Parser(language)
+        self.query = Query(language, "\n".join(text for _, text in grammar.patterns))
+        self.cursor = QueryCursor(self.query)
+        self.kinds = tuple(kind for kind, _ in grammar.patterns)
+        self.anchors = tuple(_ANCHORS.get(kind, "d") for kind in self.kinds)
+
+
+@cache
+def tools(language: str) -> _Tools:
+    grammar = grammar_for(language)
+    assert grammar is not None
+    return _Tools(grammar)
+
+
+class _Scope:
+    """A definition on the sweep's stack."""
+
+    __slots__ = ("end", "holes", "local", "outer_start", "signature", "start", "symbol", "type")
+
+    def __init__(self, start: int, end: int, symbol: int, local: str, kind: str) -> None:
+        self.start = self.outer_start = start
+        self.end = end
+        self.symbol = symbol
+        self.local = local
+        self.type = kind
+        #: Ranges of what is nested in it, for its own hash.
+        self.holes: list[tuple[int, int]] = []
+        #: A function's, for the names it is given.
+        self.signature = ""
+
+
+class _TooDeepError(Exception):
+    """Texts inside texts: hashing each would take time by the square of the size."""
+
+
+class Reading:
+    """Fills in the symbols, imports and calls of `facts`; `data` is as `as_utf8` says."""
+
+    def __init__(self, grammar: Grammar, language: str, data: bytes, facts: Facts) -> None:
+        self.grammar = grammar
+        self.tools = tools(language)
+        self.data = data
+        self.source = Source(data)
+        self.facts = facts
+        #: How often kinds and names, and texts of regions, were met.
+        self.seen: dict[str, int] = {}
+        self.regions: dict[str, int] = {}
+        self.definitions: set[tuple[int, int]] = set()
+        #: Where decorators and the like begin and end, for the definition that comes next.
+        self.outer: tuple[int, int] | None = None
+        self.stack: list[_Scope] = []
+        self.own: list[_Scope] = []
+        self.bytes_to_hash = 64 * len(data) + (1 << 20)
+
+    def run(self) -> None:
+        root = self.tools.parser.parse(self.data).root_node
+        if root.has_error:
+            self.facts.trouble = "syntax errors"
+        self._module()
+        try:
+            for start, end, matches in self._matches(root):
+                self._read(start, end, matches)
+        except _TooDeepError:
+            self.facts.trouble = _TOO_DEEP
+        self._hash_own_text()
+
+    def _matches(self, root: Node) -> Iterator[tuple[int, int, _Matches]]:
+        """Stretches of the file, and what begins in each."""
+        deep = is_deep(root)
+        if not deep and len(self.data) <= AT_ONCE_BYTES:
+            yield 0, len(self.data), self.tools.cursor.matches(root)
+            return
+        cursor = QueryCursor(self.tools.query)
+        if deep:
+            self.facts.trouble = _TOO_DEEP
+            cursor.set_max_start_depth(DEEPEST)
+        for start, end in stretches(root):
+            cursor.set_byte_range(start, end)
+            yield start, end, cursor.matches(root)
+
+    def _read(self, first: int, last: int, matches: _Matches) -> None:
+        found = []
+        kinds, anchors, stack = self.tools.kinds, self.tools.anchors, self.stack
+        number = 0
+        for pattern, captures in matches:
+            node = captures[anchors[pattern]][0]
+            start = node.start_byte
+            if first <= start < last:  # patterns that begin at the root reach beyond the stretch
+                # The number decides last, so that nodes are never compared.
+                found.append((start, -node.end_byte, pattern, number, node, captures))
+                number += 1
+        found.sort()
+        calls = _CALLS
+        for start, minus_end, pattern, _, node, captures in found:
+            while stack[-1].end <= start and len(stack) > 1:
+                stack.pop()
+            kind = kinds[pattern]
+            if kind in calls:
+                self._call(calls[kind], node, captures, start, -minus_end)
+            elif kind in _DEFINITIONS:
+                self._definition(kind, node, captures, start, -minus_end)
+            else:
+                self._other(kind, node, captures)
+
+    def _span(self, start: int, end: int, first: Node, last: Node) -> Span:
+        """From where `first` begins to where `last` ends."""
+        self.bytes_to_hash -= end - start
+        if self.bytes_to_hash < 0:
+            raise _TooDeepError
+        digest = _blake(self.data[start:end], digest_size=8).hexdigest()
+        regions, name = self.regions, digest[:12]
+        if digest in regions:
+            number = regions[digest] = regions[digest] + 1
+            name = f"{name}-{number}"
+        else:
+            regions[digest] = 0
+        start_row, start_column = first.start_point
+        end_row, end_column = last.end_point
+        return Span(start_row + 1, start_column, end_row + 1, end_column, digest, name)
+
+    # -- definitions ----------------------------------------------------------------------------
+
+    def _module(self) -> None:
+        data, facts = self.data, self.facts
+        facts.symbols.append(Symbol("module", "", "", -1, self._symbol_key("module", ""), []))
+        digest = _digest(data)
+        self.regions[digest] = 1
+        width = len(data) - data.rfind(b"\n") - 1
+        span = Span(1, 0, facts.loc or 1, width, digest, digest[:12])
+        facts.details.append(Detail("public", "", "", "", span))
+        scope = _Scope(0, len(data) + 1, 0, "", "module")
+        self.stack.append(scope)
+        self.own.append(scope)
+
+    def _definition(self, kind: str, node: Node, captures: _Captures, start: int, end: int) -> None:
+        if (start, end) in self.definitions:
+            return  # a second pattern saw the same node
+        names, source = captures.get("n"), self.source
+        told = self.grammar.describe(kind, node, names[0] if names else None, source)
+        if told is None or not told.name:
+            return
+        self.definitions.add((start, end))
+        around = self.stack[-1]
+        parent, name, real = around.symbol, told.name, told.kind
+        local = f"{around.local}.{name}" if around.local else name
+        if told.is_scope_only:
+            self.stack.append(_Scope(start, end, parent, local, "scope"))
+            return
+        if told.owner:
+            local, parent = f"{told.owner}.{name}", self._owner(told.owner)
+        elif real == "function" and around.type in CLASS_KINDS:
+            real = "method"
+        elif real == "method" and around.type not in CLASS_KINDS:
+            real = "function" if around.type in ("module", "function") else "method"
+        facts = self.facts
+        index = len(facts.symbols)
+        scope = _Scope(start, end, index, local, real)
+        outer, self.outer = self.outer, None
+        if outer is not None and outer[1] >= end:
+            scope.outer_start = outer[0]
+            around.holes.append(outer)
+        else:
+            around.holes.append((start, end))
+        last = node
+        if self.grammar.ends_before_comments:
+            last = last_code(node, end, self.data)
+            scope.end = last.end_byte
+        span = self._span(start, scope.end, node, last)
+        text = signature(source, start, told.body.start_byte if told.body is not None else end)
+        key = self._symbol_key(real, local)
+        facts.symbols.append(Symbol(real, name, local, parent, key, told.bases))
+        facts.details.append(Detail(told.visibility, text, told.docstring, "", span))
+        self.own.append(scope)
+        if real not in ("constant", "variable"):
+            self.stack.append(scope)
+            if real not in CLASS_KINDS:
+                scope.signature = text
+        for base in told.bases:
+            self._inherits(index, base, span)
+
+    def _symbol_key(self, kind: str, local: str) -> str:
+        text = f"{kind} {local}"
+        number = self.seen[text] = self.seen.get(text, -1) + 1
+        return _digest(f"{text} {number}".encode())[:12]
+
+    def _owner(self, owner: str) -> int:
+        for index, symbol in enumerate(self.facts.symbols):
+            if symbol.name == owner and symbol.kind in CLASS_KINDS:
+                return index
+        return 0
+
+    def _inherits(self, index: int, base: str, span: Span) -> None:
+        receiver, name = _split_receiver(base)
+        self.facts.calls.append(Call(index, receiver, name, "inherits", span))
+
+    def _hash_own_text(self) -> None:
+        data = self.data
+        for scope, detail in zip(self.own, self.facts.details, strict=True):
+            if not scope.holes and scope.outer_start == scope.start and scope.symbol:
+                detail.hash = detail.span.hash  # of the same text: nodes have no blanks around them
+                continue
+            pieces, at = [], scope.outer_start
+            for start, end in scope.holes:
+                if start > at:
+                    pieces.append(data[at:start].strip())
+                at = max(at, end)
+            pieces.append(data[at : scope.end].strip())
+            detail.hash = _digest(b"\n".join(filter(None, pieces)))
+
+    # -- the rest -------------------------------------------------------------------------------
+
+    def _call(self, called: str, node: Node, captures: _Captures, start: int, end: int) -> None:
+        grammar, callee, receiver = self.grammar, captures["f"][0], ""
+        name = self.data[callee.start_byte : callee.end_byte].decode()
+        if name in grammar.import_calls and self._import(node):
+            return
+        given = False
+        if "r" in captures:
+            receiver = self.source.beginning(captures["r"][0], 8 * _RECEIVER_CHARS)
+            if not receiver.isidentifier():
+                receiver = "".join(receiver[: 2 * _RECEIVER_CHARS].split())
+            receiver = receiver[:_RECEIVER_CHARS]
+            if called == "function":
+                called = "method"
+        if not receiver:
+            for around in self.stack:
+                if name in around.signature and name in _PARAMETER.findall(around.signature):
+                    given = True
+                    break
+        scope = self.stack[-1].symbol
+        span = self._span(start, end, node, node)
+        self.facts.calls.append(Call(scope, receiver, name, called, span, given))
+        if grammar.assigned is not None and name[:1].isupper():
+            variable = grammar.assigned(node, self.source)
+            if variable:
+                kind = f"{receiver}.{name}" if receiver else name
+                self.facts.types.append((scope, variable, kind))
+
+    def _import(self, node: Node) -> bool:
+        raw = self.grammar.imports(node, self.source)
+        if not raw:
+            return False
+        scope = self.stack[-1].symbol
+        span = self._span(node.start_byte, node.end_byte, node, node)
+        self.facts.imports += [
+            Import(one.module, one.level, one.names, one.alias, span, scope) for one in raw
+        ]
+        return True
+
+    def _other(self, kind: str, node: Node, captures: _Captures) -> None:
+        text = self.source.text
+        if kind == "import":
+            self._import(node)
+        elif kind == "outer":
+            self.outer = (node.start_byte, node.end_byte)
+        elif kind == "type_of":
+            variable = text(captures["v"][0])
+            if "o" in captures:
+                variable = f"{text(captures['o'][0])}.{variable}"
+            self.facts.types.append((self.stack[-1].symbol, variable, text(captures["t"][0])))
+        elif kind == "package":
+            self.facts.package = text(captures["p"][0])
+        elif kind == "export":
+            exported = captures["x"][0]
+            is_alias = exported.type not in ("export_statement", "member_expression")
+            self.facts.exports.append(
+                (text(exported) if is_alias else "default", text(captures["l"][0]))
+            )
+
+
+def _digest(data: bytes) -> str:
+    return _blake(data, digest_size=8).hexdigest()
+
+
+def _split_receiver(text: str) -> tuple[str, str]:
+    for separator in ("::", "."):
+        receiver, found, name = text.rpartition(separator)
+        if found:
+            return receiver, name
+    return "", text
