@@ -73,6 +73,8 @@ class Batch:
         self.added_bytes += len(data)
         if pack is not None:
             pack.add(oid, kind, data)
+            if kind == "blob":
+                self.store.remember_blob(oid, data)
         elif len(data) > LARGE_BYTES:
             self.store.write_loose(oid, kind, data, durable=self.durable)
             self._large[oid] = None
@@ -89,6 +91,8 @@ class Batch:
         self._pack = pack
         for oid, (kind, data) in self._held.items():
             pack.add(oid, kind, data)
+            if kind == "blob":
+                self.store.remember_blob(oid, data)
         self._held.clear()
         self._held_bytes = 0
 

@@ -20,9 +20,10 @@ from substrate.objects.trees import EMPTY_TREE, Tree, parse_tree
 from substrate.system.files import read_bytes_or_none, remove_tree
 
 _TREE_CACHE_BYTES = 64 << 20
-_BLOB_CACHE_BYTES = 2 << 20
-#: Attrs records and other small things that are asked for again and again.
-_CACHED_BLOB_MAX_BYTES = 2048
+_BLOB_CACHE_BYTES = 16 << 20
+#: Attrs records and other small things that are asked for again and again; and what was just
+#: written to the store is soon written to the tree.
+_CACHED_BLOB_MAX_BYTES = 16 << 10
 #: What a parsed tree entry costs in memory over its bytes in the object, roughly.
 _TREE_OVERHEAD = 5
 _ALTERNATES_DEPTH = 5
@@ -157,12 +158,17 @@ class ObjectStore:
         if cached is not None:
             return cached
         data = self._read_kind(oid, "blob")
-        if len(data) <= _CACHED_BLOB_MAX_BYTES:
-            self._blobs[oid] = data
-            self._blob_bytes += len(data) + 64
-            while self._blob_bytes > _BLOB_CACHE_BYTES:
-                self._blob_bytes -= len(self._blobs.popitem(last=False)[1]) + 64
+        self.remember_blob(oid, data)
         return data
+
+    def remember_blob(self, oid: bytes, data: bytes) -> None:
+        """Put a small blob that was just read or written into the cache."""
+        if len(data) > _CACHED_BLOB_MAX_BYTES or oid in self._blobs:
+            return
+        self._blobs[oid] = data
+        self._blob_bytes += len(data) + 64
+        while self._blob_bytes > _BLOB_CACHE_BYTES:
+            self._blob_bytes -= len(self._blobs.popitem(last=False)[1]) + 64
 
     def read_tree(self, oid: bytes) -> Tree:
         """The parsed tree, shared with others through a cache: never change it in place."""

@@ -45,6 +45,8 @@ _PLACES: tuple[tuple[bytes, ...], ...] = (
     (b".config", b"fish"),
     (b".ctx", b"config.json"),  # the tools of a replay
 )
+#: A path without any of these is in none of them: most are not.
+_PLACES_BEGIN = frozenset(place[0] for place in _PLACES)
 #: Keys of git's configuration whose value is a program, or leads to one.
 _GIT_KEYS = re.compile(
     r"core\.(fsmonitor|hookspath|sshcommand|pager|editor|askpass|gitproxy|attributesfile"
@@ -83,6 +85,8 @@ def runs_code(
 def _is_named(parts: tuple[bytes, ...]) -> bool:
     if parts[-1] in _ANYWHERE:
         return True
+    if _PLACES_BEGIN.isdisjoint(parts):
+        return False
     for place in _PLACES:
         width = len(place)
         if any(parts[at : at + width] == place for at in range(len(parts) - width + 1)):

@@ -98,6 +98,37 @@ def sync_filesystem(fd: int) -> bool:
     return True
 
 
+#: ext4: directories made in this one have nothing to do with each other (`chattr +T`).
+_TOP_DIRECTORY = 0x00020000
+_GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+
+
+def spread_subdirectories(path: Path) -> None:
+    """Let the file system put each new directory in `path` elsewhere on the disk, if it can.
+
+    ext4 makes new files beside those of the directory above, and there it steps over every inode
+    deleted within the last minutes, one by one: after a thousand were removed, making a thousand
+    in the next directory takes five times as long.
+    """
+    if sys.platform != "linux":
+        return
+    import fcntl
+
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return
+    try:
+        flags = int.from_bytes(fcntl.ioctl(fd, _GET_FLAGS, bytes(8))[:4], sys.byteorder)
+        if not flags & _TOP_DIRECTORY:
+            wanted = (flags | _TOP_DIRECTORY).to_bytes(8, sys.byteorder)
+            fcntl.ioctl(fd, _SET_FLAGS, wanted)
+    except OSError:
+        pass  # another file system: it has no such notion
+    finally:
+        os.close(fd)
+
+
 def read_bytes_or_none(path: Path) -> bytes | None:
     """The file's bytes, or None when there is no such file.
 

@@ -196,6 +196,7 @@ class Applier:
         done: list[Step] = []
         path: RelPath | None = None
         try:
+            _join_syncs(site, staged.items)
             rewrite_in_place.mark_all(site, staged.items)
             whole_removal.gather(staged.items)
             for item in staged.items:
@@ -246,10 +247,22 @@ class Applier:
             pass  # the caller keeps something of its own there
 
 
+#: From so many changed files on, the whole file system is synced once instead of each.
+_MANY = 16
 #: What a name gives that somebody exchanges under our hands, before anything was done to it.
 _SWAPPED_MEANWHILE = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO}
 )
+
+
+def _join_syncs(site: Site, items: list[Item]) -> None:
+    """Many files that keep their inode: one wait for all of them, at the end."""
+    kept = sum(
+        item.state is State.TODO and not item.unseen and (item.is_rewrite or item.is_retouch)
+        for item in items
+    )
+    if kept >= _MANY:
+        site.syncs_at_the_end()
 
 
 def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 
 from substrate.model.nodes import Kind, Node
 from substrate.system.files import fsync_fd
 from substrate.system.xattrs import read_user_xattrs, write_user_xattrs
 from substrate.workspace.dirwalk import SEARCH, Directory
-from substrate.workspace.probe import look, open_to_read, read_open_file
+from substrate.workspace.probe import Seen, look, open_to_read, read_open_file
 from substrate.workspace.site import Item, Mismatch, OnItem, Site, Step
 from substrate.workspace.staging import passing_mode
 
@@ -36,21 +37,24 @@ class Retouched(OnItem):
 
 def _retouch(site: Site, item: Item, parent: Directory, name: bytes, node: Node) -> None:
     if node.kind is Kind.FILE:
-        retouch_file(parent, name, node)
+        _retouch_file(site, item, parent, name, node)
     elif node.kind is Kind.DIRECTORY:
         retouch_directory(site, item, parent, name, node)
     else:
         parent.chmod(name, node.mode)
 
 
-def retouch_file(parent: Directory, name: bytes, node: Node) -> None:
+def _retouch_file(site: Site, item: Item, parent: Directory, name: bytes, node: Node) -> None:
     fd = open_to_read(parent, name)
     try:
-        seen = read_open_file(fd)
+        seen: Seen | None = item.seen
+        if not (item.seen.is_settled and item.seen.same_inode_untouched(os.fstat(fd))):
+            seen = read_open_file(fd)
         if seen is None or seen.node.oid != node.oid:
             raise Mismatch(look(parent, name).node, "changed in the last moment")
         set_attributes(fd, seen.node, node)
-        fsync_fd(fd)
+        if not site.is_synced_at_the_end(fd):
+            fsync_fd(fd)
     finally:
         os.close(fd)
     if not hasattr(os, "fchmod"):
@@ -62,7 +66,9 @@ def set_attributes(fd: int, old: Node, new: Node) -> None:
         if not old.mode & 0o200:
             os.fchmod(fd, old.mode | 0o600)  # attributes need the right to write
         write_user_xattrs(fd, new.xattrs, old.xattrs)
-    if hasattr(os, "fchmod"):
+    # A write takes set-id bits away.
+    is_so = old.mode == new.mode and not new.mode & (stat.S_ISUID | stat.S_ISGID)
+    if hasattr(os, "fchmod") and not (is_so and old.xattrs == new.xattrs):
         os.fchmod(fd, new.mode)
 
 

@@ -29,13 +29,13 @@ from substrate.workspace.site import MARK, MARKS, Item, Mismatch, OnItem, Site, 
 from substrate.workspace.staging import read_verified
 from substrate.workspace.steps import swap
 
-#: From so many on, one file has all the marks, and the whole file system is synced once instead
-#: of each file.
+#: From so many on, one file has all the marks.
 _SEVERAL = 16
+_CHUNK_BYTES = 1 << 20
 
 
 def mark_all(site: Site, items: list[Item]) -> None:
-    """Before the first of several rewrites: one wait for all the marks, and one for all the files.
+    """Before the first of several rewrites: one wait for all the marks.
 
     A mark on a file that is not reached yet does no harm: it is wholly old.
     """
@@ -53,7 +53,6 @@ def mark_all(site: Site, items: list[Item]) -> None:
             fsync_fd(fd)
         finally:
             os.close(fd)
-        site.syncs_at_the_end()
     for item in rewrites:
         item.is_marked = True
     site.scratch.sync()
@@ -123,7 +122,7 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
     at = os.fstat(fd)
     if not stat.S_ISREG(at.st_mode):
         raise Mismatch(Node(Kind.FILE), "changed while the operation was under way")
-    old = _read(fd)
+    old = _read(fd, at.st_size)
     found = Node(Kind.FILE, stat.S_IMODE(at.st_mode), blob_id(old), read_user_xattrs(fd))
     if found != item.seen.node:
         raise Mismatch(found, "changed while the operation was under way")
@@ -148,15 +147,21 @@ def overwrite(fd: int, old: bytes, new: bytes) -> None:
             os.ftruncate(fd, len(old))
             if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):
                 raise
-    os.lseek(fd, 0, os.SEEK_SET)
-    write_all(fd, new)
+    # Where something was added only, the rest is not written again.
+    start = len(old) if new.startswith(old) else 0
+    os.lseek(fd, start, os.SEEK_SET)
+    write_all(fd, new[start:])
     os.ftruncate(fd, len(new))
 
 
-def _read(fd: int) -> bytes:
+def _read(fd: int, size: int = 0) -> bytes:
+    if 0 < size < _CHUNK_BYTES and hasattr(os, "pread"):
+        data = os.pread(fd, size + 1, 0)  # one byte more: whether that is the end
+        if len(data) == size:
+            return data
     os.lseek(fd, 0, os.SEEK_SET)
     parts = []
-    while chunk := os.read(fd, 1 << 20):
+    while chunk := os.read(fd, _CHUNK_BYTES):
         parts.append(chunk)
     return b"".join(parts)
 

@@ -272,7 +272,7 @@ class Site:
         self._touched.add(path)
 
     def syncs_at_the_end(self) -> None:
-        """From now on `is_synced_at_the_end` may say yes: many files are about to be rewritten."""
+        """From now on `is_synced_at_the_end` may say yes: many files are about to be changed."""
         self._whole_device = self.scratch.own_stat().st_dev if sys.platform == "linux" else None
 
     def is_synced_at_the_end(self, fd: int) -> bool:
@@ -290,7 +290,8 @@ class Site:
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue  # gone (its own parent is in the set), or already shut again
             with directory:
-                directory.sync()
+                if directory.own_stat().st_dev != self._whole_device:
+                    directory.sync()
         self._touched.clear()
 
     def shut(self) -> None:

@@ -84,7 +84,8 @@ class Stage:
             item.keep = f"excluded from history ({excluded})" if excluded else ""
         if not (matches(op.expect, found) or excluded or self._is_half_done(item, found)):
             return _difference(op.expect, found)
-        return "" if op.become == ABSENT else self._missing_directory(item)
+        is_there = item.seen.stat is not None
+        return "" if op.become == ABSENT or is_there else self._missing_directory(item)
 
     def _lies_in_layer(self, item: Item) -> bool:
         layer = self._site.layer

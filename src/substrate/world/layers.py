@@ -133,6 +133,7 @@ def remove(layer: Layer) -> None:
 def _make_private(worlds: Path) -> None:
     if not worlds.is_dir():
         os.makedirs(worlds, 0o700, exist_ok=True)
+    files.spread_subdirectories(worlds)
 
 
 def _look_like(root: Path, upper: Path) -> None:

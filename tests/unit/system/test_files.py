@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from substrate.system.files import fsync_dir, read_bytes_or_none, remove_tree, write_atomic
+from substrate.system.files import (
+    fsync_dir,
+    read_bytes_or_none,
+    remove_tree,
+    spread_subdirectories,
+    write_atomic,
+)
 
 
 def test_write_atomic_makes_the_file_with_the_exact_mode(tmp_path: Path) -> None:
@@ -123,3 +131,20 @@ def test_remove_tree_of_read_only_directories(tmp_path: Path) -> None:
     base.mkdir()
     base.chmod(0o777)
     assert _remove_read_only_tree_as_nobody(base) == 0
+
+
+@pytest.mark.needs("linux")
+def test_subdirectories_are_spread_where_the_file_system_can(tmp_path: Path) -> None:
+    def flags() -> str:
+        if shutil.which("lsattr") is None:
+            return ""
+        said = subprocess.run(["lsattr", "-d", str(tmp_path)], capture_output=True, check=False)
+        return said.stdout.decode().split(" ")[0]
+
+    before = flags()
+    spread_subdirectories(tmp_path)
+    spread_subdirectories(tmp_path)
+    if "e" in before:  # extents: this is ext4
+        assert flags().replace("T", "-") == before and "T" in flags()
+    spread_subdirectories(tmp_path / "missing")
+    (tmp_path / "below").mkdir()
