@@ -17,6 +17,9 @@ from substrate.system import afterwards
 
 #: Entries of these kinds are work that Substrate did for a session (as opposed to outside edits).
 SESSION_KINDS = ("command", "undo", "redo", "rollback", "restore", "squash")
+#: Commands, but not the parts that a live one was recorded in: see `parts.py`. In a detail's JSON
+#: only a key of ours is followed by a bare colon.
+WHOLE_COMMANDS = """kind = 'command' AND detail NOT LIKE '%"part": %'"""
 #: What `redo` can take back.
 REVERSING_KINDS = ("undo", "rollback")
 
@@ -157,6 +160,12 @@ class Ledger:
 
     def set_meta(self, key: str, value: str | int | bytes) -> None:
         self.db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def grew_by(self, added_bytes: int) -> None:
+        """About how large the store is, without measuring it."""
+        if added_bytes:
+            known = self.meta("size_estimate")
+            self.set_meta("size_estimate", (known if isinstance(known, int) else 0) + added_bytes)
 
     # -- entries ------------------------------------------------------------------------------
 

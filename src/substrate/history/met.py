@@ -10,7 +10,7 @@ had seen such an edit decides what its own change is a change *of*:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from substrate.history.ledger import NewEntry
@@ -26,7 +26,11 @@ from substrate.system import clock, ids
 from substrate.workspace.dirwalk import Walker
 from substrate.workspace.plan import Op
 from substrate.workspace.probe import kind_of
-from substrate.workspace.scan import observe
+from substrate.workspace.scan import node_at, observe
+
+#: Paths that something happened to. True: with all below it; False: the directory's own mode and
+#: attributes alone.
+Suspects = Mapping[RelPath, bool]
 
 #: The clock that stamps files ticks this slowly at most: 100 Hz, and a little more.
 _TICK_NS = 12_000_000
@@ -124,6 +128,25 @@ def differences(
             if known.get(one, ABSENT) != new:
                 out[one] = Change(one, known.get(one, ABSENT), new)
     return [out[path] for path in sorted(out)]
+
+
+def compared(
+    store: HistoryStore, reader: Reader, blobs: BlobWriter, suspects: Suspects
+) -> list[Change]:
+    """Where they differ from the tip, sorted."""
+    deep = [path for path, is_deep in suspects.items() if is_deep]
+    tip = store.tip()
+    alone = []
+    for path, is_deep in suspects.items():
+        if is_deep:
+            continue
+        old, new = snapshots.lookup(reader, tip, path), node_at(store.root, path, blobs)
+        if old.kind is not new.kind:
+            deep.append(path)
+        elif old != new and new.kind is Kind.DIRECTORY:
+            alone.append(Change(path, old, new))
+    found = {change.path: change for change in [*alone, *differences(store, reader, blobs, deep)]}
+    return [found[path] for path in sorted(found)]
 
 
 def _highest_difference(

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from substrate.history.ledger import WHOLE_COMMANDS
 from substrate.history.store import HistoryStore
 
 
@@ -23,7 +24,7 @@ def measure(store: HistoryStore) -> Metrics:
     count = store.ledger.db.execute(
         "SELECT (SELECT count(*) FROM entries WHERE commit_oid IS NOT NULL"
         "          AND squashed_into IS NULL) AS commits,"
-        "       (SELECT count(*) FROM entries WHERE kind = 'command') AS commands,"
+        f"       (SELECT count(*) FROM entries WHERE {WHOLE_COMMANDS}) AS commands,"
         "       (SELECT count(*) FROM checkpoints) AS checkpoints,"
         "       (SELECT count(*) FROM sessions) AS sessions"
     ).fetchone()

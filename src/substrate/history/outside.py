@@ -1,31 +1,25 @@
 """Outside edits that somebody watched: exactly the named paths are compared and recorded.
 
 A *suspect* is a path that something happened to. Most are our own work, or as they were: only
-content tells. True: with all below it; False: the directory's own mode and attributes alone.
+content tells.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
-from substrate.history.met import differences, record_met
+from substrate.history.met import Suspects, compared, record_met
 from substrate.history.observe import HashOnly, observe
 from substrate.history.record import running_beside
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import BlobWriter, Change, Kind
+from substrate.model.nodes import Change, Kind
 from substrate.model.paths import RelPath, is_within
-from substrate.objects import snapshot as snapshots
-from substrate.objects.snapshot import Reader
-from substrate.workspace.scan import node_at
-
-Suspects = Mapping[RelPath, bool]
 
 
 def differing(store: HistoryStore, suspects: Suspects) -> dict[RelPath, bool]:
     """Those that are not as the tip says. Nothing is written, no lock is needed."""
     store.forget_exclusions()
-    return _as_suspects(_compared(store, store.objects, HashOnly(), suspects))
+    return _as_suspects(compared(store, store.objects, HashOnly(), suspects))
 
 
 def differing_anywhere(store: HistoryStore) -> dict[RelPath, bool]:
@@ -58,7 +52,7 @@ def record_suspects(store: HistoryStore, suspects: Suspects) -> bool:
         return False
     store.forget_exclusions()
     with store.new_batch() as batch:
-        changes = _compared(store, batch, batch, suspects)
+        changes = compared(store, batch, batch, suspects)
         if changes:
             record_met(store, batch, changes)
     return True
@@ -82,21 +76,3 @@ def is_little(store: HistoryStore, suspects: Suspects, entries: int, size_bytes:
         entries -= len(below)
         pending += [os.path.join(path, name) for name in below]
     return entries >= 0 and size_bytes >= 0
-
-
-def _compared(
-    store: HistoryStore, reader: Reader, blobs: BlobWriter, suspects: Suspects
-) -> list[Change]:
-    deep = [path for path, is_deep in suspects.items() if is_deep]
-    tip = store.tip()
-    alone = []
-    for path, is_deep in suspects.items():
-        if is_deep:
-            continue
-        old, new = snapshots.lookup(reader, tip, path), node_at(store.root, path, blobs)
-        if old.kind is not new.kind:
-            deep.append(path)
-        elif old != new and new.kind is Kind.DIRECTORY:
-            alone.append(Change(path, old, new))
-    found = {change.path: change for change in [*alone, *differences(store, reader, blobs, deep)]}
-    return [found[path] for path in sorted(found)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
-from substrate.history import baseline, flush, sessions
+from substrate.history import baseline, flush, parts, sessions
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
 from substrate.history.line import Extension
 from substrate.history.observe import Observation, count_files, edited, observe
@@ -40,6 +40,8 @@ class Running(NamedTuple):
     #: How it is known that the base is what the command sees: ``scanned``, ``watched``, or
     #: ``assumed`` until apply compares each path.
     base_known: str = "scanned"
+    #: Recorded part by part while it runs: see `history/parts.py`.
+    is_live: bool = False
 
     def to_payload(self) -> Detail:
         """For an intent; `from_payload` reads it."""
@@ -48,6 +50,7 @@ class Running(NamedTuple):
             "session_id": self.session_id, "agent_id": self.agent_id, "command": self.command,
             "base": self.base_commit.hex(), "world_id": self.world_id,
             "places": [str(place) for place in self.places], "started_ns": self.started_ns,
+            "live": self.is_live,
         }  # fmt: skip
 
     @classmethod
@@ -66,6 +69,7 @@ class Running(NamedTuple):
             world_id=str(payload.get("world_id", "")),
             places=tuple(Path(str(p)) for p in places) if isinstance(places, list) else (),
             started_ns=int(str(payload.get("started_ns", 0))),
+            is_live=bool(payload.get("live")),
         )
 
 
@@ -84,6 +88,8 @@ class Recorded(NamedTuple):
     excluded_gone: tuple[bytes, ...] = ()
     #: Paths that left history but not the disk: they are excluded now (grown over the size cap).
     still_there: frozenset[RelPath] = frozenset()
+    #: The last commit that it made: the entry's, or that of its last part.
+    last_commit: bytes | None = None
 
 
 def ensure_baseline(store: HistoryStore) -> bool:
@@ -119,6 +125,7 @@ def record_outside(store: HistoryStore) -> Recorded | None:
         if not seen.changes:
             seen.save_cache(store, store.tip())
             return None
+        new = new._replace(changed_files=count_files(seen.changes))
         entry = _extend(store, batch, seen, new)
     return Recorded(entry, seen.changes, tuple(seen.scan.excluded_gone))
 
@@ -140,6 +147,7 @@ def begin(
     command: str,
     exact: str,
     world: InWorld | None = None,
+    is_live: bool = False,
 ) -> Running:
     """Open a command: session chosen, outside edits recorded, an intent left in the ledger.
 
@@ -158,7 +166,7 @@ def begin(
     running = Running(
         ids.new_id("c"), ids.new_id("spn"), session_id, agent_id, command, tip, "",
         beside, world.world_id if world else "", world.places if world else (),
-        clock.now_ns(), known,
+        clock.now_ns(), known, is_live,
     )  # fmt: skip
     intent = store.new_intent(RUNNING, {**running.to_payload(), "exact": exact})
     # After a power cut nothing that a world held has reached the tree, so that its announcement
@@ -180,6 +188,9 @@ def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
     together = sorted({*running.beside, *also})
     if together:
         detail["beside"] = list(together)
+    found = parts.parts_of(store, running.command_id, running.session_id) if running.is_live else []
+    if running.is_live:
+        detail[parts.PARTS] = len(found)
     new = NewEntry(
         running.command_id, "command", clock.now_ns(), running.command,
         session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
@@ -190,10 +201,13 @@ def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
         if seen.scan.excluded_gone:
             detail["excluded_gone"] = [display(path) for path in seen.scan.excluded_gone]
         seen = _admit(store, batch, seen)
+        changes = parts.together([parts.changes_of_all(store, found), seen.changes])
+        new = new._replace(changed_files=count_files(changes))
         entry = _extend(store, batch, seen, new, drop_intent=running.intent_id)
     gone_from_history = {c.path for c in seen.changes if c.new == ABSENT}
     still_there = frozenset(gone_from_history & seen.scan.excluded.keys())
-    return Recorded(entry, seen.changes, tuple(seen.scan.excluded_gone), still_there)
+    last = entry.commit or (found[0].commit if found else None)
+    return Recorded(entry, changes, tuple(seen.scan.excluded_gone), still_there, last)
 
 
 def note(store: HistoryStore, running: Running, result: Result) -> Entry:
@@ -262,7 +276,7 @@ def _extend(
     extension = None
     if seen.changes:
         snapshot = edited(batch, snapshot, seen.changes)
-        new = new._replace(changed_files=count_files(seen.changes), added_bytes=batch.added_bytes)
+        new = new._replace(added_bytes=batch.added_bytes)
         extension = Extension(store, batch, snapshot, new)
     with store.commit_point(batch) as ledger:
         entry = ledger.add(new, extension.commit if extension else None)
@@ -272,10 +286,7 @@ def _extend(
             ledger.drop_intent(drop_intent)
         if new.session_id:
             sessions.touch(ledger, new.session_id)
-        if new.added_bytes:
-            estimate = ledger.meta("size_estimate")
-            known = estimate if isinstance(estimate, int) else 0
-            ledger.set_meta("size_estimate", known + new.added_bytes)
+        ledger.grew_by(new.added_bytes)
     seen.save_cache(store, snapshot)
     flush.flush_if_due(store)
     return entry

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from substrate.errors import AmbiguousError, NotFoundError
 from substrate.history import checkpoints, messages, sessions
-from substrate.history.ledger import Entry, Ledger
+from substrate.history.ledger import WHOLE_COMMANDS, Entry, Ledger
 from substrate.history.sessions import Session
 from substrate.history.store import HistoryStore
 
@@ -72,7 +72,7 @@ def one_of(what: str, text: str, names: list[str]) -> str:
 def _relative(store: HistoryStore, text: str, back: int, session: str | None) -> Target:
     current = sessions.for_question(store, session)
     rows = store.ledger.db.execute(
-        "SELECT command_id FROM entries WHERE session_id = ? AND kind = 'command'"
+        f"SELECT command_id FROM entries WHERE session_id = ? AND {WHOLE_COMMANDS}"
         " ORDER BY seq DESC LIMIT 1 OFFSET ?",
         (current.session_id, back),
     ).fetchone()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError
-from substrate.history import sessions
+from substrate.history import parts, sessions
 from substrate.history.ledger import REVERSING_KINDS, Entry, NewEntry
 from substrate.history.observe import changed_paths
 from substrate.history.resolve import Target
@@ -14,7 +14,6 @@ from substrate.history.restore import SKIPPED, Outcome, Undoing, perform
 from substrate.history.reversal import Reversal, Step, text_merger
 from substrate.history.store import HistoryStore
 from substrate.model.paths import RelPath, display, is_within
-from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
 from substrate.objects.merge import Blobs, Take
 from substrate.system import clock, ids
@@ -35,7 +34,8 @@ class Choice(NamedTuple):
 def newest_undoable(store: HistoryStore, session_id: str) -> Entry:
     """The session's newest command that changed files and is not yet (wholly) taken back."""
     for entry in store.ledger.iterate_live(session_id):
-        if entry.kind in ("command", "squash") and entry.commit and not _is_undone(store, entry):
+        has_changed = entry.commit or entry.detail.get(parts.PARTS)
+        if entry.kind in ("command", "squash") and has_changed and not _is_undone(store, entry):
             return entry
     raise NotFoundError(
         f"nothing to undo in session {session_id}",
@@ -76,8 +76,11 @@ def undo_entry(store: HistoryStore, entry: Entry, choice: Choice, agent: str | N
     kind = "redo" if entry.kind in REVERSING_KINDS else "undo"
     with store.new_batch() as batch:
         reversal = reversal_for(store, batch, choice)
-        reversal.take_back(_step(store, entry))
-        undoing = [Undoing(entry.seq, _named_paths(store, batch, entry, choice.paths))]
+        all_of_it = parts.whole(store, entry)
+        for step in _steps(store, all_of_it):
+            reversal.take_back(step)
+        named = _named_paths(store, entry, choice.paths)
+        undoing = [Undoing(seq, named) for seq in {entry.seq, *(e.seq for e in all_of_it)}]
         new = new_entry(store, kind, f"{kind} of {entry.command_id}", entry.session_id, agent)
         return perform(
             store, batch, reversal.wish(), new, undoing,
@@ -152,6 +155,14 @@ def new_entry(
     )  # fmt: skip
 
 
+def _steps(store: HistoryStore, entries: list[Entry]) -> list[Step]:
+    """Of one command: usually one; more where it was recorded in parts."""
+    if len(entries) == 1:
+        return [_step(store, entries[0])]
+    line = store.ledger.live(after_pos=entries[-1].pos - 1, committed=True)
+    return steps(store, line, {entry.seq for entry in entries})
+
+
 def _step(store: HistoryStore, entry: Entry) -> Step:
     assert entry.commit is not None
     before = store.parent_snapshot(entry.commit)
@@ -164,7 +175,7 @@ def _step(store: HistoryStore, entry: Entry) -> Step:
 
 
 def _check_undoable(store: HistoryStore, entry: Entry, choice: Choice) -> None:
-    if entry.commit is None:
+    if not parts.whole(store, entry):
         raise NotFoundError(
             f"{entry.command_id} changed no files: there is nothing to undo",
             hint="`substrate log` shows how many files each command changed",
@@ -205,19 +216,17 @@ def _is_undone(store: HistoryStore, entry: Entry) -> bool:
     undone = store.ledger.reversed_paths(entry.seq)
     if not undone or b"" in undone:
         return bool(undone)
-    step = _step(store, entry)
-    changed = changed_paths(snapshots.diff(store.objects, step.before, step.after))
+    changed = changed_paths(parts.changes_of_all(store, parts.whole(store, entry)))
     return all(any(is_within(path, RelPath(u)) for u in undone) for path in changed)
 
 
 def _named_paths(
-    store: HistoryStore, batch: Batch, entry: Entry, paths: tuple[RelPath, ...]
+    store: HistoryStore, entry: Entry, paths: tuple[RelPath, ...]
 ) -> tuple[RelPath, ...]:
     """The asked-for paths, checked: each must be (or hold) something this command changed."""
     if not paths:
         return ()
-    step = _step(store, entry)
-    changed = [c.path for c in snapshots.diff(batch, step.before, step.after)]
+    changed = [c.path for c in parts.changes_of_all(store, parts.whole(store, entry))]
     for path in paths:
         if not any(is_within(c, path) for c in changed):
             raise NotFoundError(

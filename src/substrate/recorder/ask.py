@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from substrate.history import line_blame, sessions
+from substrate.history import line_blame, parts, sessions
 from substrate.history.file_changes import FileChange, file_changes
 from substrate.history.ledger import Entry
 from substrate.history.observe import changed_paths
@@ -46,8 +46,23 @@ def changes_of(store: HistoryStore, entry: Entry, scope: RelPath = ROOT) -> list
     return snapshots.diff(store.objects, before, store.snapshot_of(entry.commit), scope)
 
 
+def _with_parts(store: HistoryStore, entry: Entry) -> list[Entry]:
+    """The entry, and the parts of it that were recorded while it ran; newest first."""
+    own = [entry] if entry.commit is not None else []
+    if not entry.detail.get(parts.PARTS):
+        return own
+    return [*own, *parts.parts_of(store, entry.command_id, entry.session_id)]
+
+
+def all_changes_of(store: HistoryStore, entry: Entry) -> list[Change]:
+    """`changes_of`, also of what was recorded while it ran."""
+    if not entry.detail.get(parts.PARTS):
+        return changes_of(store, entry)
+    return parts.changes_of_all(store, _with_parts(store, entry))
+
+
 def changed_files(store: HistoryStore, entry: Entry) -> list[RelPath]:
-    return changed_paths(changes_of(store, entry))
+    return changed_paths(all_changes_of(store, entry))
 
 
 class Diff(NamedTuple):
@@ -64,16 +79,17 @@ def diff(store: HistoryStore, text: str, paths: tuple[RelPath, ...], session: st
     target = resolve(store, text, session)
     entry = target.present
     changes = [
-        c for c in changes_of(store, entry)
+        c for c in all_changes_of(store, entry)
         if not paths or any(is_within(c.path, p) for p in paths)
     ]  # fmt: skip
-    parents = store.objects.read_commit(entry.commit).parents if entry.commit else ()
+    commits = [e.commit for e in _with_parts(store, entry) if e.commit]
+    parents = store.objects.read_commit(commits[-1]).parents if commits else ()
     return Diff(
         target,
         entry,
         file_changes(store, changes),
         parents[0] if parents else None,
-        entry.commit if parents else None,
+        commits[0] if parents else None,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 from substrate.errors import SubstrateError
-from substrate.history import record
+from substrate.history import parts, record
 from substrate.history.ledger import Entry
 from substrate.history.record import Recorded, Running
 from substrate.model.nodes import Change
@@ -124,14 +124,15 @@ def found_by_scan(
     extra: dict[str, object] = {}
     if recorded.excluded_gone:
         extra["unprotected"] = [display(path) for path in recorded.excluded_gone]
-    for name in ("beside", "git"):
+    for name in ("beside", "git", parts.PARTS):
         if name in recorded.entry.detail:
             extra[name] = recorded.entry.detail[name]
     notes: tuple[str, ...] = ()
     if "history_lost" in recorded.entry.detail:
         notes = ("the history was removed while the command ran; it starts over from here",)
     diff = _with_excluded(fs_diff(recorded.changes), recorded.still_there)
-    return Done(recorded.entry, recorded.changes, diff, extra, notes=notes)
+    entry = recorded.entry._replace(commit=recorded.last_commit)  # as the span tells it
+    return Done(entry, recorded.changes, diff, extra, notes=notes)
 
 
 def _record(

@@ -26,7 +26,7 @@ from substrate.history import held, record
 from substrate.history.ledger import Entry
 from substrate.history.record import Running
 from substrate.model.nodes import Change
-from substrate.recorder import git_arrival, worlds
+from substrate.recorder import git_arrival, live, worlds
 from substrate.recorder.command_end import Done, brought_in, exact, found_by_scan, outcome_word
 from substrate.recorder.keep import keep_under_cap
 from substrate.recorder.outputs import capture_for
@@ -55,6 +55,8 @@ class CommandRequest(NamedTuple):
     shell: str | bytes = ""
     timeout_s: float | None = None
     kill_children: bool = False
+    #: Recorded by watching while it runs, and not only at its end.
+    live: bool = False
     #: Do not apply: `substrate world apply` does, later.
     hold: bool = False
     #: Descriptors in the place of our own.
@@ -104,13 +106,15 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
             store, session=place.session, agent_id=place.agent_id,
             command=spans.command_text(words), exact=exact(request),
             world=None if is_direct else worlds.new_world(place, store),
+            is_live=request.live and is_direct,
         )  # fmt: skip
     command = _named(words, place, running)
     trace.append(spans.command_start(command, clock.now_ns(), world.isolation))
 
     git_before = git_arrival.watch(place.workspace)
     try:
-        outcome = world.run(_world_request(place, request, running)._replace(beside=beside))
+        with live.recording(place, running):
+            outcome = world.run(_world_request(place, request, running)._replace(beside=beside))
     except BaseException:
         if running.world_id:  # otherwise a scan must tell what it had done by then
             _never_ran(place, running, request)

@@ -75,11 +75,13 @@ def _row(entry: Entry) -> list[Piece]:
     exit_text = "" if entry.exit is None else str(entry.exit)
     failed = entry.exit not in (None, 0)
     what = _WITHOUT_COMMAND.get(entry.kind) or entry.command.split("\n", 1)[0]
+    if "part" in entry.detail:
+        what += f"  (part {entry.detail['part']} of {entry.detail['of']})"
     return [
         when(entry.ts_ns),
         Styled(entry.command_id, "cyan"),
         entry.session_id or "-",
         Styled(exit_text, "red") if failed else exit_text,
-        str(entry.changed_files) if entry.commit else "",
+        str(entry.changed_files) if entry.commit or entry.changed_files else "",
         what if entry.kind == "command" else Styled(f"[{entry.kind}] {what}", "dim"),
     ]

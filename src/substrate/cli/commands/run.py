@@ -48,7 +48,9 @@ def configure(parser: ArgumentParser) -> None:
         "--hold", action="store_true", help="do not apply what it changes: see `substrate world`"
     )
     parser.add_argument(
-        "--live", action="store_true", help="on the real files: for servers that must see edits"
+        "--live",
+        action="store_true",
+        help="on the real files, recorded as it goes: for servers that must see edits",
     )
     parser.add_argument(
         "--pty", action="store_true", help="give it a terminal of its own, relayed to ours"
@@ -145,7 +147,7 @@ def _request(args: Namespace, context: Context) -> CommandRequest:
         )
     base = CommandRequest(
         cwd=context.cwd, timeout_s=args.timeout, kill_children=args.kill_children, hold=args.hold,
-        network=_network(args.net), limits=_limits(args),
+        network=_network(args.net), limits=_limits(args), live=args.live,
     )  # fmt: skip
     if args.timeout is not None and args.timeout <= 0:
         raise UsageError(

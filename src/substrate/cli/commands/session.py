@@ -8,6 +8,7 @@ from substrate.cli.output import Styled
 from substrate.cli.render import place_of, size, when
 from substrate.errors import EXIT_OK, UsageError
 from substrate.history import checkpoints, sessions
+from substrate.history.ledger import WHOLE_COMMANDS
 from substrate.recorder.keep import close_session, start_session
 from substrate.system import clock
 
@@ -84,7 +85,7 @@ def _list(store: HistoryStore, context: Context) -> int:
     counts = {
         row["session_id"]: row["n"]
         for row in store.ledger.db.execute(
-            "SELECT session_id, count(*) AS n FROM entries WHERE kind = 'command'"
+            f"SELECT session_id, count(*) AS n FROM entries WHERE {WHOLE_COMMANDS}"
             " GROUP BY session_id"
         )
     }

@@ -1,0 +1,145 @@
+"""``run --live``: a server works on the real files for hours, and is recorded as it goes.
+
+A child of ours watches the tree. When a second has passed without a change, or a few at most, what
+differs from history becomes a part of the command (`history/parts.py`). What the watch missed is
+found by the scan at the end. If the child cannot watch, or dies, that scan finds everything.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from substrate.errors import LockedError, MissingDependencyError
+from substrate.history import outside, parts
+from substrate.history.record import Running
+from substrate.recorder.place import Place
+from substrate.system import clock, forked
+
+if TYPE_CHECKING:
+    from substrate.workspace.watch import TreeWatch
+
+_S = 1_000_000_000
+_QUIET_NS, _LONGEST_NS = _S, 5 * _S
+#: Somebody else is writing: their work is short, or waits for us.
+_LOCK_S = 5.0
+_BETWEEN_READS_S = 0.1
+
+
+@contextmanager
+def recording(place: Place, running: Running) -> Iterator[None]:
+    """Record parts of a live command while the body runs; nothing for any other."""
+    if not running.is_live or not sys.platform.startswith("linux") or not forked.can_fork():
+        yield
+        return
+    stop, end = os.pipe()
+    # Its own history: an open database does not survive a fork.
+    own = place._replace(kept=None)
+    child = forked.fork(lambda: _record(own, running, stop))
+    os.close(stop)
+    try:
+        yield
+    finally:
+        try:
+            os.write(end, b"x")  # others may have inherited the pipe: closing it may not be enough
+        except OSError:
+            pass
+        os.close(end)
+        if child is not None:
+            child.answer()
+
+
+def _record(place: Place, running: Running, stop: int) -> int:
+    """In the child: until told to stop. How many parts there were."""
+    from substrate.system.linux import calls
+    from substrate.workspace.exclude import Exclusions
+    from substrate.workspace.watch import TreeWatch
+
+    parent = os.getppid()
+    os.setsid()  # what the terminal sends is for the command
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    calls.call("prctl", 1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        return 0
+    count = 0
+    while True:
+        try:
+            watch = TreeWatch(place.workspace.root, Exclusions.load(place.workspace.root))
+            watch.set_up()
+            with place.existing_history() as store:
+                found = outside.differing_anywhere(store)
+        except MissingDependencyError:
+            return count  # the scan at the end tells all
+        for path, deep in found.items():
+            watch.suspect(path, deep=deep)
+        one = _Live(place, running, watch, count)
+        is_over = one.run(stop)
+        watch.close()
+        count = one.count
+        if is_over:
+            return count
+
+
+class _Live:
+    def __init__(self, place: Place, running: Running, watch: TreeWatch, count: int) -> None:
+        self.count = count
+        self._place = place
+        self._running = running
+        self._watch = watch
+        self._first_ns = self._last_ns = clock.monotonic_ns()
+
+    def run(self, stop: int) -> bool:
+        """Until told to stop (True), or until the watch is lost."""
+        poll = select.poll()
+        poll.register(stop, select.POLLIN)
+        poll.register(self._watch.fd, select.POLLIN)
+        while not self._watch.lost:
+            ready = {fd for fd, _ in poll.poll(self._patience_ms())}
+            if stop in ready:
+                return True
+            if self._watch.fd in ready:
+                self._read()
+                clock.sleep(_BETWEEN_READS_S)  # events come in swarms
+            if self._watch.suspects and self._is_due():
+                self._record()
+        return False
+
+    def _read(self) -> None:
+        had_any = bool(self._watch.suspects)
+        if self._watch.read():
+            self._last_ns = clock.monotonic_ns()
+            if not had_any:
+                self._first_ns = self._last_ns
+
+    def _due_ns(self) -> int:
+        return min(self._last_ns + _QUIET_NS, self._first_ns + _LONGEST_NS)
+
+    def _is_due(self) -> bool:
+        return clock.monotonic_ns() >= self._due_ns()
+
+    def _patience_ms(self) -> int | None:
+        if not self._watch.suspects:
+            return None
+        return max(1, (self._due_ns() - clock.monotonic_ns()) // 1_000_000 + 1)
+
+    def _record(self) -> None:
+        suspects = {path: one.deep for path, one in self._watch.suspects.items()}
+        generation = self._watch.generation
+        with self._place.existing_history() as store:
+            differing = outside.differing(store, suspects)
+            if differing:
+                try:
+                    with store.writing("record a live command", timeout_s=_LOCK_S):
+                        changes = parts.record_part(store, self._running, self.count + 1, differing)
+                except LockedError:
+                    self._last_ns = clock.monotonic_ns()
+                    return
+                self.count += bool(changes)
+        self._watch.settled(generation)
+        self._first_ns = self._last_ns = clock.monotonic_ns()
