@@ -8,6 +8,7 @@ does. Such a caller is told to run the command in its own process.
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import NamedTuple
 
 _NAMESPACES = ("mnt", "net", "pid_for_children", "user", "ipc", "uts", "cgroup")
@@ -56,23 +57,44 @@ def differs(mine: Standing, theirs: Standing) -> str:
     return ""
 
 
-def take_limits(pid: int) -> bool:
-    """Take over resource limits, niceness and processors; False if we may not."""
+class Limits(NamedTuple):
+    """What a process may use of the machine."""
+
+    resources: tuple[tuple[int, int], ...]
+    nice: int
+    processors: frozenset[int]
+
+
+def limits(pid: int) -> Limits:
+    """Resource limits, niceness and processors; `OSError` if the process is not ours to ask."""
+    import resource
+
+    return Limits(
+        tuple(resource.prlimit(pid, which) for which in _resources()),
+        os.getpriority(os.PRIO_PROCESS, pid),
+        frozenset(os.sched_getaffinity(pid)),
+    )
+
+
+def take_limits(wanted: Limits) -> bool:
+    """Make them ours; False if we may not."""
     import resource
 
     try:
-        for name in dir(resource):
-            if name.startswith("RLIMIT_"):
-                which = getattr(resource, name)
-                wanted = resource.prlimit(pid, which)
-                if resource.getrlimit(which) != wanted:
-                    resource.setrlimit(which, wanted)
-        nice = os.getpriority(os.PRIO_PROCESS, pid)
-        if os.getpriority(os.PRIO_PROCESS, 0) != nice:
-            os.setpriority(os.PRIO_PROCESS, 0, nice)
-        processors = os.sched_getaffinity(pid)
-        if os.sched_getaffinity(0) != processors:
-            os.sched_setaffinity(0, processors)
+        for which, bounds in zip(_resources(), wanted.resources, strict=True):
+            if resource.getrlimit(which) != bounds:
+                resource.setrlimit(which, bounds)
+        if os.getpriority(os.PRIO_PROCESS, 0) != wanted.nice:
+            os.setpriority(os.PRIO_PROCESS, 0, wanted.nice)
+        if os.sched_getaffinity(0) != wanted.processors:
+            os.sched_setaffinity(0, wanted.processors)
     except (OSError, ValueError):
         return False
     return True
+
+
+@cache
+def _resources() -> tuple[int, ...]:
+    import resource
+
+    return tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))

@@ -22,6 +22,7 @@ from substrate.agent import peer
 from substrate.protocol import door
 from substrate.system import afterwards, environment, process_tree, signals
 from substrate.trace import writer
+from substrate.world import ahead, world_init
 
 #: Runs the command line on some words and returns its status.
 Program = Callable[[list[str]], int]
@@ -30,6 +31,7 @@ Program = Callable[[list[str]], int]
 _FOR_ALL = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 #: Python ignores these for itself; the caller's own wish is not known.
 _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
+_PYTHONS_OWN_MASK = sum(1 << (number - 1) for number in _PYTHONS_OWN)
 #: After the caller is gone: how often to look, and after how many looks TERM becomes KILL.
 _TICK_S = 0.5
 _TICKS_TO_KILL = 6
@@ -45,17 +47,20 @@ class Household(NamedTuple):
     standing: peer.Standing
     program: Program
     #: The answer to `status`.
-    state: Callable[[], dict[str, object]]
+    state: dict[str, object]
     #: The code on disk is no longer the code in memory.
     is_stale: bool
     zygote_pid: int
+    #: The zygote's own limits, which we have, too.
+    limits: peer.Limits
+    #: Tells the zygote, once the caller has its answer, what the next call may need.
+    report: Callable[[], None]
 
 
 def serve(connection: _socket.socket, household: Household) -> NoReturn:
-    """Serve one connection, and end this process. Called right after the fork."""
+    """Serve one connection, and end this process, which leads a session of its own."""
     status = 1
     try:
-        os.setsid()
         connection.settimeout(door.PATIENCE_S)
         request, descriptors = door.receive_request(connection)
         connection.settimeout(None)
@@ -66,14 +71,24 @@ def serve(connection: _socket.socket, household: Household) -> NoReturn:
         elif request.kind == b"status":
             import json
 
-            door.send_reply(connection, door.REPORT, json.dumps(household.state()).encode())
+            door.send_reply(connection, door.REPORT, json.dumps(household.state).encode())
         elif request.kind == b"stop":
             os.kill(household.zygote_pid, signal.SIGTERM)
             door.send_reply(connection, door.EXITED, b"0")
     except (OSError, EOFError, ValueError):
         pass  # whoever it was is gone, or spoke another language
     finally:
-        os._exit(status)
+        try:
+            _clear_up(household)
+        finally:
+            os._exit(status)
+
+
+def _clear_up(household: Household) -> None:
+    """After the answer: nobody waits for this."""
+    household.report()
+    ahead.drop()  # the call did not need it
+    afterwards.run()
 
 
 def _serve_run(
@@ -82,12 +97,14 @@ def _serve_run(
     request: door.Request,
     descriptors: list[int],
 ) -> int:
-    reason = _why_not(connection, household, request)
-    if reason:
+    caller = _caller(connection)
+    reason = caller if isinstance(caller, bytes) else _why_not(caller, household, request)
+    if isinstance(caller, bytes) or reason:
         door.send_reply(connection, door.DECLINED, reason)
         return 0
-    caller = peer.standing(door.peer(connection)[0])
-    _take_place(request, descriptors, caller)
+    if caller.standing.ignored_signals & ~_PYTHONS_OWN_MASK or b"t" in request.flags:
+        ahead.drop()  # it was forked without them
+    _take_place(request, descriptors, caller.standing)
     _Link(connection)
     door.send_reply(connection, door.STARTED, b"%d" % os.getpid())
     if b"r" in request.flags:
@@ -95,11 +112,24 @@ def _serve_run(
     afterwards.postpone()
     status = household.program([os.fsdecode(word) for word in request.argv])
     door.send_reply(connection, door.EXITED, b"%d" % status)
-    afterwards.run()
     return status
 
 
-def _why_not(connection: _socket.socket, household: Household, request: door.Request) -> bytes:
+class _Caller(NamedTuple):
+    pid: int
+    standing: peer.Standing
+
+
+def _caller(connection: _socket.socket) -> _Caller | bytes:
+    """Who it is, or why nobody can say."""
+    try:
+        pid, uid, _ = door.peer(connection)
+        return _Caller(pid, peer.standing(pid)) if uid == os.geteuid() else b"other-user"
+    except OSError:
+        return b"unknown-caller"
+
+
+def _why_not(caller: _Caller, household: Household, request: door.Request) -> bytes:
     if household.is_stale:
         return door.STALE
     if request.install != household.install:
@@ -107,17 +137,17 @@ def _why_not(connection: _socket.socket, household: Household, request: door.Req
     if request.version != household.version:
         newer = _number(request.version) > _number(household.version)
         return door.NEWER_CLIENT if newer else b"older-client"
+    different = peer.differs(household.standing, caller.standing)
+    if different:
+        return different.encode()
     try:
-        caller, uid, _ = door.peer(connection)
-        if uid != os.geteuid():
-            return b"other-user"
-        different = peer.differs(household.standing, peer.standing(caller))
-        if different:
-            return different.encode()
-        if not peer.take_limits(caller):
-            return b"other-limits"
+        limits = peer.limits(caller.pid)
     except OSError:
         return b"unknown-caller"
+    if limits != household.limits:
+        ahead.drop()  # its processes have the zygote's
+        if not peer.take_limits(limits):
+            return b"other-limits"
     return b""
 
 
@@ -250,9 +280,9 @@ def _command_is_up() -> bool:
     """
     if signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
         return False
-    own = _words(os.getpid())
+    own = _words(os.getpid()).rstrip(b"\0")
     names = {_words(process.pid) for process in process_tree.descendants(os.getpid())}
-    return bool(names - {own, b""})
+    return any(name.rstrip(b"\0") not in (own, b"", world_init.NAME) for name in names)
 
 
 def _words(pid: int) -> bytes:

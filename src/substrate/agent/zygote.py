@@ -4,7 +4,8 @@ It has imported all that a command needs and opened nothing, so that a fork is a
 that has already started. HTTP lives in a child of its own, started by the first connection and
 gone when it has been idle: most users never need it.
 
-It never waits for a client: a connection is accepted and given to a fork at once.
+It never waits for a client: a connection is accepted and given to a fork at once, or to the one
+that was forked after the last call and is ready for it (`agent/spare.py`).
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from substrate.agent import peer, runner
+from substrate.agent import peer, runner, spare
 from substrate.agent.lifecycle import Home
 from substrate.agent.stale import LoadedCode
 from substrate.system import clock
+from substrate.world import ahead
 
 #: Calls beyond this wait in the socket's queue.
 MOST_RUNNING = 128
 #: Until a server that died is started again.
 _SERVER_PAUSE_NS = 2_000_000_000
+_MOST_NEWS_BYTES = 1 << 20
 
 
 class Settings(NamedTuple):
@@ -55,6 +58,17 @@ class Zygote:
         self._stopping = False
         self._last_use_ns = clock.monotonic_ns()
         self._standing = peer.standing(os.getpid())
+        self._limits = peer.limits(os.getpid())
+        #: What we listen to; a child closes it.
+        self._own: list[int] = []
+        self._spare: spare.Spare | None = None
+        #: How the last world was made, for the next one.
+        self._recipe: ahead.Recipe | None = None
+        self._ahead = 0
+        # What children tell us when they have answered: one message, one datagram.
+        self._news, self._bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._news.setblocking(False)
+        self._bell.setblocking(False)
 
     def run(self, ready: Callable[[], None]) -> None:
         door, http = self._home.listen()
@@ -65,6 +79,7 @@ class Zygote:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._own = [door.fileno(), http.fileno(), awake, self._news.fileno()]
         self._home.write_state(self._state())
         ready()
         self._settings.preload()
@@ -76,11 +91,15 @@ class Zygote:
         finally:
             self._home.leave()
             self._stop_server()
+            if self._spare is not None:
+                self._spare.close()
 
     def _loop(self, door: socket.socket, http: socket.socket, awake: int) -> None:
+        self._fork_spare()
         while not self._stopping and not self._is_idle():
             poll = select.poll()
             poll.register(awake, select.POLLIN)
+            poll.register(self._news, select.POLLIN)
             if len(self._running) < MOST_RUNNING:
                 poll.register(door, select.POLLIN)
             if not self._server_pid and clock.monotonic_ns() >= self._server_not_before_ns:
@@ -90,47 +109,88 @@ class Zygote:
                 _drain(awake)
             self._bury()
             if door.fileno() in ready:
-                self._serve_one(door, http, awake)
+                self._serve_one(door)
             if http.fileno() in ready:
-                self._start_server(door, http, awake)
+                self._start_server(http)
+            if self._news.fileno() in ready:
+                self._hear_news()
 
-    def _serve_one(self, door: socket.socket, http: socket.socket, awake: int) -> None:
+    def _serve_one(self, door: socket.socket) -> None:
         try:
             connection, _ = door.accept()
         except OSError:  # it changed its mind
             return
         self._last_use_ns = clock.monotonic_ns()
         self._served += 1
-        is_stale = self._code.is_stale()
-        pid = self._fork()
+        handed = spare.Handed(connection, self._code.is_stale(), self._state())
+        pid = self._give_to_spare(handed) or self._fork()
         if pid == 0:
-            for fd in (door.fileno(), http.fileno(), awake):
-                os.close(fd)
-            self._serve_in_child(connection, is_stale)
+            self._serve_in_child(lambda: handed)
         if pid > 0:
             self._running.add(pid)
         connection.close()
-        self._stopping = self._stopping or is_stale
+        self._stopping = self._stopping or handed.is_stale
 
-    def _serve_in_child(self, connection: socket.socket, is_stale: bool) -> NoReturn:
+    def _give_to_spare(self, handed: spare.Handed) -> int:
+        """The process that takes it; 0 if there is none."""
+        ready, self._spare = self._spare, None
+        return ready.pid if ready is not None and ready.hand_over(handed) else 0
+
+    def _fork_spare(self) -> None:
+        if self._spare is not None or self._stopping:
+            return
+        ours, theirs = spare.pair()
+        pid = self._fork()
+        if pid == 0:
+            ours.close()
+            self._serve_in_child(lambda: spare.wait(theirs, self._recipe))
+        theirs.close()
+        if pid > 0:
+            self._spare = spare.Spare(pid, ours)
+        else:
+            ours.close()
+
+    def _serve_in_child(self, call: Callable[[], spare.Handed | None]) -> NoReturn:
         try:
+            zygote_pid = os.getppid()
             self._become_child()
+            os.setsid()
+            handed = call()
+            if handed is None:
+                os._exit(0)
             household = runner.Household(
                 self._settings.version.encode(), os.fsencode(self._settings.install),
-                self._standing, self._settings.program, self._state, is_stale, os.getppid(),
+                self._standing, self._settings.program, handed.state, handed.is_stale,
+                zygote_pid, self._limits, self._tell_news,
             )  # fmt: skip
-            runner.serve(connection, household)
+            runner.serve(handed.connection, household)
         finally:
             os._exit(1)
 
-    def _start_server(self, door: socket.socket, http: socket.socket, awake: int) -> None:
+    def _tell_news(self) -> None:
+        """In a child: how its world was made, and whether that had been done ahead."""
+        try:
+            self._bell.send(ahead.news.encode())
+        except OSError:
+            pass  # the agent is gone, or busy: the next call makes its world itself
+
+    def _hear_news(self) -> None:
+        try:
+            news = ahead.News.decode(self._news.recv(_MOST_NEWS_BYTES))
+        except (OSError, ValueError, EOFError):
+            return
+        if news.needed_world:
+            self._recipe = news.recipe
+            self._ahead += news.was_ahead
+        self._fork_spare()
+
+    def _start_server(self, http: socket.socket) -> None:
         self._last_use_ns = clock.monotonic_ns()
         pid = self._fork()
         if pid == 0:
             status = 1
             try:
-                os.close(door.fileno())
-                os.close(awake)
+                self._own.remove(http.fileno())
                 self._become_child()
                 os.setsid()
                 self._settings.server(http, self._home)
@@ -153,6 +213,10 @@ class Zygote:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._home.close_in_child()
+        for fd in self._own:
+            os.close(fd)
+        if self._spare is not None:
+            self._spare.close()  # our copy: it must see the end of the zygote's
 
     def _bury(self) -> None:
         while True:
@@ -164,6 +228,9 @@ class Zygote:
                 return
             self._last_use_ns = clock.monotonic_ns()
             self._running.discard(pid)
+            if self._spare is not None and pid == self._spare.pid:
+                self._spare.close()
+                self._spare = None
             if pid == self._server_pid:
                 self._server_pid = 0
                 if status != 0:
@@ -193,6 +260,8 @@ class Zygote:
             "commands": len(self._running),
             "served": self._served,
             "server_pid": self._server_pid or None,
+            "spare_pid": self._spare.pid if self._spare is not None else None,
+            "ahead": self._ahead,
             "idle_exit_s": self._settings.idle_exit_s,
         }
 

@@ -61,6 +61,16 @@ class Channel:
             body += chunk
         return cast(Message, marshal.loads(body)), fds
 
+    def rest(self) -> bytes:
+        """What the other end writes, as it is, until it closes."""
+        out = b""
+        try:
+            while chunk := self._receive_some(4096):
+                out += chunk
+        except ClosedError:
+            pass
+        return out
+
     def ready(self, timeout_s: float = 0.0) -> bool:
         """Whether `receive` would not wait."""
         poll = select.poll()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 
 class Environment(NamedTuple):
@@ -37,9 +37,17 @@ class Environment(NamedTuple):
         return self.variables.get(name) or None
 
 
+_last: tuple[Mapping[object, object], Environment] | None = None
+
+
 def current() -> Environment:
     """Read the environment of this process."""
-    return parse(dict(os.environ))
+    global _last
+    # As the system has it: decoding all of it takes a while, and a command asks many times.
+    raw = cast("Mapping[object, object]", getattr(os.environ, "_data", os.environ))
+    if _last is None or _last[0] != raw:
+        _last = dict(raw), parse(dict(os.environ))
+    return _last[1]
 
 
 def replace(variables: Mapping[bytes, bytes]) -> None:

@@ -200,7 +200,8 @@ def _lock(fd: int) -> bool | None:
     if fcntl is None:
         return None
     for pause_ms in (0, 1, 2, 4, 8, 16, 32, 64, 128):
-        clock.sleep(pause_ms / 1_000)
+        if pause_ms:
+            clock.sleep(pause_ms / 1_000)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

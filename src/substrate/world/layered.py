@@ -10,7 +10,8 @@ from pathlib import Path
 from substrate.errors import WorldFailedError
 from substrate.system import environment, ids, platform, spawn
 from substrate.system.process import Stdio
-from substrate.world import layers, pid_space, surroundings
+from substrate.world import ahead, layers, pid_space, surroundings
+from substrate.world.ahead import Made, Recipe
 from substrate.world.capture import Capturing
 from substrate.world.command import (
     argv_of,
@@ -23,7 +24,14 @@ from substrate.world.command import (
 from substrate.world.limits import Limiter
 from substrate.world.open_world import Ended, Limits, OpenWorld, open_world
 from substrate.world.pid_space import Entrance, PidSpace
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest, Wanted
+from substrate.world.protocol import (
+    Isolation,
+    Layer,
+    ResourceLimits,
+    RunOutcome,
+    RunRequest,
+    Wanted,
+)
 from substrate.world.sandbox import Sandbox, submounts
 
 
@@ -36,6 +44,9 @@ class LayeredWorld:
     strategy = ""
     #: Whether what a command leaves running goes on, for later ones to see.
     shares_processes = True
+    #: Whether its view shows the workspace as it is when the command starts, however early it was
+    #: mounted.
+    can_be_ahead = False
 
     def __init__(self, wanted: Wanted, worlds: Path, why: str = "") -> None:
         """`worlds`: where the layers go, on a file system that can hold one."""
@@ -64,20 +75,45 @@ class LayeredWorld:
         return Isolation(self.strategy, self._wanted.tier, "open", "; ".join(reasons))
 
     def run(self, request: RunRequest) -> RunOutcome:
+        with self._company(request) as company:
+            return self._run(request, company)
+
+    def _run(self, request: RunRequest, company: Entrance | None) -> RunOutcome:
         argv = tuple(os.fsencode(arg) for arg in argv_of(request))
         world_id = request.world_id or ids.new_id("wld")
-        layer = self.make_layer(world_id)
+        recipe = self._recipe()
+        made = self._made_ahead(recipe, request, company, world_id)
+        if made is not None:
+            request = request._replace(network=made.network)
+        layer = made.layer if made is not None else self.make_layer(world_id)
         capturing = Capturing(request.capture, request.stdout, request.stderr)
         limiter = Limiter(request.limits, world_id)
         env = {**environment_of(request), "SUBSTRATE_WORLD_ID": world_id}
-        stdio = Stdio(request.stdin, *capturing.streams)
+        # Ours by number: a world made ahead was forked before we had them.
+        stdio = Stdio(*(at if fd is None else fd for at, fd in enumerate(
+            (request.stdin, *capturing.streams))))  # fmt: skip
         program = spawn.Program(argv, directory_of(request), env, stdio)
+
+        def run_in(opened: OpenWorld) -> Ended:
+            mark = os.fsencode(layers.ended_mark(layer))
+            return opened.run(program, self.limits(request), capturing.start, mark)
+
+        def open_one(company: Entrance | None) -> OpenWorld:
+            sandbox = recipe.sandbox(layer, self.view(layer), request.network)
+            return self._open(sandbox._replace(company=company), limiter)
+
         try:
-            sandbox = self._sandbox(request, layer)._replace(resources=limiter.resources)
-            sandbox = sandbox._replace(ended_mark=os.fsencode(layers.ended_mark(layer)))
-            with self._company(request) as company:
-                sandbox = sandbox._replace(company=company)
-                ended = self._run_in(sandbox, program, request, limiter, capturing, layer)
+            if made is not None:
+                ended = run_in(made.opened)
+            elif company is None:
+                ended = run_in(open_one(None))
+            else:
+                try:
+                    ended = run_in(open_one(company))
+                except WorldFailedError:  # the last of them may have ended just now
+                    layers.remove(layer)  # an overlay takes the same directories only once
+                    layer = self.make_layer(world_id)
+                    ended = run_in(open_one(None))
         except BaseException:
             capturing.finish()
             limiter.close()
@@ -95,37 +131,34 @@ class LayeredWorld:
         )
         return outcome if request.network is None else with_network(outcome, request.network)
 
+    def _made_ahead(
+        self, recipe: Recipe, request: RunRequest, company: Entrance | None, world_id: str
+    ) -> Made | None:
+        """The world that was made ahead of this command, if it is the one it should get."""
+        # Elsewhere than beside history nobody would clear it away after a kill.
+        is_beside = self._worlds == self._wanted.store / "worlds"
+        is_open = request.network is not None and request.network.mode == "open"
+        is_ordinary = company is None and request.limits == ResourceLimits()
+        if self.can_be_ahead and is_beside and is_open and is_ordinary:
+            return ahead.take(recipe, world_id)
+        ahead.forget()
+        return None
+
     def discard(self, layer: Layer) -> None:
         layers.remove(layer)
 
     def limits(self, request: RunRequest) -> Limits:
         return Limits(request.timeout_s, request.kill_children)
 
-    def _run_in(
-        self,
-        sandbox: Sandbox,
-        program: spawn.Program,
-        request: RunRequest,
-        limiter: Limiter,
-        capturing: Capturing,
-        layer: Layer,
-    ) -> Ended:
-        opened = self._open(sandbox, layer)
+    def _open(self, sandbox: Sandbox, limiter: Limiter) -> OpenWorld:
+        opened = open_world(sandbox._replace(resources=limiter.resources))
         try:
-            limiter.admit(opened.init_pid)
+            for pid in opened.pids:
+                limiter.admit(pid)
         except OSError:
             opened.close()
             raise
-        return opened.run(program, self.limits(request), capturing.start)
-
-    def _open(self, sandbox: Sandbox, layer: Layer) -> OpenWorld:
-        if sandbox.company is not None:
-            try:
-                return open_world(sandbox)
-            except WorldFailedError:  # the last of them may have ended just now
-                layers.remove(layer)  # an overlay takes the same directories only once
-                self.make_layer(layer.world_id)
-        return open_world(sandbox._replace(company=None))
+        return opened
 
     def _key(self, request: RunRequest) -> str:
         network = "open" if request.network is None else request.network.mode
@@ -163,11 +196,12 @@ class LayeredWorld:
             if found is not None:
                 found.close()
 
-    def _sandbox(self, request: RunRequest, layer: Layer) -> Sandbox:
+    def _recipe(self) -> Recipe:
         here = environment.current()
-        return Sandbox(
+        is_full = self._wanted.tier == "full"
+        return Recipe(
+            worlds=os.fsencode(self._worlds),
             root=os.fsencode(self._root),
-            mount_view=self.view(layer),
             tier=self._wanted.tier,
             read_only=(
                 *surroundings.read_only(here, self._root),
@@ -175,8 +209,6 @@ class LayeredWorld:
             ),
             masked=surroundings.masked(here, allow_host_services=self._wanted.allow_host_services),
             writable=surroundings.writable(here, self._wanted),
-            readable=surroundings.readable(here, self._wanted.readable),
-            private=() if here.home is None else (os.fsencode(here.home),),
-            scratch=os.fsencode(layers.scratch(layer)) if self._wanted.tier == "full" else b"",
-            network=request.network,
+            readable=surroundings.readable(here, self._wanted.readable) if is_full else (),
+            private=(os.fsencode(here.home),) if is_full and here.home is not None else (),
         )

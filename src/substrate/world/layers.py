@@ -18,12 +18,20 @@ if TYPE_CHECKING:
 
 UPPER = "upper"
 _META = "meta.json"
+#: What an overlay that is mounted `volatile` keeps in ``work``, so that none is mounted again.
+_VOLATILE_MARK = ("work/incompat", "work/incompat/volatile", "work/incompat/volatile/dirty")
 #: Hidden in every world: a command can neither read nor forge history.
 _STORE_NAME = ".substrate-git"
 
 
-def create(worlds: Path, world_id: str, root: Path, kind: str, xattr_prefix: bytes) -> Layer:
-    """Make the directories of a new world below `worlds`."""
+def create(
+    worlds: Path, world_id: str, root: Path, kind: str, xattr_prefix: bytes, *, ahead: bool = False
+) -> Layer:
+    """Make the directories of a new world below `worlds`.
+
+    `ahead` of its command: nothing odd stands in it yet, because whoever copies the workspace
+    now would come across it; `renamed` does the rest.
+    """
     directory = worlds / world_id
     layer = Layer(world_id, directory, directory / UPPER, root, kind, xattr_prefix)
     try:
@@ -32,9 +40,8 @@ def create(worlds: Path, world_id: str, root: Path, kind: str, xattr_prefix: byt
         os.mkdir(layer.upper, 0o700)
         os.mkdir(directory / "work", 0o700)
         _look_like(root, layer.upper)
-        if kind == "overlay":
-            # A whiteout, not a mount over it: `git clean -fdx` must not trip over a mount point.
-            os.mknod(layer.upper / _STORE_NAME, stat.S_IFCHR | 0o000, 0)
+        if kind == "overlay" and not ahead:
+            _hide_store(layer)
         _write_meta(layer)
     except OSError as error:
         raise WorkspaceError(
@@ -42,6 +49,31 @@ def create(worlds: Path, world_id: str, root: Path, kind: str, xattr_prefix: byt
             hint="make room there, or run with --no-world",
         ) from error
     return layer
+
+
+def renamed(layer: Layer, world_id: str) -> Layer:
+    """A layer that was made ahead, under its command's own name and looking like the root does now.
+
+    An overlay over it does not mind: it holds on to the directories, not to their names.
+    """
+    directory = layer.directory.with_name(world_id)
+    os.rename(layer.directory, directory)
+    moved = layer._replace(world_id=world_id, directory=directory, upper=directory / UPPER)
+    _hide_store(moved)
+    _look_like(layer.lower, moved.upper)
+    return moved
+
+
+def smooth(layer: Layer) -> None:
+    """Open what an overlay shuts to everybody in its work directory; it does not mind."""
+    for name in ("index", "work", *_VOLATILE_MARK):
+        with suppress(OSError):
+            os.chmod(layer.directory / "work" / name, 0o700)
+
+
+def _hide_store(layer: Layer) -> None:
+    # A whiteout, not a mount over it: `git clean -fdx` must not trip over a mount point.
+    os.mknod(layer.upper / _STORE_NAME, stat.S_IFCHR | 0o000, 0)
 
 
 def scratch(layer: Layer) -> Path:
@@ -150,7 +182,6 @@ def _write_meta(layer: Layer, more: dict[str, object] | None = None) -> None:
     import json
 
     meta: dict[str, object] = {
-        "world_id": layer.world_id,
         # As ASCII, a byte that is no text included: JSON escapes what fsdecode made of it.
         "root": os.fsdecode(layer.lower),
         "kind": layer.kind,

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn, cast
 
 from substrate.errors import WorkspaceError, WorldFailedError
+from substrate.system import afterwards, clock, process_tree, signals, spawn
 from substrate.system import channel as channels
-from substrate.system import clock, process_tree, signals, spawn
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import namespaces, privileges
 from substrate.system.process import (
@@ -52,74 +52,97 @@ class Ended(NamedTuple):
     namespaces: tuple[int, int] | None = None
 
 
+class _Ready(NamedTuple):
+    """What the maker and the init tell of a world that is there."""
+
+    init_pid: int
+    #: The command's process, and the channel on which it waits for its program.
+    pidfd: int
+    orders: Channel
+
+
 class OpenWorld:
     """A world that is ready for its command. Use it once, or `close` it."""
 
-    def __init__(self, sandbox: Sandbox, channel: Channel, init_pid: int) -> None:
+    def __init__(self, sandbox: Sandbox, channel: Channel, ready: _Ready) -> None:
         self._sandbox = sandbox
         self._channel = channel
-        self.init_pid = init_pid
+        self.init_pid = ready.init_pid
+        self._pidfd = ready.pidfd
+        self._orders = ready.orders
+
+    @property
+    def pids(self) -> tuple[int, int]:
+        """The world's init and the process that becomes the command, as seen here."""
+        return self.init_pid, _pid_of(self._pidfd)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it still waits for its command: nothing has been heard from it."""
+        return not self._channel.ready()
 
     def run(
         self,
         program: spawn.Program,
         limits: Limits,
         on_start: Callable[[], None] = lambda: None,
+        ended_mark: bytes = b"",
     ) -> Ended:
-        """Start the command and wait for it; `on_start` is called once it runs.
+        """Start the command and wait for it; `on_start` is called once it runs. `ended_mark` is a
+        file that gets a byte once nothing of it runs any more, if something outlives it.
 
-        Raises `WorldFailedError` if it was not started for a reason of ours, `WorkspaceError`
-        if there is no such directory in the world.
+        Raises `WorldFailedError` if it was not started for a reason of ours, and never after it
+        was; `WorkspaceError` if there is no such directory in the world.
         """
         started = clock.monotonic_ns()
         with _Signals() as old_mask:
             del old_mask
             try:
                 self._send(program)
-                pidfd = self._receive_pidfd()
-                if self._sandbox.network is not None:
-                    self._sandbox.network.parent(_pid_of(pidfd), ())
-                try:
-                    failure = self._failure(program)
-                    if failure is not None:
-                        duration = clock.monotonic_ns() - started
-                        self._end()
-                        return Ended(failure._replace(duration_ns=duration), 0, self.init_pid)
-                    on_start()
-                    with _Terminal():
-                        return self._attend(pidfd, limits, started)
-                finally:
-                    os.close(pidfd)
+                failure = self._failure(program)
+                if failure is not None:
+                    duration = clock.monotonic_ns() - started
+                    self._end()
+                    return Ended(failure._replace(duration_ns=duration), 0, self.init_pid)
+                on_start()
+                with _Terminal():
+                    return self._attend(limits, started, ended_mark)
             except ClosedError as error:
                 self._end()
                 raise WorldFailedError("the world ended before the command did") from error
+            finally:
+                os.close(self._pidfd)
 
     def close(self) -> None:
         """End it without a command."""
+        self._orders.close()
+        os.close(self._pidfd)
         self._end()
+        if self._sandbox.network is not None:
+            self._sandbox.network.finish()
 
     def _send(self, program: spawn.Program) -> None:
         wanted = {target: fd for target, fd in enumerate(program.stdio) if fd is not None}
         env = dict(program.env or {})
         cwd = os.fsencode(program.cwd or b".")
-        self._channel.send(
-            "program", program.argv, cwd, env, current_umask(), tuple(wanted),
-            fds=tuple(wanted.values()),
-        )  # fmt: skip
-
-    def _receive_pidfd(self) -> int:
-        message, fds = self._channel.receive()
-        if message[0] != "forked":
-            raise WorldFailedError(f"the world could not start the command: {message[-1]}")
-        return fds[0]
+        # If nobody is there to take it, it has said why, and `_failure` reads it.
+        with suppress(ClosedError):
+            self._orders.send(
+                "program", program.argv, cwd, env, current_umask(), tuple(wanted),
+                fds=tuple(wanted.values()),
+            )  # fmt: skip
 
     def _failure(self, program: spawn.Program) -> Finished | None:
         """How the start failed, if it did: as a shell puts it, or as an error of ours."""
-        message, _ = self._channel.receive()
-        if message[0] == "started":
+        said = self._orders.rest()  # exec closes the other end
+        self._orders.close()
+        if not said:
+            raise ClosedError
+        said = said.removeprefix(world_init.ATTEMPT)
+        if not said:
             return None
-        _, step, number = message
-        error = OSError(cast(int, number), os.strerror(cast(int, number)))
+        step, _, number = said.partition(b"\0")
+        error = OSError(int(number), os.strerror(int(number)))
         if step == b"exec":
             found = not isinstance(error, FileNotFoundError)
             code = EXIT_NOT_EXECUTABLE if found else EXIT_NOT_FOUND
@@ -128,11 +151,10 @@ class OpenWorld:
         if step == b"cwd":
             where = os.fsdecode(program.cwd or b".")
             raise WorkspaceError(f"{where} cannot be entered in the world: {error.strerror}")
-        name = cast(bytes, step).decode()
-        raise WorldFailedError(f"the command was not started: {name}: {error.strerror}")
+        raise WorldFailedError(f"the command was not started: {step.decode()}: {error.strerror}")
 
-    def _attend(self, pidfd: int, limits: Limits, started: int) -> Ended:
-        command = _Command(self, pidfd, limits, started)
+    def _attend(self, limits: Limits, started: int, ended_mark: bytes) -> Ended:
+        command = _Command(self, self._pidfd, limits, started)
         is_lost = False
         try:
             status, left, where = command.wait()
@@ -148,17 +170,17 @@ class OpenWorld:
             killed = command.end_leftovers()
             left = 0
         if left:
-            self._keep()
+            self._keep(ended_mark)
         else:
             self._end()
         duration = clock.monotonic_ns() - started
         spaces = cast("tuple[int, int]", where) if left else None
         return Ended(command.finished(status, duration, killed), left, self.init_pid, spaces)
 
-    def _keep(self) -> None:
+    def _keep(self, ended_mark: bytes) -> None:
         """Processes go on: the init stays with them, and marks the end of the last one."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        mark = os.open(self._sandbox.ended_mark, flags, 0o600) if self._sandbox.ended_mark else -1
+        mark = os.open(ended_mark, flags, 0o600) if ended_mark else -1
         with suppress(ClosedError):
             self._channel.send("keep", fds=(mark,) if mark >= 0 else ())
         if mark >= 0:
@@ -166,8 +188,14 @@ class OpenWorld:
         self._channel.close()
 
     def _end(self) -> None:
-        """Close the channel, at which the init exits; once it is reaped no mount is left."""
+        """Close the channel, at which the init exits; once it is reaped no mount is left.
+
+        Nothing runs in the world any more, so the layer can be read before that.
+        """
         self._channel.close()
+        afterwards.do(self._reap)
+
+    def _reap(self) -> None:
         with suppress(ChildProcessError):
             os.waitpid(self.init_pid, 0)
 
@@ -299,7 +327,10 @@ def open_world(sandbox: Sandbox) -> OpenWorld:
                 ours.close()
                 _make(sandbox, theirs, mask)
             theirs.close()
-            return OpenWorld(sandbox, ours, _await_ready(ours, maker))
+            opened = OpenWorld(sandbox, ours, _await_ready(ours, maker))
+            if sandbox.network is not None:
+                sandbox.network.parent(opened.pids[1], ())
+            return opened
         finally:
             process_tree.adopt_orphans(False)
 
@@ -325,18 +356,18 @@ def _make(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
         os._exit(1)
 
 
-def _await_ready(channel: Channel, maker: int) -> int:
-    init_pid, ready = 0, False
+def _await_ready(channel: Channel, maker: int) -> _Ready:
+    init_pid, given = 0, cast("tuple[int, ...]", ())
     try:
-        while not (init_pid and ready):
-            message, _ = channel.receive()
+        while not (init_pid and given):
+            message, fds = channel.receive()
             if message[0] == "map":
                 namespaces.map_every_id(maker)
                 channel.send("go")
             elif message[0] == "init":
                 init_pid = cast(int, message[1])
             elif message[0] == "ready":
-                ready = True
+                given = fds
             else:
                 channel.close()
                 raise WorldFailedError(f"no world could be made: {message[-1]}")
@@ -346,7 +377,8 @@ def _await_ready(channel: Channel, maker: int) -> int:
     finally:
         with suppress(ChildProcessError):
             os.waitpid(maker, 0)
-    return init_pid
+    pidfd, orders = given
+    return _Ready(init_pid, pidfd, Channel(orders))
 
 
 def _words(error: ClosedError | OSError) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from substrate.system.linux import mounts, namespaces
 from substrate.world import layers
@@ -17,13 +18,18 @@ USER = b"user.overlay."
 
 class OverlayWorld(LayeredWorld):
     strategy = "overlay"
+    can_be_ahead = True
 
     def make_layer(self, world_id: str) -> Layer:
-        prefix = TRUSTED if _may_use_trusted() else USER
-        return layers.create(self._worlds, world_id, self._root, "overlay", prefix)
+        return new_layer(self._worlds, world_id, self._root)
 
     def view(self, layer: Layer) -> Callable[[], None]:
         return overlay_view(layer)
+
+
+def new_layer(worlds: Path, world_id: str, root: Path, *, ahead: bool = False) -> Layer:
+    prefix = TRUSTED if _may_use_trusted() else USER
+    return layers.create(worlds, world_id, root, "overlay", prefix, ahead=ahead)
 
 
 def overlay_view(layer: Layer) -> Callable[[], None]:

@@ -62,8 +62,6 @@ class Sandbox(NamedTuple):
     resources: tuple[tuple[str, int], ...] = ()
     #: The pid namespace of earlier commands to live in; `None`: one of its own.
     company: Entrance | None = None
-    #: A file that gets a byte once nothing of the command runs any more, if something outlived it.
-    ended_mark: bytes = b""
 
 
 class SetupError(Exception):

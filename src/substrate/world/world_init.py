@@ -1,12 +1,16 @@
-"""The first process of a world: it starts the command, reaps what nobody waits for, and reports.
+"""The first process of a world: it forks the command's, reaps what nobody waits for, and reports.
 
 It speaks with the process that waits for the command over a channel. When that process is gone,
 the world ends: the kernel kills everything in a pid namespace whose first process exits. In the
 pid namespace of an earlier command (`Sandbox.company`) it is not the first: it then ends what
 the command started itself, and nothing else.
 
-    told:    program, keep
-    reports: ready, started (with a pidfd) or not_started, stopped, ended
+    told:    keep
+    reports: ready (with a pidfd, and the channel on which the command's process waits for its
+             program), stopped, ended
+
+The command's process is there before its program is known, and has taken on every restriction
+that does not depend on it: a world made ahead is one write away from its command.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NoReturn, cast
 
+from substrate.system import channel as channels
 from substrate.system import clock, process_tree, spawn
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import privileges, process_name
@@ -34,7 +39,9 @@ _PAUSE_S = 0.01
 #: Something in the namespace may be nobody's child of ours; look once in a while.
 _TICK_S = 5.0
 #: Others see us: not by the words of the command, for which they may look.
-_NAME = b"substrate-init"
+NAME = b"substrate-init"
+#: What the command's process says right before it becomes the command.
+ATTEMPT = b"!"
 #: closerange costs nothing for descriptors that are not there.
 _MOST_FDS = 1 << 20
 
@@ -68,13 +75,12 @@ class _Init:
             privileges.hide_from_tracers()
             if self.sandbox.company is not None:
                 process_tree.adopt_orphans(True)
-                process_name.call_ourselves(_NAME)
+            self._fork_command()
+            if self.sandbox.company is not None:
+                process_name.call_ourselves(NAME)
         except (SetupError, OSError) as error:
             self.channel.send("failed", str(error))
             return
-        self.channel.send("ready")
-        message, fds = self.channel.receive()
-        self._start(message, fds)
         status = self._wait_for_command()
         left = self._settle()
         self.channel.send("ended", status, left, pid_space.own_namespaces() if left else ())
@@ -83,37 +89,18 @@ class _Init:
             if message[0] == "keep":
                 self._outlive(fds)
 
-    def _start(self, message: tuple[object, ...], fds: tuple[int, ...]) -> None:
-        _, argv, cwd, env, umask, targets = message
-        wanted = cast("tuple[int, ...]", targets)
-        given = dict(zip(wanted, fds, strict=True))
-        program = spawn.Program(
-            cast("tuple[bytes, ...]", argv), cast(bytes, cwd), cast("dict[str, str]", env),
-            Stdio(given.get(0), given.get(1), given.get(2)),
-        )  # fmt: skip
-        told, tell = os.pipe()
+    def _fork_command(self) -> None:
+        theirs, ours = channels.pair()
         self.command = os.fork()
         if self.command == 0:
-            _become(self.sandbox, program, cast(int, umask), self.mask, tell)
+            theirs.close()
+            _become(self.sandbox, self.mask, ours)
         # From here on nothing of ours needs a capability, and C's own went with its exec. But to
         # end what became another user, where the kernel does not do it for us.
         privileges.drop_own_capabilities(() if self.sandbox.company is None else ("kill",))
-        os.close(tell)
-        for fd in fds:
-            os.close(fd)
         handle = os.pidfd_open(self.command)
-        self.channel.send("forked", fds=(handle,))
-        os.close(handle)
-        failure = b""
-        while chunk := os.read(told, 4096):
-            failure += chunk
-        os.close(told)
-        if failure:
-            step, _, number = failure.partition(b"\0")
-            self.channel.send("not_started", step, int(number))
-        else:
-            self.channel.send("started")
-            self._let_go()
+        self.channel.send("ready", fds=(handle, theirs.fileno()))
+        self._let_go()
 
     def _let_go(self) -> None:
         """Whoever waits for the end of a pipe that the command has would wait for us, too."""
@@ -150,7 +137,7 @@ class _Init:
         The first of a pid namespace stays for the others who came to live in it.
         """
         self.channel.close()
-        process_name.call_ourselves(_NAME)
+        process_name.call_ourselves(NAME)
         self._reap()
         while (left := _left()) or (os.getpid() == 1 and _others()):
             if not left:
@@ -189,12 +176,22 @@ class _Init:
         _drain(self.child_news)
 
 
-def _become(
-    sandbox: Sandbox, program: spawn.Program, umask: int, mask: Iterable[int], tell: int
-) -> NoReturn:
-    """In the command's process: take on the last restrictions and become the program."""
-    step, number = "start", errno.EINVAL
+def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
+    """In the command's process: take on the restrictions, wait for the program, and become it.
+
+    The other end learns of the attempt by `ATTEMPT`, then of a failure by ``step NUL errno``, or of
+    success by the channel's end. Without the first of them, we were killed too early.
+    """
+    step, number = "network", errno.EINVAL
     try:
+        if sandbox.network is not None:
+            sandbox.network.in_child()
+        step = "limits"
+        limits.apply_resources(sandbox.resources)
+        step = "privileges"
+        tiers.restrict_process(sandbox, privileged=is_privileged())
+        step = "start"
+        program, umask = _receive_program(orders)
         spawn.move_stdio(program.stdio)
         os.umask(umask)
         step = "cwd"
@@ -202,24 +199,32 @@ def _become(
         os.chdir(program.cwd)
         step = "descriptors"
         _close_ways_out()
-        step = "network"
-        if sandbox.network is not None:
-            sandbox.network.in_child()
-        step = "limits"
-        limits.apply_resources(sandbox.resources)
-        step = "privileges"
-        tiers.restrict_process(sandbox, privileged=is_privileged())
         assert program.env is not None
         env = {os.fsencode(name): os.fsencode(value) for name, value in program.env.items()}
         step = "exec"
         spawn.restore_signals(mask)
+        # Not `send`: the network's filter would tell of it, and nobody may be listening.
+        os.write(orders.fileno(), ATTEMPT)
         spawn.exec_first(program.argv, env)
+    except ClosedError:  # there will be none
+        os._exit(0)
     except OSError as error:
         number = error.errno or errno.EINVAL
     finally:  # whatever it was: never return into a second copy of our caller
         with suppress(OSError):
-            os.write(tell, step.encode() + b"\0%d" % number)
+            os.write(orders.fileno(), step.encode() + b"\0%d" % number)
         os._exit(127)
+
+
+def _receive_program(orders: Channel) -> tuple[spawn.Program, int]:
+    message, fds = orders.receive()
+    _, argv, cwd, env, umask, targets = message
+    given = dict(zip(cast("tuple[int, ...]", targets), fds, strict=True))
+    program = spawn.Program(
+        cast("tuple[bytes, ...]", argv), cast(bytes, cwd), cast("dict[str, str]", env),
+        Stdio(given.get(0), given.get(1), given.get(2)),
+    )  # fmt: skip
+    return program, cast(int, umask)
 
 
 def _close_ways_out() -> None:

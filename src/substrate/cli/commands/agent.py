@@ -89,17 +89,17 @@ def _idle_exit_s(args: Namespace, context: Context) -> float:
     return said or float("inf")
 
 
-def _preload(home: Home) -> None:
-    from substrate.agent import preload
-
-    preload.preload(_program, home.directory / "rehearsal")
-    arguments.parser_of(arguments.load("run"))
-
-
 def _program(words: list[str]) -> int:
     from substrate.cli import main
 
     return main.substrate(words)
+
+
+def _preload(home: Home) -> None:
+    from substrate.agent import preload
+
+    preload.preload(_program, home.directory / "rehearsal")
+    arguments.parse(arguments.load("run"), arguments.split(["-c", "true"]))  # its parser stays
 
 
 def _server(listener: socket.socket, home: Home) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from typing import NamedTuple
 
 from substrate.system.linux import calls
@@ -112,7 +113,12 @@ def pivot_root(new_root: bytes) -> None:
 def mounts() -> list[Mount]:
     """What is mounted here, in order: a later one on the same target covers an earlier one."""
     with open("/proc/self/mountinfo", "rb") as file:
-        return [_parse(line) for line in file]
+        return list(_parsed(file.read()))
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: bytes) -> tuple[Mount, ...]:
+    return tuple(_parse(line) for line in text.split(b"\n") if line)
 
 
 def below(root: bytes, found: list[Mount]) -> list[bytes]:

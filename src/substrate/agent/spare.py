@@ -1,0 +1,92 @@
+"""The agent's next process, forked before its call comes; it serves that one call and ends.
+
+While nobody waits it has done what every call needs: memory of its own, and a world like the last
+one (`world/ahead.py`). The zygote hands it the next connection, whatever it asks for: what does
+not fit the call is thrown away, and the call goes the ordinary way in the same process.
+"""
+
+from __future__ import annotations
+
+import _socket
+import select
+from typing import NamedTuple, cast
+
+from substrate.system import channel as channels
+from substrate.system.channel import Channel, ClosedError
+from substrate.system.linux import memory
+from substrate.world import ahead
+
+#: A world keeps every mount of the machine in use: one that nobody asks for must go.
+_KEEP_WORLD_S = 120.0
+
+
+class Handed(NamedTuple):
+    """What comes with a connection."""
+
+    connection: _socket.socket
+    is_stale: bool
+    #: The answer to `status`, as of now.
+    state: dict[str, object]
+
+
+class Spare:
+    """The zygote's end."""
+
+    def __init__(self, pid: int, channel: Channel) -> None:
+        self.pid = pid
+        self._channel = channel
+
+    def hand_over(self, handed: Handed) -> bool:
+        """Whether it will serve the connection; it is given away then, and ours to close."""
+        try:
+            self._channel.send(
+                "call", handed.is_stale, handed.state, fds=(handed.connection.fileno(),)
+            )
+        except ClosedError:
+            return False
+        finally:
+            self.close()
+        return True
+
+    def close(self) -> None:
+        """Without a connection given before, it clears up after itself and ends."""
+        self._channel.close()
+
+
+def pair() -> tuple[Channel, Channel]:
+    """The zygote's end, and the spare's."""
+    return channels.pair()
+
+
+def wait(channel: Channel, recipe: ahead.Recipe | None) -> Handed | None:
+    """In the spare: get ready, and wait for a call; None if there will be none."""
+    if recipe is not None and not channel.ready():
+        ahead.prepare(recipe)
+    if not channel.ready():
+        memory.make_own()
+    if ahead.is_made():
+        _until_called_or_old(channel)
+    try:
+        message, fds = channel.receive()
+    except ClosedError:
+        ahead.drop()
+        return None
+    channel.close()
+    _, is_stale, state = message
+    return Handed(
+        _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fds[0]),
+        bool(is_stale),
+        cast("dict[str, object]", state),
+    )
+
+
+def _until_called_or_old(channel: Channel) -> None:
+    """The world goes when what is mounted on the machine changes: it would hold on to that."""
+    with open("/proc/self/mountinfo", "rb") as mountinfo:
+        mountinfo.read()
+        waiting = select.poll()
+        waiting.register(channel.fileno(), select.POLLIN)
+        waiting.register(mountinfo.fileno(), select.POLLPRI)
+        ready = {fd for fd, _ in waiting.poll(_KEEP_WORLD_S * 1000)}
+    if channel.fileno() not in ready:
+        ahead.drop()

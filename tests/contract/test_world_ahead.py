@@ -1,0 +1,301 @@
+"""A world made ahead of its command shows the workspace, and the machine, as they are when the
+command starts; one that no longer fits is not used, and none is left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from substrate.system.platform import pid_alive
+from substrate.world import ahead
+from substrate.world.choose import choose_world
+from substrate.world.network.choose import network_for
+from substrate.world.protocol import ResourceLimits, RunOutcome, RunRequest, Wanted
+from tests.contract.as_user import NOBODY, as_user
+from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
+
+pytestmark = pytest.mark.needs("world-overlay")
+
+#: Everything that a command can see of a tree, the root's own times included.
+_MANIFEST = (
+    "find . -path ./.substrate-git -prune -o -printf '%p %y %m %U %T@ %l ' -type f -printf '%s'"
+    " -o -path ./.substrate-git -prune -o -printf '\\n' | sort;"
+    " find . -path ./.substrate-git -prune -o -type f -exec sha256sum {} + | sort"
+)
+#: Somebody else may mount something in the middle of a test; then there is no world ahead.
+_ATTEMPTS = 10
+
+
+@pytest.fixture(params=[os.geteuid(), NOBODY], ids=lambda uid: f"uid{uid}")
+def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    case = Case("overlay", request.param)
+    skip_unless_possible(case)
+    with make_site(case, monkeypatch) as made:
+        yield made
+
+
+def _run(site: Site, line: str, **request: object) -> RunOutcome:
+    wanted = Wanted(site.root, site.store, strategy="overlay", required=True)
+    asked = RunRequest(site.root, shell=line, network=network_for("open"))
+    world = choose_world(wanted)
+    outcome = world.run(asked._replace(**request))  # type: ignore[arg-type]
+    assert outcome.layer is not None
+    world.discard(outcome.layer)
+    return outcome
+
+
+def _seen_ahead(site: Site, line: str, between: Callable[[], object], **request: object) -> str:
+    """What `line` prints in a world that is made, then `between` happens, then it is run."""
+    _run(site, "true")
+    recipe = ahead.news.recipe
+    assert recipe is not None
+    for _ in range(_ATTEMPTS):
+        ahead.prepare(recipe)
+        between()
+        reader, writer = os.pipe()
+        _run(site, line, stdout=writer, **request)
+        os.close(writer)
+        with os.fdopen(reader, encoding="utf-8") as pipe:
+            said = pipe.read()
+        if ahead.news.was_ahead:
+            return said
+    raise AssertionError("no world made ahead was used")
+
+
+def _bare(site: Site) -> str:
+    return subprocess.run(
+        ["bash", "-c", _MANIFEST], cwd=site.root, capture_output=True, text=True, check=True
+    ).stdout
+
+
+class _Edits:
+    """What an editor, a build or git does to a tree, at random."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self._root = root
+        self._chance = random.Random(seed)
+
+    def __call__(self) -> None:
+        for _ in range(self._chance.randint(1, 12)):
+            self._chance.choice(
+                [self._write, self._save, self._remove, self._move, self._replace, self._link,
+                 self._mode, self._swap]
+            )()  # fmt: skip
+
+    def _directory(self) -> Path:
+        found = [p for p in self._root.rglob("*") if p.is_dir() and not p.is_symlink()]
+        found = [p for p in found if ".substrate-git" not in p.parts and len(p.parts) < 12]
+        return self._chance.choice([self._root, *found])
+
+    def _name(self) -> Path:
+        return self._directory() / f"n{self._chance.randint(0, 5)}"
+
+    def _clear(self, path: Path) -> None:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        path = self._name()
+        if not path.is_dir() and not path.is_symlink():
+            with path.open("a") as file:
+                file.write(f"{self._chance.random()}\n")
+
+    def _save(self) -> None:
+        """As an editor saves: a new file, renamed over the old one."""
+        path = self._name()
+        if not path.is_dir():
+            aside = path.with_name("aside")
+            self._clear(aside)
+            aside.write_text(f"{self._chance.random()}\n")
+            aside.replace(path)
+
+    def _remove(self) -> None:
+        self._clear(self._name())
+
+    def _move(self) -> None:
+        source, target = self._name(), self._name()
+        if source.exists() and not target.is_relative_to(source) and source != target:
+            self._clear(target)
+            if source.exists() and target.parent.exists():
+                source.rename(target)
+
+    def _replace(self) -> None:
+        """A directory gives way to another one with some of the same names."""
+        path = self._name()
+        self._clear(path)
+        path.mkdir()
+        for number in range(3):
+            (path / f"n{number}").write_text(f"{self._chance.random()}\n")
+
+    def _link(self) -> None:
+        path = self._name()
+        self._clear(path)
+        path.symlink_to(f"n{self._chance.randint(0, 5)}")
+
+    def _mode(self) -> None:
+        path = self._name()
+        if path.exists() and not path.is_symlink():
+            path.chmod(self._chance.choice([0o700, 0o755, 0o775]))
+
+    def _swap(self) -> None:
+        """Two directories change places, as `git checkout` or an atomic deploy may have it."""
+        one, other = self._name(), self._name()
+        if one.is_dir() and other.is_dir() and one.parent == other.parent and one != other:
+            aside = one.with_name("swap")
+            one.rename(aside)
+            other.rename(one)
+            aside.rename(other)
+
+
+def _every_edit_is_seen(site: Site, seeds: range) -> None:
+    for seed in seeds:
+        edits = _Edits(site.root, seed)
+
+        def once(edits: _Edits = edits) -> None:
+            # The tree is warm in the kernel, for better or worse.
+            _bare(site)
+            edits()
+
+        assert _seen_ahead(site, _MANIFEST, once) == _bare(site), f"seed {seed}"
+
+
+def test_every_edit_between_is_seen(site: Site) -> None:
+    as_user(site.case.uid, lambda: _every_edit_is_seen(site, range(8)))
+
+
+@pytest.mark.long
+def test_every_edit_between_is_seen_many_times(site: Site) -> None:
+    as_user(site.case.uid, lambda: _every_edit_is_seen(site, range(8, 300)))
+
+
+def _store_seen(site: Site) -> str:
+    line = "ls -A | grep substrate; cat .substrate-git/secret; ls .substrate-git"
+    (site.store / "secret").write_text("secret\n")
+    return _seen_ahead(site, line, lambda: None)
+
+
+def test_history_is_hidden_in_it(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _store_seen(site)) == ""
+
+
+def _git(site: Site, *words: str) -> None:
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    subprocess.run(
+        ["git", "-c", "user.name=t", "-c", "user.email=t@example.com", *words],
+        cwd=site.root, env=env, check=True, capture_output=True,
+    )  # fmt: skip
+
+
+def _another_branch(site: Site) -> None:
+    (site.root / ".gitignore").write_text(".substrate-git\n")
+    _git(site, "init", "-q")
+    _git(site, "add", ".")
+    _git(site, "commit", "-qm", "one")
+    _git(site, "branch", "other")
+    for number in range(40):
+        (site.root / "dir" / f"f{number}").write_text(f"{number}\n")
+    shutil.rmtree(site.root / "dir", ignore_errors=False)
+    (site.root / "dir").write_text("now a file\n")
+    (site.root / "new").mkdir()
+    (site.root / "new" / "file").write_text("new\n")
+    _git(site, "add", "-A")
+    _git(site, "commit", "-qm", "two")
+    branches = iter(["other", "-", "-", "-", "-", "-", "-", "-", "-", "-"])
+    said = _seen_ahead(
+        site, _MANIFEST + "; git status --short", lambda: _git(site, "checkout", next(branches))
+    )
+    assert said == _bare(site)  # and nothing from `git status`
+
+
+def test_a_checkout_between_is_seen(site: Site) -> None:
+    as_user(site.case.uid, lambda: _another_branch(site))
+
+
+def _misfits(site: Site) -> list[str]:
+    """What happened between, for which a world made ahead was used all the same."""
+    _run(site, "true")
+    recipe = ahead.news.recipe
+    assert recipe is not None
+    used = []
+    moved = site.root.with_name("moved")
+
+    def replaced() -> None:
+        site.root.rename(moved)
+        site.root.mkdir()
+        for path in moved.iterdir():
+            path.rename(site.root / path.name)
+        moved.rmdir()
+
+    def without_home() -> None:
+        shutil.rmtree(site.base / "home" / ".substrate")
+        (site.base / "home" / ".substrate").mkdir(mode=0o700)
+
+    cases: dict[str, tuple[Callable[[], object], dict[str, object]]] = {
+        "another mode of the root": (lambda: site.root.chmod(0o711), {}),
+        "another root at the same path": (replaced, {}),
+        "another home at the same path": (without_home, {}),
+        "another network": (lambda: None, {"network": network_for("off")}),
+        "a limit": (lambda: None, {"limits": ResourceLimits(pids=4000)}),
+    }
+    for name, (between, request) in cases.items():
+        ahead.prepare(recipe)
+        assert ahead.is_made(), name
+        between()
+        outcome = _run(site, "true", **request)
+        assert outcome.exit == 0, name
+        if ahead.news.was_ahead:
+            used.append(name)
+        assert not ahead.is_made()
+        assert os.listdir(site.store / "worlds") == [], name
+    return used
+
+
+def test_what_no_longer_fits_is_not_used(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _misfits(site)) == []
+
+
+def _killed(site: Site) -> None:
+    _run(site, "true")
+    recipe = ahead.news.recipe
+    assert recipe is not None
+    ahead.prepare(recipe)
+    assert ahead._made is not None
+    init, command = ahead._made.opened.pids
+    os.kill(init, signal.SIGKILL)
+    os.waitpid(init, 0)
+    outcome = _run(site, "echo fine > file; exit 3")
+    assert (outcome.exit, outcome.signal) == (3, None)
+    assert not ahead.news.was_ahead
+    assert not pid_alive(command)
+    assert os.listdir(site.store / "worlds") == []
+
+
+def test_one_whose_processes_were_killed_is_not_used(site: Site) -> None:
+    as_user(site.case.uid, lambda: _killed(site))
+
+
+def _dropped(site: Site) -> None:
+    _run(site, "true")
+    recipe = ahead.news.recipe
+    assert recipe is not None
+    ahead.prepare(recipe)
+    assert ahead._made is not None
+    pids = ahead._made.opened.pids
+    # Whoever copies the workspace now does not stumble over it.
+    shutil.copytree(site.root, site.base / "copy")
+    ahead.drop()
+    assert not any(pid_alive(pid) for pid in pids)
+    assert os.listdir(site.store / "worlds") == []
+
+
+def test_one_that_is_never_used_is_in_nobodys_way_and_leaves_nothing(site: Site) -> None:
+    as_user(site.case.uid, lambda: _dropped(site))

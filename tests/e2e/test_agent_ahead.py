@@ -1,0 +1,114 @@
+"""The agent's next process waits with a world made ahead: commands get it, and nothing else of it
+can be told from outside; whatever is killed, nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents import Agent, agent_in, pids_with, until
+
+pytestmark = pytest.mark.needs("linux", "world-overlay")
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    """One that has served a command, and so knows what the next may need."""
+    with agent_in(tmp_path) as started:
+        started.serve()
+        assert started.run("-c", "true").returncode == 0
+        _until_ahead(started)
+        yield started
+
+
+def _worlds(agent: Agent) -> list[Path]:
+    return list((agent.workspace / ".substrate-git" / "worlds").iterdir())
+
+
+def _until_ahead(agent: Agent) -> Path:
+    """Until one is made: it takes a moment, and somebody's mount may put an end to it."""
+    for _ in range(60):
+        for _ in range(50):
+            found = [path for path in _worlds(agent) if path.name.startswith("ahead-")]
+            if found and (found[0] / "work" / "work").exists():
+                return found[0]
+            time.sleep(0.02)
+        agent.run("-c", "true")
+    raise AssertionError("no world is made ahead")
+
+
+def _state(agent: Agent) -> dict[str, object]:
+    said = agent.state()
+    assert said is not None
+    return said
+
+
+def test_commands_get_it_and_are_recorded_as_ever(agent: Agent) -> None:
+    for number in range(6):
+        _until_ahead(agent)
+        done = agent.run("-c", f"cat file; echo {number} > file; exit {number}")
+        assert done.returncode == number
+        assert done.stdout == (b"" if number == 0 else b"%d\n" % (number - 1))
+    assert int(str(_state(agent)["ahead"])) >= 4
+    assert [span["exit"] for span in agent.completed()][-6:] == list(range(6))
+    assert [span["fs_diff"]["mods"] for span in agent.completed()][-5:] == [
+        [str(agent.workspace / "file")]
+    ] * 5
+
+
+def _odd() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (123, 123))
+    os.nice(1)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def test_who_has_other_limits_does_not_get_it(agent: Agent) -> None:
+    line = "ulimit -n; nice; grep SigIgn /proc/self/status"
+    plain = agent.run("-c", line).stdout.split()
+    _until_ahead(agent)
+    odd = agent.run("-c", line, preexec_fn=_odd).stdout.split()
+    assert odd[0] == b"123"
+    assert int(odd[1]) == min(int(plain[1]) + 1, 19)
+    assert int(odd[3], 16) == int(plain[3], 16) | 1
+
+
+def test_another_workspace_does_not_get_it(agent: Agent, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    _until_ahead(agent)
+    done = agent.run("-c", "pwd; echo there > file", cwd=other)
+    assert (done.returncode, done.stdout) == (0, f"{other}\n".encode())
+    assert (other / "file").read_text() == "there\n"
+    until(lambda: not _worlds(agent), "the end of the other one")
+
+
+def test_it_goes_with_the_agent(agent: Agent) -> None:
+    _until_ahead(agent)
+    assert agent.run("agent", "stop").returncode == 0
+    until(lambda: not pids_with(f"SUBSTRATE_SOCKET={agent.socket}"), "the end of all")
+    assert _worlds(agent) == []
+
+
+def test_it_goes_with_a_killed_agent(agent: Agent) -> None:
+    _until_ahead(agent)
+    os.kill(agent.pid, signal.SIGKILL)
+    until(lambda: not pids_with(f"SUBSTRATE_SOCKET={agent.socket}"), "the end of all")
+    assert _worlds(agent) == []
+
+
+def test_killed_itself_it_is_cleared_away_by_the_next_command(agent: Agent) -> None:
+    left = _until_ahead(agent)
+    children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+    done = agent.run("-c", "echo fine > file")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not left.exists()
+    assert (agent.workspace / "file").read_text() == "fine\n"
+    assert agent.run("world", "list", "--json").stdout.count(b"wld_") == 0
