@@ -75,6 +75,8 @@ class _Making:
         self.touches: list[Touch] = []
         self.marks: list[tuple[RelPath, int]] = []
         self.whole: set[RelPath] = set()
+        #: How everything in the last of them begins.
+        self.last_whole = b""
 
     def run(self) -> None:
         for path in sorted(self.entries.keys() | self.wanted.keys()):
@@ -92,7 +94,9 @@ class _Making:
                 self.touch(entry, only=entry.new.kind is not Kind.DIRECTORY)
 
     def is_covered(self, path: RelPath) -> bool:
-        return bool(self.whole) and not self.whole.isdisjoint(ancestors(path))
+        if not self.whole:
+            return False
+        return path.startswith(self.last_whole) or not self.whole.isdisjoint(ancestors(path))
 
     def tracked(self, change: Change, entry: LayerEntry | None) -> None:
         if entry is not None and not entry.is_there and entry.new != ABSENT:
@@ -132,6 +136,7 @@ class _Making:
         self.note_mark(entry)
         if entry.new.kind is Kind.DIRECTORY:
             self.whole.add(entry.path)
+            self.last_whole = entry.path + b"/"
         if not entry.beyond or entry.new.kind is not Kind.DIRECTORY:
             self.touch(entry)
 

@@ -244,7 +244,9 @@ def _announce(
     """The first commit point: everything a crash would need to finish the change."""
     extension = None
     if ready.wish.changes:
-        snapshot = edited(batch, store.tip(), ready.wish.changes)
+        # Nobody else has done anything: the state that the command made is the state to be.
+        is_alone = ready.wish.changes is ready.changes
+        snapshot = ready.world if is_alone else edited(batch, store.tip(), ready.wish.changes)
         extension = Extension(store, batch, snapshot, new)
     kept = _keep_own_version(batch, ready, new)
     announced = journal.Announced(

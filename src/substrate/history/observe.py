@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT, BlobWriter, Change, Node
+from substrate.model.nodes import BlobWriter, Change, Kind, Node
 from substrate.model.paths import RelPath, is_within
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
@@ -109,5 +109,5 @@ def changed_paths(changes: list[Change]) -> list[RelPath]:
 
 
 def _is_leaf(change: Change) -> bool:
-    kinds = {change.old.kind, change.new.kind} - {ABSENT.kind}
-    return any(kind.value != "directory" for kind in kinds)
+    none = (Kind.DIRECTORY, Kind.ABSENT)
+    return change.old.kind not in none or change.new.kind not in none

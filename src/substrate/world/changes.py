@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from functools import partial
 from typing import NamedTuple
 
 from substrate.model.nodes import ABSENT, BlobWriter, Kind, Node
@@ -26,6 +27,7 @@ from substrate.world.upper import Found, Upper
 
 _STORE = b".substrate-git"
 _CHUNK_BYTES = 1 << 20
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 _NEVER_ARRIVES = {
     Kind.SOCKET: "a socket belongs to the process that made it",
     Kind.CHAR_DEVICE: "device nodes stay in the world",
@@ -100,7 +102,9 @@ class _Reading:
         names = set()
         try:
             with self.upper.open(frame.path) as directory:
-                for found in self.upper.names(directory, frame.path):
+                is_new = known is None and frame.is_whole and not frame.beyond
+                is_read = partial(self.new_file, directory) if is_new else None
+                for found in self.upper.names(directory, frame.path, is_read):
                     names.add(found.name)
                     _Name(self, frame, directory, known, below, found).read()
         finally:
@@ -109,6 +113,31 @@ class _Reading:
         if frame.is_whole and known is not None:
             for name in known.names() - names:
                 self.gone(join(frame.path, name))
+
+    def new_file(self, directory: Directory, path: RelPath, is_file: bool) -> bool:
+        """Read a plain file of a directory that is new itself, as most of many files are; False
+        if there is more to it: attributes, set-id bits, a rule that leaves it out."""
+        if not is_file:
+            return False
+        try:
+            fd = directory.open(path.rpartition(b"/")[2], _READ)
+        except OSError:
+            return False
+        try:
+            at = os.fstat(fd)
+            if at.st_mode & ~0o777 != stat.S_IFREG or os.listxattr(fd):
+                return False
+            if self.exclusions.own_reason(path, is_dir=False, size=at.st_size) is not None:
+                return False
+            oid = self.blobs.add_blob(_read(fd, at.st_size))
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+        new = Node(Kind.FILE, at.st_mode & 0o777, oid)
+        times, owner = (at.st_atime_ns, at.st_mtime_ns), (at.st_uid, at.st_gid)
+        self.entries.append(LayerEntry(path, ABSENT, new, times=times, owner=owner))
+        return True
 
     def tree_directory(self, path: RelPath) -> Directory | None:
         try:

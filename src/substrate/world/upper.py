@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
 from typing import NamedTuple
 
 from substrate.model.nodes import Kind
@@ -68,15 +69,29 @@ class Upper:
     def open(self, path: RelPath) -> Directory:
         return self._walker.directory(path, ALL)
 
-    def names(self, directory: Directory, path: RelPath) -> list[Found]:
-        """Everything in the open directory that is `path`, sorted by name."""
-        found = [self._found(directory, join(path, name), name) for name in directory.names()]
+    def names(
+        self,
+        directory: Directory,
+        path: RelPath,
+        is_read: Callable[[RelPath, bool], bool] | None = None,
+    ) -> list[Found]:
+        """Everything in the open directory that is `path`, sorted by name; but for what `is_read`
+        (by its path, and whether it is a regular file) says is done with."""
+        with os.scandir(directory.itself()) as entries:
+            listed = sorted(
+                (os.fsencode(e.name), e.is_file(follow_symlinks=False)) for e in entries
+            )
+        skip = None if self._by_fuse else is_read  # its marks are files
+        found = [
+            self._found(directory, join(path, name), name)
+            for name, is_file in listed
+            if skip is None or not skip(join(path, name), is_file)
+        ]
         if self._by_fuse:
             return [one for one in found if not fuse_marks.is_mark(one.name, one.at)]
         return found
 
     def _found(self, directory: Directory, path: RelPath, name: bytes) -> Found:
-        assert directory.fd is not None, "there is no overlayfs without descriptors"
         at = directory.lstat(name)
         if stat.S_ISCHR(at.st_mode) and at.st_rdev == 0:
             return Found(path, name, Kind.ABSENT, at, 0, False, b"", (), False)
@@ -84,6 +99,7 @@ class Upper:
         mode = stat.S_IMODE(at.st_mode)
         if kind is Kind.DIRECTORY:
             mode = self._openings.final_mode(path, mode)
+        assert directory.fd is not None, "there is no overlayfs without descriptors"
         itself = b"/proc/self/fd/%d/%s" % (directory.fd, name)
         names = _attribute_names(itself)
         if not names:
