@@ -16,7 +16,11 @@ import os
 import signal
 import socket
 import stat
+import struct
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -247,6 +251,76 @@ def capabilities(facts: dict[str, Any]) -> str:
         sets = {line.split()[0]: int(line.split()[1], 16) for line in file if "Cap" in line}
     have = [name for bit, name in lost.items() for held in sets.values() if held >> bit & 1]
     return f"through: {have[0]}" if have else "held: in no set"
+
+
+def set_id(facts: dict[str, Any]) -> str:
+    """Leave a program in a shared directory that gives its maker's rights to whoever runs it."""
+    place = facts["base"] if os.path.isdir(facts["base"]) else "/tmp"
+    path = os.fsencode(os.path.join(place, f"set-id-{os.getpid()}"))
+    caps = struct.pack("<5I", 0x02000001, 0x80, 0, 0, 0)
+    changing: dict[str, Callable[[], object]] = {
+        "chmod": lambda: libc.chmod(path, 0o4755),
+        "fchmod": lambda: libc.fchmod(os.open(path, os.O_RDONLY), 0o2755),
+        "fchmodat": lambda: libc.fchmodat(-100, path, 0o6755, 0),
+        "fchmodat2": lambda: syscall(452, -100, ctypes.c_char_p(path), 0o4755, 0),
+        "capability": partial(os.setxattr, path, "security.capability", caps),
+    }
+    if IS_X86:
+        changing["chmod of 32 bits"] = partial(_chmod_32, path, 0o4755)
+    making: dict[str, Callable[[], object]] = {
+        "open": lambda: os.open(path, os.O_CREAT | os.O_WRONLY, 0o4755),
+        "creat": lambda: libc.creat(path, 0o4755),
+        "mknod": partial(os.mknod, path, stat.S_IFREG | 0o4755),
+        "tmpfile": partial(_link_tmpfile, place, path, 0o4755),
+        "openat2": lambda: _openat2(path, 0o4755),
+    }
+    through = set()
+    for name, way in {**changing, **making}.items():
+        if name in changing:
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o755))
+        with suppress(OSError):
+            way()
+        if os.path.exists(path):
+            marked = "security.capability" in os.listxattr(path)
+            if os.stat(path).st_mode & 0o6000 or marked:
+                through.add(name)
+            os.unlink(path)
+    possible = {*changing, *making} - ({"capability"} if os.geteuid() else set())
+    if facts["direct"] and possible - through:
+        return f"held: {possible - through} does not even work without a world"
+    return f"through: {sorted(through)}" if through else "held: EPERM"
+
+
+def _link_tmpfile(place: str, path: bytes, mode: int) -> None:
+    fd = os.open(place, os.O_TMPFILE | os.O_WRONLY, mode)
+    follow = 0x400
+    libc.linkat(-100, b"/proc/self/fd/%d" % fd, -100, path, follow)
+
+
+def _openat2(path: bytes, mode: int) -> int:
+    how = struct.pack("QQQ", os.O_CREAT | os.O_WRONLY, mode, 0)
+    return syscall(437, -100, ctypes.c_char_p(path), ctypes.c_char_p(how), len(how))
+
+
+def _chmod_32(path: bytes, mode: int) -> None:
+    """By int 0x80, whose numbers are others; the path must lie below 4 GiB."""
+    low = _mmap_low()
+    ctypes.memmove(low + 2048, path + b"\0", len(path) + 1)
+    # push rbx; mov eax, 15; mov ebx, path; mov ecx, mode; int 0x80; pop rbx; ret
+    code = b"\x53\xb8\x0f\x00\x00\x00\xbb" + struct.pack("<I", low + 2048)
+    code += b"\xb9" + struct.pack("<I", mode) + b"\xcd\x80\x5b\xc3"
+    ctypes.memmove(low, code, len(code))
+    ctypes.CFUNCTYPE(ctypes.c_int)(low)()
+
+
+def _mmap_low() -> int:
+    """A page of memory that 32-bit calls can reach, to write to and to run."""
+    map_32bit = 0x40
+    libc.mmap.restype = ctypes.c_long
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | map_32bit
+    found = libc.mmap(None, ctypes.c_long(4096), 7, flags, -1, ctypes.c_long(0))
+    assert found > 0, "no memory below 4 GiB"
+    return int(found)
 
 
 def io_uring(facts: dict[str, Any]) -> str:

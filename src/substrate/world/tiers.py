@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from substrate.system.linux import landlock, privileges, seccomp
+from substrate.system.linux import landlock, privileges, seccomp, seccomp_set_id
 from substrate.world.sandbox import Sandbox
 
 #: What root keeps in a world: the rights over files, owners and its own processes that builds
@@ -12,6 +12,10 @@ ROOT_KEEPS = (
     *("net_bind_service", "net_raw", "ipc_lock", "ipc_owner", "sys_chroot", "sys_nice"),
     *("sys_resource", "lease", "audit_write", "setfcap"),
 )
+
+
+#: File capabilities, and set-id bits that outlive a write.
+_GIVE_RIGHTS_AWAY = ("setfcap", "fsetid")
 
 
 #: What every program writes to: devices (which no mount can make read-only), and its own /proc.
@@ -24,11 +28,16 @@ _PRIVATE = (b"/tmp", b"/var/tmp", b"/run", b"/home")
 
 def restrict_process(sandbox: Sandbox, *, privileged: bool) -> None:
     """In the command's process, before exec."""
-    keep = ROOT_KEEPS if privileged and sandbox.tier != "full" else ()
+    keep: tuple[str, ...] = ROOT_KEEPS if privileged and sandbox.tier != "full" else ()
+    if sandbox.tier in ("guarded", "full"):
+        # Temporary directories are shared: no program may be left there that gives rights away.
+        keep = tuple(name for name in keep if name not in _GIVE_RIGHTS_AWAY)
     privileges.keep_capabilities(keep)
     if sandbox.tier in ("guarded", "full"):
         privileges.forbid_new_privileges()
         _hold_by_landlock(sandbox)
+        if seccomp_set_id.is_supported():
+            seccomp.install(seccomp_set_id.build())
     if sandbox.tier == "full":
         seccomp.refuse_dangerous_calls()
 

@@ -60,9 +60,13 @@ def is_supported() -> bool:
 
 def refuse_dangerous_calls() -> None:
     """Install the filter. Needs `privileges.forbid_new_privileges` first."""
+    install(build())
+
+
+def install(program: bytes) -> None:
+    """On top of those that are there. Needs `privileges.forbid_new_privileges` first."""
     import ctypes
 
-    program = build()
     buffer = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(
         struct.pack("HxxxxxxQ", len(program) // 8, calls.address(buffer)), 16
