@@ -129,9 +129,13 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
             world = edited(batch, base, changes)
             wish = _wish(store, batch, base, world, changes)
             to_trash, kept = _removable(store, below.to_trash, wish, arriving.running.started_ns)
-            coming = arrival(
-                arriving.diff, wish.changes, to_trash, wish.conflicts, may_rename=may_rename
-            )
+            try:
+                coming = arrival(
+                    arriving.diff, wish.changes, to_trash, wish.conflicts, may_rename=may_rename
+                )
+            except ValueError:
+                # What stood below when the layer was read cannot be below what stands there now.
+                break
             staged = _applier(store, arriving.running, source).look(coming.plan)
             clashing = [c.path for c in staged.conflicts]
             if not clashing:
