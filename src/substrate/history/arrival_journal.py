@@ -11,7 +11,6 @@ from typing import NamedTuple
 from substrate.history import line, recovery, sessions
 from substrate.history.arrival_plan import Arrival, Touch
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
-from substrate.history.messages import PENDING_PREFIX
 from substrate.history.store import HistoryStore
 from substrate.history.touch import give_touches
 from substrate.model.paths import RelPath
@@ -100,7 +99,7 @@ def complete(store: HistoryStore, intent: Intent, one: Announced, *, is_all: boo
         entry = ledger.add(new, one.commit)
         if one.commit is not None:
             line.advance(ledger, one.commit, one.attrs_commit)
-        _drop(store, intent, one)
+        ledger.drop_intent(intent.intent_id)
         if is_all:
             ledger.drop_intent(one.running_intent)
         if new.session_id:
@@ -123,7 +122,7 @@ def abandon(store: HistoryStore, intent: Intent) -> None:
     """Apply put everything back: the change did not happen, and still lies in its world."""
     one = from_payload(intent.payload)
     with store.commit_point() as ledger:
-        _drop(store, intent, one)
+        ledger.drop_intent(intent.intent_id)
         recovery.forget(ledger, one.entry.command_id)
 
 
@@ -144,14 +143,6 @@ def _resume(store: HistoryStore, intent: Intent, one: Announced) -> Report:
         for path, mode in one.arrival.marks:
             source.clean(path, mode)
         return applier_for(store, intent, source).resume(one.arrival.plan)
-
-
-def _drop(store: HistoryStore, intent: Intent, one: Announced) -> None:
-    if one.commit is not None:
-        store.ledger.set_ref(PENDING_PREFIX + intent.intent_id, None)
-    if one.attrs_commit is not None:
-        store.ledger.set_ref(PENDING_PREFIX + intent.intent_id + "-attrs", None)
-    store.ledger.drop_intent(intent.intent_id)
 
 
 def _b64(path: bytes) -> str:

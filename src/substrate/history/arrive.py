@@ -24,7 +24,6 @@ from substrate.history.arrival_plan import Arrival, arrival
 from substrate.history.from_trash import way_back
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
 from substrate.history.line import Extension
-from substrate.history.messages import PENDING_PREFIX
 from substrate.history.observe import count_files, edited
 from substrate.history.record import Result, Running
 from substrate.history.restore import notes_of
@@ -263,10 +262,6 @@ def _announce(
     with store.commit_point(batch) as ledger:
         if kept is not None:
             kept.take_up(ledger)
-        if extension is not None:
-            ledger.set_ref(PENDING_PREFIX + intent.intent_id, extension.commit)
-            if extension.attrs_commit:
-                ledger.set_ref(PENDING_PREFIX + intent.intent_id + "-attrs", extension.attrs_commit)
         ledger.add_intent(intent)
     return intent, announced, kept.ref if kept is not None else None
 

@@ -9,7 +9,6 @@ from substrate.errors import UsageError
 
 BRANCH = "refs/heads/main"
 ATTRS_REF = "refs/substrate/attrs"
-PENDING_PREFIX = "refs/substrate/pending/"
 RECOVERY_PREFIX = "refs/substrate/recovery/"
 
 _SUMMARY_LENGTH = 72

@@ -20,7 +20,6 @@ from substrate.errors import (
 from substrate.history import line, recovery, sessions
 from substrate.history.ledger import Entry, Intent, NewEntry
 from substrate.history.line import Extension
-from substrate.history.messages import PENDING_PREFIX
 from substrate.history.observe import changed_paths, edited
 from substrate.history.reversal import Wish
 from substrate.history.store import HistoryStore
@@ -136,9 +135,6 @@ def _announce(
     )
     with store.commit_point(batch) as ledger:
         kept.take_up(ledger)
-        ledger.set_ref(PENDING_PREFIX + intent.intent_id, extension.commit)
-        if extension.attrs_commit:
-            ledger.set_ref(PENDING_PREFIX + intent.intent_id + "-attrs", extension.attrs_commit)
         ledger.add_intent(intent)
     return intent, kept.ref
 
@@ -168,7 +164,7 @@ def applier_for(store: HistoryStore, intent: Intent) -> Applier:
 def abandon(store: HistoryStore, intent: Intent) -> None:
     """The change did not happen (apply put everything back): forget it was announced."""
     with store.commit_point() as ledger:
-        _drop(store, intent)
+        ledger.drop_intent(intent.intent_id)
         new = _entry_of(intent)
         recovery.forget(ledger, new.command_id)
 
@@ -184,15 +180,9 @@ def complete(store: HistoryStore, intent: Intent) -> Entry:
         _write_reversals(store, entry, undoing_of(intent))
         if new.session_id:
             sessions.touch(ledger, new.session_id)
-        _drop(store, intent)
+        ledger.drop_intent(intent.intent_id)
     files.remove_tree(store.scratch(intent.intent_id))
     return entry
-
-
-def _drop(store: HistoryStore, intent: Intent) -> None:
-    store.ledger.set_ref(PENDING_PREFIX + intent.intent_id, None)
-    store.ledger.set_ref(PENDING_PREFIX + intent.intent_id + "-attrs", None)
-    store.ledger.drop_intent(intent.intent_id)
 
 
 def _note_only(store: HistoryStore, new: NewEntry, undoing: Sequence[Undoing]) -> Entry:

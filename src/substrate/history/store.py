@@ -37,6 +37,7 @@ from substrate.workspace.exclude import Exclusions
 from substrate.workspace.locate import Workspace, protect_store, why_not_opened
 
 LOCK_TIMEOUT_S = 60.0
+_KNOWN_SNAPSHOTS = 64
 #: Names the quarantine of a repair that is not done yet; the store is not opened meanwhile.
 UNFINISHED = Path("quarantine", "unfinished")
 
@@ -54,6 +55,7 @@ class HistoryStore:
         self.ledger = Ledger(self.dir / "index" / "history.db")
         self.lock = FileLock(self.dir / "lock")
         self._exclusions: Exclusions | None = None
+        self._snapshots: dict[bytes, Snapshot] = {}
         #: The ledger's version when all of it was settled and nothing of ours had failed since.
         self._settled: int | None = None
 
@@ -99,10 +101,16 @@ class HistoryStore:
         return self.snapshot_of(commit)
 
     def snapshot_of(self, commit: bytes) -> Snapshot:
+        known = self._snapshots.get(commit)
+        if known is not None:
+            return known
         parsed = self.objects.read_commit(commit)
         trailers = parse_trailers(parsed.message)
         attrs = bytes.fromhex(trailers.attrs) if trailers and trailers.attrs else b""
-        return Snapshot(parsed.tree, attrs)
+        if len(self._snapshots) >= _KNOWN_SNAPSHOTS:
+            self._snapshots.clear()
+        self._snapshots[commit] = Snapshot(parsed.tree, attrs)
+        return self._snapshots[commit]
 
     def parent_snapshot(self, commit: bytes) -> Snapshot | None:
         """The state before a commit; None before the baseline."""

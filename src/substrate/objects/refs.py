@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError, RefusedError, UsageError
@@ -14,6 +15,7 @@ _HINT = "run `substrate fsck` to see what is affected, `substrate fsck --repair`
 # What git-check-ref-format(1) says a name may not hold.
 _BAD_NAME = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|\Z)|[./]\Z|\A[./]")
 _OID = re.compile(rb"[0-9a-f]{40}\s*\Z")
+_LONGEST_REF = 4096
 TEMP_PREFIX = "tmp-substrate-ref-"
 
 
@@ -182,3 +184,52 @@ def list_refs(git_dir: Path, prefix: str = "refs/") -> dict[str, bytes]:
             if oid is not None:
                 refs[name] = oid
     return dict(sorted(refs.items()))
+
+
+def loose_texts(git_dir: Path) -> dict[str, str]:
+    """What the file of each loose ref says, neither checked nor followed: an id, ``ref: …``.
+
+    For asking often: the packed refs, which may be thousands, are not looked at.
+    """
+    found: dict[str, str] = {}
+    top = os.fspath(git_dir)
+    pending = ["refs"]
+    while pending:
+        below = pending.pop()
+        try:
+            with os.scandir(f"{top}/{below}") as entries:
+                for entry in entries:
+                    name = f"{below}/{entry.name}"
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(name)
+                    elif not _BAD_NAME.search(name):
+                        found[name] = _text_in(entry.path)
+        except OSError:
+            continue
+    return found
+
+
+def _text_in(path: str) -> str:
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        fd = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    except OSError:
+        return ""
+    try:
+        content = os.read(fd, _LONGEST_REF) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)
+    return content.decode("utf-8", "replace").strip()
+
+
+def packed_texts(content: bytes) -> dict[str, str]:
+    """The refs in a ``packed-refs`` file; a line that is none is passed over."""
+    found = {}
+    for line in content.splitlines():
+        if line[:1] not in (b"#", b"^"):
+            oid, _, name = line.partition(b" ")
+            if name:
+                found[os.fsdecode(name)] = oid.decode("ascii", "replace")
+    return found

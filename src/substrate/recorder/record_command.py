@@ -3,7 +3,7 @@
     1. history   the command is announced in the ledger
     2. trace     command_start
     3. world     the command runs; what it changed lies in a layer of its own
-    4. history   the layer is read and committed on a pending ref, then applied to the real
+    4. history   the layer is read and committed off the line, then applied to the real
                  tree, each path compared first; then the branch advances (`worlds.bring_in`)
     5. trace     command_complete, with the commit; the world is removed
 

@@ -5,11 +5,10 @@ History never holds a ``.git``, so an undo does not move branches back unless as
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import SubstrateError
 from substrate.objects import refs
 from substrate.objects.worktree_git import WorktreeGit
 from substrate.recorder.git_outside import branches_of_others
@@ -21,30 +20,40 @@ _SHOWN = 20
 
 
 class GitState(NamedTuple):
-    """`head` as the file says it: ``ref: refs/heads/main`` or a commit."""
+    """What the files say. Every command asks: what few need to know is worked out when needed."""
 
+    #: ``ref: refs/heads/main`` or a commit.
     head: str = ""
-    refs: tuple[tuple[str, str], ...] = ()
+    #: The refs that have a file of their own.
+    loose: Mapping[str, str] = {}
+    #: The file of the others.
+    packed: bytes = b""
+
+    @property
+    def refs(self) -> dict[str, str]:
+        """Every ref and what it says: a commit, or ``ref: …``."""
+        return {**refs.packed_texts(self.packed), **self.loose}
 
 
 def git_state(workspace: Workspace) -> GitState:
     """Where the user's HEAD and refs stand; empty where there is no repository."""
     if workspace.git_dir is None or workspace.git_common_dir is None:
         return GitState()
-    head = _read_head(workspace.git_dir)
-    try:
-        found = refs.list_refs(workspace.git_common_dir, "refs/")
-    except (SubstrateError, OSError):  # a repository in a state of its own is not our trouble
-        return GitState(head)
-    return GitState(head, tuple(sorted((name, oid.hex()) for name, oid in found.items())))
+    common = workspace.git_common_dir
+    # The loose ones first: `git pack-refs` writes the packed file before it removes them.
+    loose = refs.loose_texts(common)
+    return GitState(_read_head(workspace.git_dir), loose, _content(common / "packed-refs"))
 
 
 def _read_head(git_dir: Path) -> str:
+    return _content(git_dir / "HEAD").decode("utf-8", "replace").strip()
+
+
+def _content(path: Path) -> bytes:
     try:
-        raw = read_bytes_or_none(git_dir / "HEAD") or b""
+        return read_bytes_or_none(path) or b""
     except OSError:  # a FIFO, a directory: a command can make anything of it
-        raw = b""
-    return raw.decode("utf-8", "replace").strip()
+        return b""
 
 
 def git_effect(before: GitState, after: GitState) -> dict[str, object]:
@@ -52,15 +61,22 @@ def git_effect(before: GitState, after: GitState) -> dict[str, object]:
     effect: dict[str, object] = {}
     if before.head != after.head:
         effect["head"] = [before.head, after.head]
-    old, new = dict(before.refs), dict(after.refs)
+    if (before.loose, before.packed) == (after.loose, after.packed):
+        return effect
+    old, new = before.refs, after.refs
     moved = {
         name: [old.get(name), new.get(name)]
         for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
+        if old.get(name) != new.get(name) and not _is_symbolic(old.get(name), new.get(name))
     }
     if moved:
         effect["refs"] = moved
     return effect
+
+
+def _is_symbolic(*texts: str | None) -> bool:
+    """Such a ref follows another one, and needs no moving back."""
+    return any(text is not None and text.startswith("ref:") for text in texts)
 
 
 def effect_since(workspace: Workspace, before: GitState) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """What lies in a world's layer becomes history and comes into the tree, or waits there.
 
-The order of `bring_in` is DESIGN's: read the layer, write what it holds, commit on a pending
-ref, apply, advance the branch. What can be decided by nobody but a person is held.
+The order of `bring_in` is DESIGN's: read the layer, write what it holds, commit beside the
+line, apply, advance the branch. What can be decided by nobody but a person is held.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from substrate.system import files, ids
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.exclude import IGNORE_NAME, Exclusions
 from substrate.workspace.layer import LayerDiff
+from substrate.workspace.locate import Workspace
 from substrate.world.changes import Base, is_untouched, read_layer
 from substrate.world.protocol import Layer
 
@@ -141,7 +142,8 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         entry = held.hold(store, running, result, "held", message)
         return Brought(entry, diff.changes(), diff, held=message, runs_code=code,
                        notes=tuple(said), is_kept=True)  # fmt: skip
-    arrived = _with_git_effect(place, store, request.git, arrived)
+    if _reaches_git(place.workspace, diff):
+        arrived = _with_git_effect(place, store, request.git, arrived)
     brought = _brought(arrived, diff, code, [*said, *git.notes])
     if arrived.is_left_over:
         left = "some of it could not be applied: " + ", ".join(map(display, arrived.conflicts))
@@ -150,6 +152,19 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         held.keep_detached(store, batch, running, arrived.world)
         brought = brought._replace(is_kept=True)
     return brought
+
+
+def _reaches_git(workspace: Workspace, diff: LayerDiff) -> bool:
+    """Whether the user's refs can have moved: most commands leave his repository alone."""
+    if workspace.git_dir is None or workspace.git_common_dir is None:
+        return False
+    inside = []
+    for place in (workspace.git_dir, workspace.git_common_dir):
+        if not place.is_relative_to(workspace.root):
+            return True  # no layer tells
+        inside.append(os.fsencode(place.relative_to(workspace.root)) + b"/")
+    changed = (one.path + b"/" for one in diff.entries)
+    return any(path.startswith(one) or one.startswith(path) for path in changed for one in inside)
 
 
 def _with_git_effect(

@@ -1,0 +1,81 @@
+"""Where the user's refs stand, and what a command moved: against git's own words."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from substrate.recorder.user_git import git_effect, git_state
+from substrate.workspace.locate import find_workspace
+
+
+def git(root: Path, *words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    git(root, "commit", "-q", "--allow-empty", "-m", "one")
+    for name in ("packed", "loose/deep", "both"):
+        git(root, "branch", name)
+    git(root, "tag", "-a", "-m", "t", "v1")
+    git(root, "pack-refs", "--all")
+    git(root, "commit", "-q", "--allow-empty", "-m", "two")
+    git(root, "branch", "-f", "both", "main")
+    git(root, "update-ref", "refs/remotes/origin/main", "main")
+    git(root, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
+    return root
+
+
+def test_every_ref_as_git_says_it(project: Path) -> None:
+    listed = git(project, "for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+    wanted = dict(line.split() for line in listed)
+    symbolic = "refs/remotes/origin/HEAD"
+    wanted[symbolic] = "ref: refs/remotes/origin/main"
+    state = git_state(find_workspace(project))
+    assert state.refs == wanted
+    assert state.head == "ref: refs/heads/main"
+
+
+@pytest.mark.parametrize(
+    ("words", "moved"),
+    [
+        (("pack-refs", "--all"), []),
+        (("branch", "-D", "packed"), ["refs/heads/packed"]),
+        (("branch", "-D", "both"), ["refs/heads/both"]),
+        (("branch", "-m", "packed", "other"), ["refs/heads/other", "refs/heads/packed"]),
+        (("update-ref", "refs/remotes/origin/main", "main~1"), ["refs/remotes/origin/main"]),
+        (("commit", "-q", "--allow-empty", "-m", "three"), ["refs/heads/main"]),
+        (("status",), []),
+    ],
+)
+def test_what_moved(project: Path, words: tuple[str, ...], moved: list[str]) -> None:
+    workspace = find_workspace(project)
+    before = git_state(workspace)
+    git(project, *words)
+    effect = git_effect(before, git_state(workspace))
+    found = effect.get("refs", {})
+    assert isinstance(found, dict)
+    assert sorted(found) == moved
+    for name, (old, new) in found.items():
+        assert old == before.refs.get(name)
+        exists = subprocess.run(
+            ["git", "rev-parse", "-q", "--verify", name], cwd=project, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        assert (new or "") == exists.stdout.strip()
+
+
+def test_odd_things_among_the_refs_are_no_trouble(project: Path) -> None:
+    (project / ".git/refs/heads/broken").write_bytes(b"\xff\n")
+    (project / ".git/refs/heads/main.lock").write_bytes(b"")
+    (project / ".git/packed-refs").write_bytes(b"nonsense\n\n# note\n")
+    state = git_state(find_workspace(project))
+    assert "refs/heads/main" in state.refs
+    assert "refs/heads/main.lock" not in state.refs
