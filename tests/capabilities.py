@@ -97,6 +97,18 @@ def _has_user_namespaces() -> bool:
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
+def _has_cgroup2() -> bool:
+    """Root may mount the unified hierarchy, whatever the machine itself uses."""
+    if not _has_mounts():
+        return False
+
+    with tempfile.TemporaryDirectory() as directory:
+        mount = ["mount", "-t", "cgroup2", "none", directory]
+        if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+            return False
+        return subprocess.run(["umount", directory], check=False).returncode == 0
+
+
 def _has_network_namespaces() -> bool:
     """Root's, or an ordinary user's inside a user namespace."""
     if shutil.which("unshare") is None:
@@ -160,6 +172,7 @@ def _world(strategy: str) -> Callable[[], bool]:
 CAPABILITIES: dict[str, Callable[[], bool]] = {
     "byte-names": _has_byte_names,
     "case-sensitive": _has_case_sensitive_names,
+    "cgroup2": _has_cgroup2,
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "curl": lambda: shutil.which("curl") is not None,
     "fork": lambda: hasattr(os, "fork"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -95,6 +96,39 @@ def test_a_terminal_of_its_own(workspace: Path) -> None:
     line = "test -t 0 && test -t 1 && test -t 2 && echo yes; exit 4"
     done = run(workspace, "run", "--pty", "--", "sh", "-c", line)
     assert (done.returncode, done.stdout.strip()) == (4, "yes")
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.parametrize("how", [(), ("--no-world",)], ids=["world", "direct"])
+def test_what_is_printed_on_a_terminal_of_its_own_is_kept(
+    workspace: Path, private_environment: Path, how: tuple[str, ...]
+) -> None:
+    # It changes a hook, so that something is said on the terminal after the command.
+    line = (
+        "printf 'a\\n\\033[1mb'; echo err >&2; mkdir -p .git/hooks; echo x > .git/hooks/post-commit"
+    )
+    done = run(workspace, "run", *how, "--pty", "--", "sh", "-c", line)
+    raw = b"a\r\n\x1b[1mberr\r\n"
+    assert done.stdout.encode().replace(b"\r", b"").startswith(raw.replace(b"\r", b""))
+    assert "7777" not in done.stdout
+    lines = (private_environment / ".substrate" / "trace.jsonl").read_text().splitlines()
+    kept = json.loads(lines[-1])["stdout"]
+    assert (kept["sha256"], kept["bytes"]) == (hashlib.sha256(raw).hexdigest(), len(raw))
+    assert Path(kept["ref"]).read_bytes() == raw
+
+
+@pytest.mark.needs("posix")
+def test_much_on_a_terminal_is_kept_up_to_the_cap(
+    workspace: Path, private_environment: Path
+) -> None:
+    line = "yes 0123456789abcde | head -c 17000000"
+    done = run(workspace, "run", "--pty", "--", "sh", "-c", line)
+    whole = b"0123456789abcde\r\n" * (17_000_000 // 16)
+    lines = (private_environment / ".substrate" / "trace.jsonl").read_text().splitlines()
+    kept = json.loads(lines[-1])["stdout"]
+    assert len(done.stdout.replace("\r\n", "\n")) == 17_000_000
+    assert (kept["sha256"], kept["bytes"]) == (hashlib.sha256(whole).hexdigest(), len(whole))
+    assert Path(kept["ref"]).stat().st_size == 16 * 1024 * 1024
 
 
 @pytest.mark.needs("world-overlay")

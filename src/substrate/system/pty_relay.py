@@ -14,27 +14,37 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
+from substrate.system import channel as channels
+from substrate.system import terminal_tap
+
 _CHUNK_BYTES = 65536
 
 
 def run_on_terminal(work: Callable[[], int]) -> int:
     """Do `work` in a child whose stdin, stdout and stderr are a new terminal; its status.
 
-    If our own stdin is a terminal it passes keys on as they are, and its size follows.
+    If our own stdin is a terminal it passes keys on as they are, and its size follows. What is
+    printed can be noted by `terminal_tap.current`, in the child.
     """
     import pty
 
+    marks = terminal_tap.Marks.new()
+    ours, theirs = channels.pair()
     pid, master = pty.fork()
     if pid == 0:
         status = 125
         try:
+            ours.close()
+            terminal_tap.current = terminal_tap.Tap(marks, theirs)
             status = work()
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
             os._exit(status)
+    theirs.close()
     with _OurTerminal(master):
-        _relay(master)
+        _relay(master, terminal_tap.Relayed(marks, ours))
+    ours.close()
     _, status = os.waitpid(pid, 0)
     os.close(master)
     code = os.waitstatus_to_exitcode(status)
@@ -78,7 +88,7 @@ class _OurTerminal:
             fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
 
-def _relay(master: int) -> None:
+def _relay(master: int, tap: terminal_tap.Relayed) -> None:
     sources = [master, 0]
     while master in sources:
         ready = select.select(sources, [], [])[0]
@@ -88,8 +98,9 @@ def _relay(master: int) -> None:
             except OSError:  # EIO: nobody has the other side open any more
                 data = b""
             if not data:
+                _write_all(1, tap.rest())
                 return
-            _write_all(1, data)
+            _write_all(1, tap.feed(data))
         if 0 in ready:
             data = os.read(0, _CHUNK_BYTES)
             if data:

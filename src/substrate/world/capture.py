@@ -4,7 +4,8 @@
                             └──▶ hash, file
 
 A stream that is a terminal or ``/dev/null`` is given to the command itself and not captured:
-programs look at what they write to, and behave otherwise on a pipe. Where stdout and stderr are
+programs look at what they write to, and behave otherwise on a pipe. But where the terminal is one
+that we made (``--pty``) its relay notes what goes through. Where stdout and stderr are
 one (``2>&1``) they share one pipe, so that their lines stay in order; it is captured as stdout.
 """
 
@@ -19,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from substrate.system import files
+from substrate.system import files, terminal_tap
 from substrate.world.protocol import Capture, Captured
 
 if TYPE_CHECKING:
@@ -44,9 +45,15 @@ class Capturing:
         """Without `wanted` nothing is captured and the streams pass through as they are."""
         out, err = 1 if stdout is None else stdout, 2 if stderr is None else stderr
         self._out = self._err = None
+        self._tap: terminal_tap.Tap | None = None
+        self._wanted = wanted
+        self._terminal = out
         self.streams = Streams(stdout, stderr)
         if wanted is None or os.name != "posix":
             return
+        if terminal_tap.current is not None and os.isatty(out):
+            self._tap = terminal_tap.current
+            self._tap.begin(os.fsencode(wanted.directory / "stdout"), wanted.cap_bytes, out)
         if _is_captured(out):
             self._out = _Pump(out, wanted.directory / "stdout", wanted.cap_bytes)
             self.streams = Streams(self._out.write_end, stderr)
@@ -74,9 +81,20 @@ class Capturing:
         for pump in unfinished:
             os.close(pump.read_end)
         return (
-            None if self._out is None else self._out.captured(),
+            self._noted() if self._out is None else self._out.captured(),
             None if self._err is None else self._err.captured(),
         )
+
+    def _noted(self) -> Captured | None:
+        """What went over a terminal of ours; stdout and stderr are one there."""
+        if self._tap is None or self._wanted is None:
+            return None
+        noted = self._tap.end(self._terminal)
+        if noted is None:
+            return None
+        kept = self._wanted.directory / "stdout" if noted.is_kept else None
+        cut = noted.size_bytes > self._wanted.cap_bytes or (noted.size_bytes > 0 and kept is None)
+        return Captured(noted.sha256, noted.size_bytes, kept, cut)
 
 
 class _Pump:
