@@ -39,6 +39,7 @@ class Home:
         self.socket_path = socket_path
         self.directory = Path(os.fsdecode(agent_place.directory(os.fsencode(socket_path))))
         self.door_path = self.directory / "door.sock"
+        self.watch_path = Path(os.fsdecode(agent_place.watch(os.fsencode(self.directory))))
         self.state_path = self.directory / "state.json"
         self._lock: int | None = None
 
@@ -92,10 +93,11 @@ class Home:
         except (OSError, EOFError):
             pass  # it is going already, or hangs: the lock will tell
 
-    def listen(self) -> tuple[socket.socket, socket.socket]:
-        """The door and the HTTP socket, both listening, mode 0600."""
+    def listen(self) -> tuple[socket.socket, socket.socket, socket.socket]:
+        """The door, the HTTP socket and the watcher's, all listening, mode 0600."""
         self._refuse_foreign(self.socket_path)
-        return _bind(self.door_path), _bind(self.socket_path)
+        watch = _bind(self.watch_path, socket.SOCK_SEQPACKET)
+        return _bind(self.door_path), _bind(self.socket_path), watch
 
     def _refuse_foreign(self, path: Path) -> None:
         try:
@@ -115,7 +117,7 @@ class Home:
 
     def leave(self) -> None:
         """Take the sockets away and let the next one in."""
-        for path in (self.door_path, self.socket_path, self.state_path):
+        for path in (self.door_path, self.socket_path, self.watch_path, self.state_path):
             path.unlink(missing_ok=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -128,10 +130,10 @@ class Home:
             self._lock = None
 
 
-def _bind(path: Path) -> socket.socket:
+def _bind(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_UNIX, kind)
     umask = os.umask(0o177)
     try:
         with agent_place.Address(os.fsencode(aside)) as address:

@@ -2,7 +2,7 @@
 
 It has imported all that a command needs and opened nothing, so that a fork is a command line
 that has already started. HTTP lives in a child of its own, started by the first connection and
-gone when it has been idle: most users never need it.
+gone when it has been idle: most users never need it. So does who watches the workspaces.
 
 It never waits for a client: a connection is accepted and given to a fork at once, or to the one
 that was forked after the last call and is ready for it (`agent/spare.py`).
@@ -21,6 +21,7 @@ from typing import NamedTuple, NoReturn
 from substrate.agent import peer, runner, spare
 from substrate.agent.lifecycle import Home
 from substrate.agent.stale import LoadedCode
+from substrate.agent.watcher import Watcher
 from substrate.system import clock
 from substrate.world import ahead
 
@@ -55,6 +56,8 @@ class Zygote:
         self._served = 0
         self._server_pid = 0
         self._server_not_before_ns = 0
+        self._watcher_pid = 0
+        self._watcher_not_before_ns = 0
         self._stopping = False
         self._last_use_ns = clock.monotonic_ns()
         self._standing = peer.standing(os.getpid())
@@ -71,7 +74,7 @@ class Zygote:
         self._bell.setblocking(False)
 
     def run(self, ready: Callable[[], None]) -> None:
-        door, http = self._home.listen()
+        door, http, watch = self._home.listen()
         # A signal wakes the poll through this pipe; what it means is looked up afterwards.
         awake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -79,7 +82,9 @@ class Zygote:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        self._own = [door.fileno(), http.fileno(), awake, self._news.fileno()]
+        # The watcher saw somebody at work in a workspace.
+        signal.signal(signal.SIGUSR1, lambda *_: self._used())
+        self._own = [*(s.fileno() for s in (door, http, watch, self._news)), awake]
         self._home.write_state(self._state())
         ready()
         self._settings.preload()
@@ -87,14 +92,16 @@ class Zygote:
         gc.collect()
         gc.freeze()
         try:
-            self._loop(door, http, awake)
+            self._loop(door, http, watch, awake)
         finally:
             self._home.leave()
-            self._stop_server()
+            self._stop_helpers()
             if self._spare is not None:
                 self._spare.close()
 
-    def _loop(self, door: socket.socket, http: socket.socket, awake: int) -> None:
+    def _loop(
+        self, door: socket.socket, http: socket.socket, watch: socket.socket, awake: int
+    ) -> None:
         self._fork_spare()
         while not self._stopping and not self._is_idle():
             poll = select.poll()
@@ -104,6 +111,8 @@ class Zygote:
                 poll.register(door, select.POLLIN)
             if not self._server_pid and clock.monotonic_ns() >= self._server_not_before_ns:
                 poll.register(http, select.POLLIN)
+            if not self._watcher_pid and clock.monotonic_ns() >= self._watcher_not_before_ns:
+                poll.register(watch, select.POLLIN)
             ready = {fd for fd, _ in poll.poll(self._patience_ms())}
             if awake in ready:
                 _drain(awake)
@@ -112,6 +121,8 @@ class Zygote:
                 self._serve_one(door)
             if http.fileno() in ready:
                 self._start_server(http)
+            if watch.fileno() in ready:
+                self._watcher_pid = self._start_helper(watch, self._watch)
             if self._news.fileno() in ready:
                 self._hear_news()
 
@@ -120,7 +131,7 @@ class Zygote:
             connection, _ = door.accept()
         except OSError:  # it changed its mind
             return
-        self._last_use_ns = clock.monotonic_ns()
+        self._used()
         self._served += 1
         handed = spare.Handed(connection, self._code.is_stale(), self._state())
         pid = self._give_to_spare(handed) or self._fork()
@@ -185,19 +196,28 @@ class Zygote:
         self._fork_spare()
 
     def _start_server(self, http: socket.socket) -> None:
-        self._last_use_ns = clock.monotonic_ns()
+        self._used()
+        self._server_pid = self._start_helper(http, self._settings.server)
+
+    def _start_helper(
+        self, listener: socket.socket, work: Callable[[socket.socket, Home], None]
+    ) -> int:
+        """A child that serves on `listener` from now on; 0 if there is none."""
         pid = self._fork()
         if pid == 0:
             status = 1
             try:
-                self._own.remove(http.fileno())
+                self._own.remove(listener.fileno())
                 self._become_child()
                 os.setsid()
-                self._settings.server(http, self._home)
+                work(listener, self._home)
                 status = 0
             finally:
                 os._exit(status)
-        self._server_pid = max(pid, 0)
+        return max(pid, 0)
+
+    def _watch(self, listener: socket.socket, _: Home) -> None:
+        Watcher(listener, self._pid).run()
 
     def _fork(self) -> int:
         try:
@@ -209,7 +229,7 @@ class Zygote:
         old_wake = signal.set_wakeup_fd(-1)
         if old_wake >= 0:
             os.close(old_wake)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._home.close_in_child()
@@ -226,7 +246,11 @@ class Zygote:
                 return
             if pid == 0:
                 return
-            self._last_use_ns = clock.monotonic_ns()
+            if pid == self._watcher_pid:
+                self._watcher_pid = 0
+                self._watcher_not_before_ns = clock.monotonic_ns() + _SERVER_PAUSE_NS
+                continue
+            self._used()
             self._running.discard(pid)
             if self._spare is not None and pid == self._spare.pid:
                 self._spare.close()
@@ -248,6 +272,8 @@ class Zygote:
         left_ns = int(self._settings.idle_exit_s * 1e9) - (clock.monotonic_ns() - self._last_use_ns)
         if not self._server_pid and self._server_not_before_ns > clock.monotonic_ns():
             left_ns = min(left_ns, _SERVER_PAUSE_NS)
+        if not self._watcher_pid and self._watcher_not_before_ns > clock.monotonic_ns():
+            left_ns = min(left_ns, _SERVER_PAUSE_NS)
         return max(50, min(left_ns // 1_000_000 + 1, 60_000))
 
     def _state(self) -> dict[str, object]:
@@ -260,6 +286,7 @@ class Zygote:
             "commands": len(self._running),
             "served": self._served,
             "server_pid": self._server_pid or None,
+            "watcher_pid": self._watcher_pid or None,
             "spare_pid": self._spare.pid if self._spare is not None else None,
             "ahead": self._ahead,
             "idle_exit_s": self._settings.idle_exit_s,
@@ -268,13 +295,17 @@ class Zygote:
     def _stop(self) -> None:
         self._stopping = True
 
-    def _stop_server(self) -> None:
-        """It finishes what it is doing, and then ends by itself."""
-        if self._server_pid:
-            try:
-                os.kill(self._server_pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
+    def _used(self) -> None:
+        self._last_use_ns = clock.monotonic_ns()
+
+    def _stop_helpers(self) -> None:
+        """They finish what they are doing, and then end by themselves."""
+        for pid in (self._server_pid, self._watcher_pid):
+            if pid:
+                try:
+                    os.kill(pid, signal.SIGTERM)
+                except ProcessLookupError:
+                    pass
 
 
 def _drain(fd: int) -> None:

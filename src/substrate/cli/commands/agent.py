@@ -23,6 +23,7 @@ EXAMPLE = "substrate agent status"
 
 _ACTIONS = ("serve", "status", "stop")
 _IDLE_EXIT_S = 15 * 60.0
+_WATCHER_S = 2.0
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -110,15 +111,41 @@ def _server(listener: socket.socket, home: Home) -> None:
 
 def _status(_: Namespace, context: Context, home: Home) -> int:
     state = _ask(home, b"status")
+    watching = _watching(home) if state is not None and state.get("watcher_pid") else []
     if context.json:
-        context.output.emit_json({"running": state is not None, **(state or {})})
+        found = {} if state is None else {**state, "watching": watching}
+        context.output.emit_json({"running": state is not None, **found})
     elif state is None:
         context.output.line(f"no agent serves {home.socket_path}")
     else:
         context.output.table(
             [(name, str(value)) for name, value in state.items() if value is not None]
         )
+        for one in watching:
+            context.output.line(_in_words(one))
     return EXIT_DIFFERENT if state is None else EXIT_OK
+
+
+def _in_words(one: dict[str, object]) -> str:
+    if not one["watched"]:
+        return f"not watched: {one['workspace']}: {one['why_not']}"
+    words = f"watched: {one['workspace']}, {one['directories']} directories"
+    if "recorded" in one:
+        words += f"; outside edits last recorded {one['recorded']}"
+    return words
+
+
+def _watching(home: Home) -> list[dict[str, object]]:
+    """What the watcher says; nothing if it does not answer."""
+    import json
+
+    from substrate.system import watch_talk
+
+    try:
+        said = json.loads(watch_talk.report(os.fsencode(home.watch_path), _WATCHER_S))
+    except (OSError, ValueError):
+        return []
+    return [one for one in said if isinstance(one, dict)]
 
 
 def _stop(_: Namespace, context: Context, home: Home) -> int:

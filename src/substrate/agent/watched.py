@@ -1,0 +1,239 @@
+"""One workspace that the agent watches: what is known about it, and what is to be done next.
+
+new ──▶ setting up ──▶ watching ──▶ (events) ──▶ quiet ──▶ recorded
+             ▲             │
+             └── lost ◀────┘   too many events, other rules, moved away
+"""
+
+from __future__ import annotations
+
+import os
+
+from substrate.agent import idle_work
+from substrate.agent.idle_work import Result
+from substrate.errors import MissingDependencyError
+from substrate.model.paths import RelPath
+from substrate.system import clock, forked, watch_talk
+from substrate.workspace.exclude import Exclusions
+from substrate.workspace.watch import TreeWatch
+
+_S = 1_000_000_000
+#: A command that was just begun goes first.
+_BEFORE_SET_UP_NS = _S // 2
+#: Edits are recorded when nothing has happened for so long, or at the latest after the other.
+_QUIET_NS, _LONGEST_NS = 3 * _S, 30 * _S
+#: Somebody else was at work, or something failed.
+_AGAIN_NS, _FAILED_NS, _CANNOT_NS = 2 * _S, 60 * _S, 600 * _S
+#: Events are read in bunches.
+_BETWEEN_READS_NS = _S // 10
+#: Nobody has run a command there for so long: it is forgotten.
+_FORGOTTEN_NS = 3600 * _S
+
+
+class Watched:
+    def __init__(self, root: bytes) -> None:
+        self.root = root
+        #: ``$SUBSTRATE_HOME`` of who asked last: its settings apply.
+        self.home = b""
+        self.why_not = "it is not watched yet"
+        self.watch: TreeWatch | None = None
+        self.is_watching = False
+        self.recorded = 0
+        self.recorded_at_ns: int | None = None
+        now = clock.monotonic_ns()
+        self.asked_ns = now
+        self._not_before_ns = now + _BEFORE_SET_UP_NS
+        self._read_ns = 0
+        self._first_ns: int | None = None
+        self._last_ns = 0
+        self._job: forked.Forked | None = None
+        self._job_generation = 0
+        self._is_set_up_job = False
+
+    # -- asked ----------------------------------------------------------------------------------
+
+    def answer(self) -> bytes:
+        """For a command that is about to begin."""
+        self.asked_ns = clock.monotonic_ns()
+        self.read()
+        watch = self.watch
+        if not self.is_watching or watch is None:
+            return watch_talk.not_watched(self.why_not)
+        if not watch.is_same_place():
+            self._start_over("the workspace was moved or removed")
+            return watch_talk.not_watched(self.why_not)
+        return watch_talk.answer(
+            watch.generation, {bytes(path): one.deep for path, one in watch.suspects.items()}
+        )
+
+    def settled(self, generation: int) -> None:
+        if self.watch is not None:
+            self.watch.settled(generation)
+            self._note_suspects()
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def fileno(self) -> int | None:
+        """To be polled for events; None while they can wait, or must."""
+        if self.watch is None or not self.is_watching:
+            return None
+        if clock.monotonic_ns() - self._read_ns < _BETWEEN_READS_NS:
+            return None
+        return self.watch.fd
+
+    def read(self) -> None:
+        if self.watch is None or not self.is_watching:
+            return
+        self._read_ns = clock.monotonic_ns()
+        if self.watch.read():
+            self._last_ns = self._read_ns
+        if self.watch.lost:
+            self._start_over(self.watch.lost)
+        self._note_suspects()
+
+    def _note_suspects(self) -> None:
+        if self.watch is None or not self.watch.suspects:
+            self._first_ns = None
+        elif self._first_ns is None:
+            self._first_ns = self._last_ns = clock.monotonic_ns()
+
+    def _start_over(self, why: str) -> None:
+        self.close()
+        self.why_not = why
+        self._not_before_ns = clock.monotonic_ns() + _AGAIN_NS
+
+    def close(self) -> None:
+        if self.watch is not None:
+            self.watch.close()
+        self.watch = None
+        self.is_watching = False
+        self._first_ns = None
+
+    # -- work -----------------------------------------------------------------------------------
+
+    @property
+    def is_forgotten(self) -> bool:
+        idle_ns = clock.monotonic_ns() - self.asked_ns
+        return self._job is None and (idle_ns > _FORGOTTEN_NS or not os.path.isdir(self.root))
+
+    @property
+    def job(self) -> forked.Forked | None:
+        return self._job
+
+    def due_ns(self) -> int | None:
+        """When there will be something to do; None: when something happens."""
+        if self._job is not None:
+            return None
+        if not self.is_watching:
+            return self._not_before_ns
+        waits = [self._read_ns + _BETWEEN_READS_NS] if self.fileno() is None else []
+        if self._first_ns is not None:
+            quiet_ns = min(self._last_ns + _QUIET_NS, self._first_ns + _LONGEST_NS)
+            waits.append(max(quiet_ns, self._not_before_ns))
+        return min(waits, default=None)
+
+    def work(self) -> bool:
+        """Start what is due; whether something was started."""
+        now = clock.monotonic_ns()
+        if self._job is not None or now < self._not_before_ns:
+            return False
+        if not self.is_watching:
+            self._job = self._set_up()
+            self._is_set_up_job = True
+        elif self._first_ns is not None and self.watch is not None:
+            if now < min(self._last_ns + _QUIET_NS, self._first_ns + _LONGEST_NS):
+                return False
+            suspects = {path: one.deep for path, one in self.watch.suspects.items()}
+            self._job_generation = self.watch.generation
+            self._job = self._start(lambda place: idle_work.record(place, suspects))
+            self._is_set_up_job = False
+        return self._job is not None
+
+    def _set_up(self) -> forked.Forked | None:
+        from pathlib import Path
+
+        self.close()
+        root = Path(os.fsdecode(self.root))
+        try:
+            watch = self.watch = TreeWatch(root, Exclusions.load(root))
+        except MissingDependencyError as error:
+            self._cannot(error.message)
+            return None
+        return self._start(lambda place: idle_work.set_up(place, watch))
+
+    def _start(self, work: idle_work.Work) -> forked.Forked | None:
+        root, home = self.root, self.home
+        job = idle_work.start(lambda: work(idle_work.place_of(root, home)))
+        if job is None:  # no process to spare
+            self._not_before_ns = clock.monotonic_ns() + _FAILED_NS
+        return job
+
+    def job_ended(self) -> list[str]:
+        """Take in what it did; words for the log."""
+        assert self._job is not None
+        said = self._job.answer()
+        self._job = None
+        result: Result = said if isinstance(said, dict) else {"error": "the work was killed"}
+        before = self.why_not
+        if "error" in result or "busy" in result or "why_not" in result:
+            self._not_done(result)
+        elif self._is_set_up_job:
+            self._is_set_up(result)
+        else:
+            self._is_recorded(result)
+        root = os.fsdecode(self.root)
+        if "error" in result:
+            return [f"{root}: {result['error']}"]
+        if "why_not" in result and self.why_not != before:  # said once
+            return [f"{root} is not watched: {result['why_not']} ({result.get('hint', '')})"]
+        return []
+
+    def _not_done(self, result: Result) -> None:
+        now = clock.monotonic_ns()
+        if "why_not" in result:
+            self._cannot(str(result["why_not"]))
+            return
+        self._not_before_ns = now + (_AGAIN_NS if "busy" in result else _FAILED_NS)
+        if self._is_set_up_job:
+            self.close()
+
+    def _cannot(self, why: str) -> None:
+        self.close()
+        self.why_not = why
+        self._not_before_ns = clock.monotonic_ns() + _CANNOT_NS
+
+    def _is_set_up(self, result: Result) -> None:
+        table, suspects = result["table"], result["suspects"]
+        assert self.watch is not None
+        assert isinstance(table, dict)
+        assert isinstance(suspects, dict)
+        self.watch.take_over(table)
+        for path, deep in suspects.items():
+            self.watch.suspect(RelPath(path), deep=deep)
+        self.is_watching, self.why_not = True, ""
+        self.read()
+
+    def _is_recorded(self, result: Result) -> None:
+        if self.watch is not None:
+            self.watch.settled(self._job_generation)
+        self._first_ns = None
+        self._note_suspects()
+        count = result["recorded"]
+        if isinstance(count, int) and count:
+            self.recorded += count
+            self.recorded_at_ns = clock.now_ns()
+
+    def state(self) -> dict[str, object]:
+        """For `substrate agent status`."""
+        found: dict[str, object] = {
+            "workspace": os.fsdecode(self.root),
+            "watched": self.is_watching,
+            "directories": self.watch.directories if self.watch is not None else 0,
+            "suspects": len(self.watch.suspects) if self.watch is not None else 0,
+            "recorded_paths": self.recorded,
+        }
+        if self.why_not:
+            found["why_not"] = self.why_not
+        if self.recorded_at_ns is not None:
+            found["recorded"] = clock.iso(self.recorded_at_ns)
+        return found

@@ -1,0 +1,152 @@
+"""The agent's process that watches workspaces: it sleeps, answers, and lets others do the work.
+
+A workspace is watched from the first command that the agent ran there. Setting up, scanning and
+recording happen in niced children, one at a time; this process only empties the kernel's queues
+and answers recorders (`system/watch_talk.py`), so that an answer takes a fraction of a millisecond.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+
+from substrate.agent import peer
+from substrate.agent.watched import Watched
+from substrate.system import clock, watch_talk
+
+MOST_WORKSPACES = 16
+_MOST_CONNECTIONS = 64
+_NICENESS = 5
+_LONGEST_QUESTION = 16 * 1024
+_LONGEST_SLEEP_NS = 600 * 1_000_000_000
+
+
+class Watcher:
+    def __init__(self, listener: socket.socket, agent_pid: int) -> None:
+        self._listener = listener
+        self._agent_pid = agent_pid
+        self._standing = peer.standing(os.getpid())
+        self._workspaces: dict[bytes, Watched] = {}
+        #: Who asked, and about which workspace.
+        self._connections: dict[int, tuple[socket.socket, bytes]] = {}
+
+    def run(self) -> None:
+        """Until the agent ends, or ends us."""
+        from substrate.system.linux import calls
+
+        calls.call("prctl", 1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+        os.nice(_NICENESS)
+        while os.getppid() == self._agent_pid:
+            self._look(self._ready())
+            self._work()
+
+    def _ready(self) -> set[int]:
+        poll = select.poll()
+        fds = [self._listener.fileno(), *self._connections]
+        for one in self._workspaces.values():
+            events = one.fileno()
+            fds += [] if events is None else [events]
+            fds += [] if one.job is None else [one.job.fileno()]
+        for fd in fds:
+            poll.register(fd, select.POLLIN)
+        return {fd for fd, _ in poll.poll(self._patience_ms())}
+
+    def _patience_ms(self) -> int:
+        is_busy = any(one.job is not None for one in self._workspaces.values())
+        due = [
+            at for one in self._workspaces.values()
+            if (at := one.due_ns()) is not None and not (is_busy and at <= clock.monotonic_ns())
+        ]  # fmt: skip
+        left_ns = min(due, default=clock.monotonic_ns() + _LONGEST_SLEEP_NS) - clock.monotonic_ns()
+        return max(1, min(left_ns, _LONGEST_SLEEP_NS) // 1_000_000 + 1)
+
+    def _look(self, ready: set[int]) -> None:
+        for fd in ready & self._connections.keys():
+            self._hear(*self._connections[fd])
+        if self._listener.fileno() in ready:
+            self._accept()
+        for one in self._workspaces.values():
+            if one.fileno() in ready:
+                one.read()
+            if one.job is not None and one.job.fileno() in ready:
+                recorded = one.recorded
+                self._log(one.job_ended())
+                if one.recorded != recorded:
+                    # Somebody is at work there: the agent must not take itself for idle.
+                    os.kill(self._agent_pid, signal.SIGUSR1)
+
+    def _work(self) -> None:
+        """One thing at a time, and nothing that nobody needs any more."""
+        for root in [root for root, one in self._workspaces.items() if one.is_forgotten]:
+            self._workspaces.pop(root).close()
+        if not any(one.job is not None for one in self._workspaces.values()):
+            for one in self._workspaces.values():
+                if one.work():
+                    break
+
+    # -- who asks -------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        if len(self._connections) >= _MOST_CONNECTIONS or not self._is_trusted(connection):
+            connection.close()
+            return
+        self._connections[connection.fileno()] = (connection, b"")
+        self._hear(connection, b"")  # who connects has something to say
+
+    def _is_trusted(self, connection: socket.socket) -> bool:
+        """A command in a world could tell us that its edits are recorded."""
+        pid, uid = watch_talk.peer(connection)
+        try:
+            return uid == os.geteuid() and not peer.differs(self._standing, peer.standing(pid))
+        except OSError:
+            return False  # gone again, or hidden
+
+    def _hear(self, connection: socket.socket, root: bytes) -> None:
+        try:
+            said = connection.recv(_LONGEST_QUESTION)
+        except BlockingIOError:
+            return
+        except OSError:
+            said = b""
+        if said[:1] == watch_talk.QUESTION:
+            root, _, home = said[1:].partition(b"\0")
+            self._connections[connection.fileno()] = (connection, root)
+            self._reply(connection, self._workspace(root, home).answer())
+        elif said[:1] == watch_talk.DONE and root in self._workspaces and said[1:].isdigit():
+            self._workspaces[root].settled(int(said[1:]))
+        elif said[:1] == watch_talk.STATUS:
+            self._reply(connection, watch_talk.REPORT + json.dumps(self.state()).encode())
+        else:
+            del self._connections[connection.fileno()]
+            connection.close()
+
+    def _reply(self, connection: socket.socket, answer: bytes) -> None:
+        try:
+            connection.send(answer)
+        except OSError:
+            pass  # it did not wait
+
+    def _workspace(self, root: bytes, home: bytes) -> Watched:
+        found = self._workspaces.get(root)
+        if found is None:
+            idle = [one for one in self._workspaces.values() if one.job is None]
+            if len(self._workspaces) >= MOST_WORKSPACES and idle:
+                self._workspaces.pop(min(idle, key=lambda one: one.asked_ns).root).close()
+            found = self._workspaces[root] = Watched(root)
+        found.home = home
+        return found
+
+    def state(self) -> list[dict[str, object]]:
+        return [one.state() for one in self._workspaces.values()]
+
+    def _log(self, lines: list[str]) -> None:
+        for line in lines:
+            os.write(2, os.fsencode(f"{clock.iso(clock.now_ns())} {line}\n"))

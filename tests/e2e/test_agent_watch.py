@@ -1,0 +1,187 @@
+"""The agent watches: what others change is recorded as theirs, in order, and costs no scan."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents import Agent, agent_in, pids_with, until
+
+pytestmark = [pytest.mark.needs("linux"), pytest.mark.needs("overlay")]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    base = tmp_path_factory.mktemp("shared")
+    with agent_in(base, {"SUBSTRATE_HOME": str(base / "home")}) as agent:
+        agent.serve()
+        yield base
+
+
+@pytest.fixture
+def agent(shared: Path, tmp_path: Path) -> Agent:
+    """The shared agent, watching a workspace of the test's own."""
+    workspace = tmp_path / "project"
+    (workspace / "src").mkdir(parents=True)
+    (workspace / "src/a").write_bytes(b"one\n")
+    (workspace / "src/b").write_bytes(b"one\n")
+    found = Agent(shared, workspace)
+    done(found, "true")
+    until(lambda: watching(found)["watched"], "watching")
+    return found
+
+
+def done(agent: Agent, command: str, *options: str) -> dict[str, Any]:
+    """Run it; its span."""
+    ran = agent.run("run", *options, "--", "sh", "-c", command)
+    assert ran.returncode == 0, ran.stderr
+    return agent.completed()[-1]
+
+
+def watching(agent: Agent) -> dict[str, Any]:
+    """What the watcher says about the agent's workspace."""
+    state = agent.state()
+    assert state is not None
+    for one in state["watching"]:
+        if one["workspace"] == str(agent.workspace):
+            return dict(one)
+    return {"watched": False, "suspects": 0, "why_not": "never heard of"}
+
+
+def log(agent: Agent) -> list[dict[str, Any]]:
+    """Oldest first."""
+    said = agent.run("log", "--json")
+    return list(reversed(json.loads(said.stdout)["commands"]))
+
+
+def kinds(agent: Agent) -> list[str]:
+    return [entry["kind"] for entry in log(agent)]
+
+
+def changed(agent: Agent, entry: dict[str, Any]) -> set[str]:
+    said = json.loads(agent.run("diff", entry["command_id"], "--json").stdout)
+    return {one["path"] for one in said["files"]}
+
+
+def is_settled(agent: Agent) -> bool:
+    found = watching(agent)
+    return bool(found["watched"]) and found["suspects"] == 0
+
+
+def test_an_edit_before_a_command_is_recorded_before_it(agent: Agent) -> None:
+    (agent.workspace / "src/a").write_bytes(b"by hand\n")
+    (agent.workspace / "fresh/deep").mkdir(parents=True)
+    (agent.workspace / "fresh/deep/c").write_bytes(b"by hand\n")
+    span = done(agent, "echo two >> src/a; echo two > src/b")
+    assert span["base_known"] == "watched"
+    assert kinds(agent) == ["baseline", "command", "external", "command"]
+    *_, outside, command = log(agent)
+    assert changed(agent, outside) == {"src/a", "fresh/deep/c"}
+    assert changed(agent, command) == {"src/a", "src/b"}
+    assert command["substrate_git_commit"] == span["substrate_git_commit"]
+    agent.run("undo")
+    assert (agent.workspace / "src/a").read_bytes() == b"by hand\n"
+
+
+def test_edits_of_a_quiet_morning_are_recorded_without_a_command(agent: Agent) -> None:
+    (agent.workspace / "src/a").write_bytes(b"first\n")
+    until(lambda: len(log(agent)) == 3, "the first edit in the log")
+    (agent.workspace / "src/b").unlink()
+    until(lambda: len(log(agent)) == 4, "the second one")
+    assert kinds(agent) == ["baseline", "command", "external", "external"]
+    _, _, first, second = log(agent)
+    assert (changed(agent, first), changed(agent, second)) == ({"src/a"}, {"src/b"})
+    assert first["ts"] < second["ts"]
+    assert watching(agent)["recorded"] >= second["ts"]
+
+
+def test_our_own_changes_are_nobodys(agent: Agent) -> None:
+    """A command's change comes into the tree, and an undo's: the watcher sees both."""
+    span = done(agent, "mkdir -p made/by; seq 300 | xargs -I_ touch made/by/_; rm src/b")
+    assert span["base_known"] == "watched"
+    done(agent, "chmod 700 src; echo x >> src/a")
+    agent.run("undo")
+    done(agent, "true", "--no-world")
+    until(lambda: is_settled(agent), "the end of its looking")
+    assert kinds(agent) == ["baseline", "command", "command", "command", "undo", "command"]
+
+
+def test_a_command_on_the_real_files_is_not_an_outside_edit(agent: Agent) -> None:
+    go = agent.workspace / "go"
+    os.mkfifo(go)
+    script = "echo direct > src/a; touch made; cat go > /dev/null"
+    running = agent.start("run", "--no-world", "--", "sh", "-c", script)
+    until((agent.workspace / "made").exists, "its change")
+    assert done(agent, "true")["base_known"] == "assumed", "whose edits these are is not known yet"
+    go.write_bytes(b"now")
+    running.communicate(timeout=60)
+    assert running.returncode == 0
+    direct = next(entry for entry in log(agent) if "echo direct" in entry["command"])
+    assert {"src/a", "made"} <= changed(agent, direct)
+    until(lambda: is_settled(agent), "the end of its looking")
+    assert "external" not in [e["kind"] for e in log(agent) if "src/a" in changed(agent, e)]
+
+
+def test_other_rules_and_a_tree_that_moved_are_watched_anew(agent: Agent) -> None:
+    (agent.workspace / ".substrateignore").write_bytes(b"*.log\n")
+    (agent.workspace / "src/x.log").write_bytes(b"left out\n")
+    (agent.workspace / "src/y").write_bytes(b"not left out\n")
+    until(lambda: is_settled(agent) and len(log(agent)) == 3, "the new rules")
+    assert changed(agent, log(agent)[-1]) == {".substrateignore", "src/y"}
+    (agent.workspace / "src/z.log").write_bytes(b"left out\n")
+    assert done(agent, "true")["base_known"] == "watched"
+    assert len(log(agent)) == 4
+
+    elsewhere = agent.workspace.with_name("elsewhere")
+    agent.workspace.rename(elsewhere)
+    agent.workspace.mkdir()
+    assert done(agent, "true")["base_known"] == "scanned", "another place under the same name"
+    moved = Agent(agent.directory.parents[1], elsewhere)
+    assert done(moved, "true")["base_known"] == "assumed"
+    until(lambda: watching(moved)["watched"], "watching under the new name")
+
+
+def test_who_is_not_ours_is_not_answered(agent: Agent) -> None:
+    """Whoever could say that its edits are recorded could hide them."""
+    asking = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET);"
+        "s.connect(sys.argv[1]); s.send(b'S'); print(len(s.recv(65536)))"
+    )
+    words = [sys.executable, "-c", asking, str(agent.directory / "watch.sock")]
+    assert subprocess.run(words, capture_output=True, check=True).stdout != b"0\n"
+    sandboxed = subprocess.run(
+        ["setpriv", "--no-new-privs", *words], capture_output=True, check=False
+    )
+    assert sandboxed.stdout in (b"", b"0\n"), "closed without a word"
+    assert (agent.directory / "watch.sock").stat().st_mode & 0o777 == 0o600
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)) as rude:
+        rude.connect(str(agent.directory / "watch.sock"))
+        rude.send(b"\xff" * 5000)
+        assert rude.recv(10) == b""
+    assert done(agent, "true")["base_known"] == "watched"
+
+
+def test_a_watcher_that_dies_is_replaced_and_one_whose_agent_dies_goes(tmp_path: Path) -> None:
+    with agent_in(tmp_path) as own:
+        own.serve()
+        done(own, "true")
+        until(lambda: watching(own)["watched"], "watching")
+        state = own.state()
+        assert state is not None
+        os.kill(state["watcher_pid"], signal.SIGKILL)
+        (own.workspace / "f").write_bytes(b"meanwhile\n")
+        assert done(own, "true")["base_known"] in ("assumed", "watched")
+        until(lambda: done(own, "true")["base_known"] == "watched", "another watcher")
+        assert ["f"] in [sorted(changed(own, e)) for e in log(own) if e["kind"] == "external"]
+        os.kill(own.pid, signal.SIGKILL)
+        until(lambda: not pids_with(f"SUBSTRATE_SOCKET={own.socket}"), "the end of all of it")
