@@ -15,7 +15,9 @@ from types import FrameType
 from typing import NoReturn
 
 from substrate.errors import LockedError, MissingDependencyError, NotFoundError, SubstrateError
-from substrate.history import outside
+from substrate.history import compact, outside
+from substrate.history.record import RUNNING
+from substrate.history.store import is_alive
 from substrate.model.paths import RelPath
 from substrate.recorder.place import Place
 from substrate.system import environment, forked
@@ -90,3 +92,27 @@ def record(place: Place, suspects: dict[RelPath, bool]) -> Result:
             if not outside.record_suspects(store, found):
                 return {"busy": True}
         return {"recorded": len(found)}
+
+
+def tidy_up(place: Place, is_watched: bool) -> Result:
+    """What `substrate compact` would do, if it is any use; and a scan where nobody watches."""
+    with place.existing_history() as store:
+        if any(one.kind == RUNNING and is_alive(one) for one in store.ledger.intents()):
+            return {"busy": True}
+        found = {} if is_watched else outside.differing_anywhere(store)
+        report = None
+        with store.writing(f"{IDLE}tidy up", timeout_s=0.0):
+            if found and not outside.record_suspects(store, found):
+                return {"busy": True}
+            _, trashed = compact.expire(store)
+            config = store.config
+            if config.compact_auto:
+                report = compact.compact_if_useful(
+                    store, config.retention_checkpoints, config.retention_sessions
+                )
+    return {
+        "recorded": len(found),
+        "compacted": report is not None,
+        "freed_bytes": max(0, report.size_before - report.size_after) if report else 0,
+        "trash": len(trashed),
+    }

@@ -26,16 +26,19 @@ _QUIET_NS, _LONGEST_NS = 3 * _S, 30 * _S
 _AGAIN_NS, _FAILED_NS, _CANNOT_NS = 2 * _S, 60 * _S, 600 * _S
 #: Events are read in bunches.
 _BETWEEN_READS_NS = _S // 10
+_SET_UP, _RECORD, _TIDY = "set up", "record", "tidy up"
 #: Nobody has run a command there for so long: it is forgotten.
 _FORGOTTEN_NS = 3600 * _S
 
 
 class Watched:
-    def __init__(self, root: bytes) -> None:
+    def __init__(self, root: bytes, idle_work_s: float, *, watches: bool) -> None:
         self.root = root
+        self._idle_work_ns = idle_work_s * _S
+        self._watches = watches
         #: ``$SUBSTRATE_HOME`` of who asked last: its settings apply.
         self.home = b""
-        self.why_not = "it is not watched yet"
+        self.why_not = "it is not watched yet" if watches else "agent.watch is false"
         self.watch: TreeWatch | None = None
         self.is_watching = False
         self.recorded = 0
@@ -47,8 +50,12 @@ class Watched:
         self._first_ns: int | None = None
         self._last_ns = 0
         self._job: forked.Forked | None = None
+        self._job_kind = ""
         self._job_generation = 0
-        self._is_set_up_job = False
+        #: The time of the command after which it was tidied up; when, and what came of it.
+        self._tidied_after_ns = 0
+        self._tidy_not_before_ns = 0
+        self._tidied: dict[str, object] = {}
 
     # -- asked ----------------------------------------------------------------------------------
 
@@ -124,29 +131,44 @@ class Watched:
         """When there will be something to do; None: when something happens."""
         if self._job is not None:
             return None
-        if not self.is_watching:
-            return self._not_before_ns
-        waits = [self._read_ns + _BETWEEN_READS_NS] if self.fileno() is None else []
-        if self._first_ns is not None:
-            quiet_ns = min(self._last_ns + _QUIET_NS, self._first_ns + _LONGEST_NS)
-            waits.append(max(quiet_ns, self._not_before_ns))
-        return min(waits, default=None)
+        times = [self._set_up_ns(), self._record_ns(), self._tidy_ns()]
+        if self.is_watching and self.fileno() is None:
+            times.append(self._read_ns + _BETWEEN_READS_NS)
+        return min((at for at in times if at is not None), default=None)
+
+    def _set_up_ns(self) -> int | None:
+        return None if self.is_watching or not self._watches else self._not_before_ns
+
+    def _record_ns(self) -> int | None:
+        if not self.is_watching or self._first_ns is None:
+            return None
+        quiet_ns = min(self._last_ns + _QUIET_NS, self._first_ns + _LONGEST_NS)
+        return max(quiet_ns, self._not_before_ns)
+
+    def _tidy_ns(self) -> int | None:
+        """Once after the last command, when that is long ago."""
+        if self._tidied_after_ns == self.asked_ns or self._idle_work_ns == float("inf"):
+            return None
+        return max(self.asked_ns + int(self._idle_work_ns), self._tidy_not_before_ns)
 
     def work(self) -> bool:
         """Start what is due; whether something was started."""
         now = clock.monotonic_ns()
-        if self._job is not None or now < self._not_before_ns:
+        if self._job is not None:
             return False
-        if not self.is_watching:
+        if (at := self._set_up_ns()) is not None and now >= at:
+            self._job_kind = _SET_UP
             self._job = self._set_up()
-            self._is_set_up_job = True
-        elif self._first_ns is not None and self.watch is not None:
-            if now < min(self._last_ns + _QUIET_NS, self._first_ns + _LONGEST_NS):
-                return False
+        elif (at := self._record_ns()) is not None and now >= at and self.watch is not None:
             suspects = {path: one.deep for path, one in self.watch.suspects.items()}
             self._job_generation = self.watch.generation
+            self._job_kind = _RECORD
             self._job = self._start(lambda place: idle_work.record(place, suspects))
-            self._is_set_up_job = False
+        elif (at := self._tidy_ns()) is not None and now >= at:
+            is_watched = self.is_watching
+            self._job_kind = _TIDY
+            self._tidied_after_ns = self.asked_ns
+            self._job = self._start(lambda place: idle_work.tidy_up(place, is_watched))
         return self._job is not None
 
     def _set_up(self) -> forked.Forked | None:
@@ -165,8 +187,15 @@ class Watched:
         root, home = self.root, self.home
         job = idle_work.start(lambda: work(idle_work.place_of(root, home)))
         if job is None:  # no process to spare
-            self._not_before_ns = clock.monotonic_ns() + _FAILED_NS
+            self._not_now(_FAILED_NS)
         return job
+
+    def _not_now(self, pause_ns: int) -> None:
+        at = clock.monotonic_ns() + pause_ns
+        if self._job_kind == _TIDY:
+            self._tidied_after_ns, self._tidy_not_before_ns = 0, at
+        else:
+            self._not_before_ns = at
 
     def job_ended(self) -> list[str]:
         """Take in what it did; words for the log."""
@@ -177,10 +206,12 @@ class Watched:
         before = self.why_not
         if "error" in result or "busy" in result or "why_not" in result:
             self._not_done(result)
-        elif self._is_set_up_job:
+        elif self._job_kind == _SET_UP:
             self._is_set_up(result)
-        else:
+        elif self._job_kind == _RECORD:
             self._is_recorded(result)
+        else:
+            self._is_tidied(result)
         root = os.fsdecode(self.root)
         if "error" in result:
             return [f"{root}: {result['error']}"]
@@ -189,12 +220,12 @@ class Watched:
         return []
 
     def _not_done(self, result: Result) -> None:
-        now = clock.monotonic_ns()
-        if "why_not" in result:
+        if "why_not" in result and self._job_kind == _SET_UP:
             self._cannot(str(result["why_not"]))
             return
-        self._not_before_ns = now + (_AGAIN_NS if "busy" in result else _FAILED_NS)
-        if self._is_set_up_job:
+        is_busy = "busy" in result and self._job_kind != _TIDY
+        self._not_now(_AGAIN_NS if is_busy else _FAILED_NS)
+        if self._job_kind == _SET_UP:
             self.close()
 
     def _cannot(self, why: str) -> None:
@@ -213,11 +244,18 @@ class Watched:
         self.is_watching, self.why_not = True, ""
         self.read()
 
+    def _is_tidied(self, result: Result) -> None:
+        self._tidied = {"at": clock.iso(clock.now_ns()), **result}
+        self._count(result)
+
     def _is_recorded(self, result: Result) -> None:
         if self.watch is not None:
             self.watch.settled(self._job_generation)
         self._first_ns = None
         self._note_suspects()
+        self._count(result)
+
+    def _count(self, result: Result) -> None:
         count = result["recorded"]
         if isinstance(count, int) and count:
             self.recorded += count
@@ -236,4 +274,6 @@ class Watched:
             found["why_not"] = self.why_not
         if self.recorded_at_ns is not None:
             found["recorded"] = clock.iso(self.recorded_at_ns)
+        if self._tidied:
+            found["idle_work"] = self._tidied
         return found

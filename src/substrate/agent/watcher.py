@@ -25,9 +25,13 @@ _LONGEST_SLEEP_NS = 600 * 1_000_000_000
 
 
 class Watcher:
-    def __init__(self, listener: socket.socket, agent_pid: int) -> None:
+    def __init__(
+        self, listener: socket.socket, agent_pid: int, idle_work_s: float, *, watches: bool
+    ) -> None:
         self._listener = listener
         self._agent_pid = agent_pid
+        self._idle_work_s = idle_work_s
+        self._watches = watches
         self._standing = peer.standing(os.getpid())
         self._workspaces: dict[bytes, Watched] = {}
         #: Who asked, and about which workspace.
@@ -140,7 +144,7 @@ class Watcher:
             idle = [one for one in self._workspaces.values() if one.job is None]
             if len(self._workspaces) >= MOST_WORKSPACES and idle:
                 self._workspaces.pop(min(idle, key=lambda one: one.asked_ns).root).close()
-            found = self._workspaces[root] = Watched(root)
+            found = self._workspaces[root] = Watched(root, self._idle_work_s, watches=self._watches)
         found.home = home
         return found
 

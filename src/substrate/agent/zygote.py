@@ -41,6 +41,9 @@ class Settings(NamedTuple):
     #: Brings in what the first command would import otherwise.
     preload: Callable[[], None]
     idle_exit_s: float
+    #: After so long without a command a workspace is tidied up; and whether it is watched.
+    idle_work_s: float = float("inf")
+    watches: bool = True
 
 
 class Zygote:
@@ -217,7 +220,8 @@ class Zygote:
         return max(pid, 0)
 
     def _watch(self, listener: socket.socket, _: Home) -> None:
-        Watcher(listener, self._pid).run()
+        settings = self._settings
+        Watcher(listener, self._pid, settings.idle_work_s, watches=settings.watches).run()
 
     def _fork(self) -> int:
         try:

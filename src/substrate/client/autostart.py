@@ -21,6 +21,7 @@ _WARNING = b"substrate: warn: shell world-agent exec failed, running direct\n"
 _KEPT = (
     *(b"HOME", b"PATH", b"USER", b"LOGNAME", b"SHELL", b"LANG", b"LANGUAGE", b"TZ", b"TMPDIR"),
     *(b"SUBSTRATE_HOME", b"SUBSTRATE_SOCKET", b"SUBSTRATE_TRACE", b"SUBSTRATE_AGENT_IDLE_S"),
+    b"SUBSTRATE_AGENT_IDLE_WORK_S",
     *(b"PYTHONPATH", b"PYTHONHOME", b"LD_LIBRARY_PATH"),
 )
 

@@ -52,8 +52,7 @@ def compact(store: HistoryStore, keep_checkpoints: int, keep_sessions: int) -> R
     store.ledger.fold_log()
     before = metrics.measure(store)
     policy = Policy(keep_checkpoints, keep_sessions)
-    expired = _expire_recoveries(store)
-    trashed = _expire_trash(store)
+    expired, trashed = expire(store)
     first = _one_pass(store, policy)
     size = metrics.git_bytes(store)
     notes: list[str] = []
@@ -194,6 +193,11 @@ def finish_prune(store: HistoryStore, intent: Intent) -> None:
     with store.commit_point() as ledger:
         ledger.forget_pending_objects()
         ledger.drop_intent(intent.intent_id)
+
+
+def expire(store: HistoryStore) -> tuple[list[str], list[str]]:
+    """Forget snapshots and trash that are older than the settings say. Inside the lock."""
+    return _expire_recoveries(store), _expire_trash(store)
 
 
 def _expire_recoveries(store: HistoryStore) -> list[str]:

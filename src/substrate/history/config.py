@@ -24,6 +24,11 @@ class Config(NamedTuple):
     compact_auto: bool = True
     #: Changes that make other programs run code wait for a decision.
     world_hold_code: bool = False
+    #: The agent's (of the user's file alone): when it ends, and when it tidies up; 0: never.
+    agent_idle_exit_s: int = 900
+    agent_idle_work_s: int = 300
+    #: Whether it watches the workspaces it serves.
+    agent_watch: bool = True
 
     @property
     def disk_cap_bytes(self) -> int:

@@ -22,7 +22,6 @@ HELP = "the daemon that runs commands quickly and serves HTTP; it starts by itse
 EXAMPLE = "substrate agent status"
 
 _ACTIONS = ("serve", "status", "stop")
-_IDLE_EXIT_S = 15 * 60.0
 _WATCHER_S = 2.0
 
 
@@ -36,7 +35,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--idle-exit", type=float, metavar="S",
-        help=f"serve: end after S seconds without work ({_IDLE_EXIT_S:g}; 0: never)",
+        help="serve: end after S seconds without work (agent.idle_exit_s, 900; 0: never)",
     )  # fmt: skip
     parser.add_argument("--background", action="store_true", help="serve: say nothing")
 
@@ -55,6 +54,7 @@ def run(args: Namespace, context: Context) -> int:
 
 def _serve(args: Namespace, context: Context, home: Home) -> int:
     from substrate.agent.zygote import Settings, Zygote
+    from substrate.history.config import load_config
 
     home.take(replace=args.replace)
 
@@ -63,27 +63,34 @@ def _serve(args: Namespace, context: Context, home: Home) -> int:
             context.output.line(f"serving {home.socket_path}")
             context.output.flush()
 
+    config = load_config(context.environment.substrate_home / "config.toml")
     settings = Settings(
         version=substrate.__version__,
         install=os.path.dirname(substrate.__file__),
         program=_program,
         server=_server,
         preload=lambda: _preload(home),
-        idle_exit_s=_idle_exit_s(args, context),
+        idle_exit_s=_seconds(
+            args.idle_exit, context, "SUBSTRATE_AGENT_IDLE_S", config.agent_idle_exit_s
+        ),
+        idle_work_s=_seconds(
+            None, context, "SUBSTRATE_AGENT_IDLE_WORK_S", config.agent_idle_work_s
+        ),
+        watches=config.agent_watch,
     )
     os.chdir("/")
     Zygote(home, settings).run(ready)
     return EXIT_OK
 
 
-def _idle_exit_s(args: Namespace, context: Context) -> float:
-    said = args.idle_exit
+def _seconds(said: float | None, context: Context, variable: str, setting: int) -> float:
+    """What was said, else the variable, else the setting; 0 means never."""
     if said is None:
         try:
-            said = float(context.environment.get("SUBSTRATE_AGENT_IDLE_S") or _IDLE_EXIT_S)
+            said = float(context.environment.get(variable) or setting)
         except ValueError:
             raise UsageError(
-                "SUBSTRATE_AGENT_IDLE_S is not a number of seconds", hint="for example 900"
+                f"{variable} is not a number of seconds", hint="for example 900"
             ) from None
     if said < 0:
         raise UsageError("--idle-exit takes a number of seconds", hint="0: never")
@@ -128,11 +135,19 @@ def _status(_: Namespace, context: Context, home: Home) -> int:
 
 def _in_words(one: dict[str, object]) -> str:
     if not one["watched"]:
-        return f"not watched: {one['workspace']}: {one['why_not']}"
+        return f"not watched: {one['workspace']}: {one['why_not']}{_tidied(one)}"
     words = f"watched: {one['workspace']}, {one['directories']} directories"
     if "recorded" in one:
         words += f"; outside edits last recorded {one['recorded']}"
-    return words
+    return words + _tidied(one)
+
+
+def _tidied(one: dict[str, object]) -> str:
+    work = one.get("idle_work")
+    if not isinstance(work, dict):
+        return ""
+    compacted = ", compacted" if work["compacted"] else ""
+    return f"; tidied up {work['at']}{compacted}"
 
 
 def _watching(home: Home) -> list[dict[str, object]]:
