@@ -56,6 +56,7 @@ class Watched:
         self._tidied_after_ns = 0
         self._tidy_not_before_ns = 0
         self._tidied: dict[str, object] = {}
+        self._gave_way = 0
 
     # -- asked ----------------------------------------------------------------------------------
 
@@ -223,8 +224,12 @@ class Watched:
         if "why_not" in result and self._job_kind == _SET_UP:
             self._cannot(str(result["why_not"]))
             return
-        is_busy = "busy" in result and self._job_kind != _TIDY
-        self._not_now(_AGAIN_NS if is_busy else _FAILED_NS)
+        pause_ns = _FAILED_NS
+        if "busy" in result:
+            self._gave_way += 1
+            is_tidying = self._job_kind == _TIDY
+            pause_ns = int(min(_FAILED_NS, self._idle_work_ns)) if is_tidying else _AGAIN_NS
+        self._not_now(pause_ns)
         if self._job_kind == _SET_UP:
             self.close()
 
@@ -269,6 +274,7 @@ class Watched:
             "directories": self.watch.directories if self.watch is not None else 0,
             "suspects": len(self.watch.suspects) if self.watch is not None else 0,
             "recorded_paths": self.recorded,
+            "gave_way": self._gave_way,
         }
         if self.why_not:
             found["why_not"] = self.why_not
