@@ -10,7 +10,9 @@ import gc
 import os
 import pickle
 import select
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 from substrate.errors import SubstrateError
@@ -19,6 +21,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _HEAD_BYTES = 8
+_PIPE_BYTES = 1 << 20
+#: Items a child has at hand: it begins the next one without waiting for us.
+_AHEAD = 2
 
 
 def cores() -> int:
@@ -31,8 +36,10 @@ def cores() -> int:
 class _Child:
     def __init__(self, pid: int, requests: int, answers: int) -> None:
         self.pid, self.requests, self.answers = pid, requests, answers
-        #: The number of the item it works on; -1 when idle.
-        self.task = -1
+        #: Numbers of the items it was given and has not answered; it works on the first.
+        self.tasks: deque[int] = deque()
+        #: What its pipe had no room for yet.
+        self.unsent = memoryview(b"")
 
     def close(self) -> None:
         for fd in (self.requests, self.answers):
@@ -78,38 +85,44 @@ class _Pool:
         self._children: list[_Child] = []
         self._items: dict[int, object] = {}
         self._results: dict[int, object] = {}
+        #: Given to a child that died before it came to them.
+        self._again: list[int] = []
 
     def run(self, items: Iterable[Item]) -> Iterator[Result]:
         source = enumerate(items)
         upcoming = next(source, None)
         due = 0
         while True:
-            while upcoming is not None:
-                child = self._idle()
-                if child is None:
-                    break
-                self._give(child, *upcoming)
-                # Made while the children work: reading ahead costs them nothing.
-                upcoming = next(source, None)
+            child = self._free()
+            while child is not None and (self._again or upcoming is not None):
+                if self._again:
+                    self._give(child, self._again.pop())
+                elif upcoming is not None:
+                    number, self._items[number] = upcoming
+                    self._give(child, number)
+                    # Made while the children work: reading ahead costs them nothing.
+                    upcoming = next(source, None)
+                child = self._free()
             while due in self._results:
                 yield self._results.pop(due)  # type: ignore[misc]
                 due += 1
             if upcoming is None and not self._items:
                 return
-            self._collect()
+            self._exchange()
 
-    def _idle(self) -> _Child | None:
-        for child in self._children:
-            if child.task < 0:
-                return child
+    def _free(self) -> _Child | None:
+        """Who can be given an item: best somebody who has none."""
+        child = min(self._children, key=lambda one: len(one.tasks), default=None)
+        if child is not None and not child.tasks:
+            return child
         if len(self._children) < self._wanted:
             self._children.append(self._fork())
             return self._children[-1]
-        return None
+        return child if child is not None and len(child.tasks) < _AHEAD else None
 
     def _fork(self) -> _Child:
-        their_requests, requests = os.pipe()
-        answers, their_answers = os.pipe()
+        their_requests, requests = _pipe()
+        answers, their_answers = _pipe()
         pid = os.fork()
         if pid == 0:
             status = 1
@@ -123,28 +136,41 @@ class _Pool:
                 os._exit(status)
         os.close(their_requests)
         os.close(their_answers)
+        os.set_blocking(requests, False)
         return _Child(pid, requests, answers)
 
-    def _give(self, child: _Child, number: int, item: object) -> None:
-        self._items[number] = item
-        child.task = number
-        try:
-            _send(child.requests, item)
-        except BrokenPipeError:
-            pass  # it died: noticed when its answer is awaited
+    def _give(self, child: _Child, number: int) -> None:
+        child.tasks.append(number)
+        child.unsent = memoryview(b"".join((child.unsent, *_packed(self._items[number]))))
+        self._send(child)
 
-    def _collect(self) -> None:
-        """Wait for one answer at least."""
-        working = {child.answers: child for child in self._children if child.task >= 0}
-        ready, _, _ = select.select(list(working), [], [])
+    @staticmethod
+    def _send(child: _Child) -> None:
+        """As much as fits: to wait for one who waits for us would be for ever."""
+        try:
+            while child.unsent:
+                child.unsent = child.unsent[os.write(child.requests, child.unsent) :]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:
+            child.unsent = memoryview(b"")  # it died: noticed when its answer is awaited
+
+    def _exchange(self) -> None:
+        """Wait until somebody answers or can be told more."""
+        working = {child.answers: child for child in self._children if child.tasks}
+        hungry = {child.requests: child for child in self._children if child.unsent}
+        ready, writable, _ = select.select(list(working), list(hungry), [])
+        for fd in writable:
+            self._send(hungry[fd])
         for fd in ready:
             child = working[fd]
-            number, child.task = child.task, -1
-            item = self._items.pop(number)
             answer = _receive(fd)
+            number = child.tasks.popleft()
+            item = self._items.pop(number)
             if answer is None:
                 self._children.remove(child)
                 child.close()
+                self._again += child.tasks
                 self._results[number] = self._rescued(item)
                 continue
             fine, value = answer
@@ -159,11 +185,9 @@ class _Pool:
 
     def close(self) -> None:
         for child in self._children:
-            if child.task >= 0:  # given up on: do not wait for it to finish
-                try:
+            if child.tasks:  # given up on: do not wait for it to finish
+                with suppress(OSError):
                     os.kill(child.pid, 9)
-                except OSError:
-                    pass
             child.close()
         self._children = []
 
@@ -179,14 +203,26 @@ def _serve(function: Callable[[object], object], requests: int, answers: int) ->
             answer: tuple[bool, object] = (True, function(pickle.loads(raw)))
         except Exception as error:  # noqa: BLE001  told to the parent, which raises it
             answer = (False, f"{type(error).__name__}: {error}")
-        _send(answers, answer)
+        for part in _packed(answer):
+            view = memoryview(part)
+            while view:
+                view = view[os.write(answers, view) :]
 
 
-def _send(fd: int, value: object) -> None:
+def _pipe() -> tuple[int, int]:
+    """A pipe with room for a whole answer, where the system grants it."""
+    import fcntl  # only where there is fork
+
+    ours, theirs = os.pipe()
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):
+            fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return ours, theirs
+
+
+def _packed(value: object) -> tuple[bytes, bytes]:
     raw = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    view = memoryview(len(raw).to_bytes(_HEAD_BYTES, "little") + raw)
-    while view:
-        view = view[os.write(fd, view) :]
+    return len(raw).to_bytes(_HEAD_BYTES, "little"), raw
 
 
 def _receive(fd: int) -> tuple[bool, object] | None:
@@ -194,17 +230,18 @@ def _receive(fd: int) -> tuple[bool, object] | None:
     return pickle.loads(raw) if raw is not None else None
 
 
-def _read(fd: int) -> bytes | None:
+def _read(fd: int) -> bytearray | None:
     head = _exactly(fd, _HEAD_BYTES)
     return _exactly(fd, int.from_bytes(head, "little")) if head is not None else None
 
 
-def _exactly(fd: int, count: int) -> bytes | None:
-    parts = []
-    while count > 0:
-        part = os.read(fd, min(count, 1 << 20))
-        if not part:
+def _exactly(fd: int, count: int) -> bytearray | None:
+    """So many bytes; None if the other end was closed before."""
+    data = bytearray(count)
+    rest = memoryview(data)
+    while rest:
+        got = os.readv(fd, [rest])
+        if not got:
             return None
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+        rest = rest[got:]
+    return data
