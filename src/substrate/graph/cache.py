@@ -15,8 +15,8 @@ import zstandard
 
 from substrate.graph.facts import Facts, decode_facts
 
-#: Raised whenever the same blob would give other facts.
-EXTRACTOR_VERSION = 2
+#: Raised whenever the same blob would give other facts, or rows look otherwise.
+EXTRACTOR_VERSION = 3
 _CHUNK = 500
 #: What reading a row raises that is not as it was written.
 DAMAGED = (zstandard.ZstdError, msgspec.DecodeError)
@@ -91,7 +91,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=60.0)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
-    db.execute("CREATE TABLE IF NOT EXISTS facts (key BLOB PRIMARY KEY, facts BLOB) WITHOUT ROWID")
+    # Rows are too long for `WITHOUT ROWID`, which would give each a page of its own.
+    db.execute("CREATE TABLE IF NOT EXISTS facts (key BLOB PRIMARY KEY, facts BLOB)")
     db.commit()
     return db
 

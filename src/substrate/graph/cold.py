@@ -1,7 +1,7 @@
 """A whole tree at once: facts and lines in parallel, then edges in parallel.
 
 1  children parse and write the lines that need nothing but the file itself
-2  the parent joins what the files define, and forks again
+2  the parent joins the table of who defines what, and forks again
 3  children, who inherit that, resolve imports and calls
 """
 
@@ -10,10 +10,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
-
-from msgspec import msgpack
 
 from substrate.graph.cache import DAMAGED, Cache, Packer, row_key
 from substrate.graph.extract import extract
@@ -23,13 +22,12 @@ from substrate.graph.fact_source import (
     Wanted,
     batches,
     failed_facts,
-    outline_of,
 )
-from substrate.graph.facts import Outline, encode_facts
+from substrate.graph.facts import encode_facts
 from substrate.graph.layout import FILES
 from substrate.graph.resolve.edges import EdgeMaker, Edges
 from substrate.graph.resolve.names import Names
-from substrate.graph.resolve.world import MemoryWorld
+from substrate.graph.resolve.world import TreeWorld
 from substrate.graph.section import Section, static_section
 from substrate.graph.sections import Sections
 from substrate.objects.repository import Repository, TreeEntry
@@ -40,7 +38,7 @@ Progress = Callable[[str, int, int], None]
 #: Below this many files children cost more than they bring.
 _ALONE = 60
 _EDGE_BATCH = 250
-_ROWS_AT_ONCE = 4000
+_ROWS_AT_ONCE = 1000
 
 
 class DamagedCacheError(Exception):
@@ -48,12 +46,11 @@ class DamagedCacheError(Exception):
 
 
 class _Read(NamedTuple):
-    """What a child says of a batch; per path where it says "list". No outlines: damaged rows."""
+    """What a child says of a batch, path by path. Nothing at all: a row of it was damaged."""
 
     sections: list[Section]
     packed: list[bytes]
     new: list[bool]
-    outlines: bytes
 
 
 class ColdIndex:
@@ -64,9 +61,10 @@ class ColdIndex:
         self._cache = cache
         self._target = target
         self._sections = Sections()
-        self._wanted: list[Wanted] = []
-        self._packed: list[bytes] = []
-        self._outlines: dict[bytes, Outline | None] = {}
+        #: Facts of all rows, as they are stored, and where each begins. One piece, because
+        #: children that count references to many would copy them all.
+        self._packed = b""
+        self._starts: list[int] = [0]
         self.counts = dict.fromkeys(("files", "symbols", "regions", "imports", "calls"), 0)
 
     def run(self, entries: list[TreeEntry], progress: Progress) -> Sections:
@@ -90,26 +88,20 @@ class ColdIndex:
         )  # fmt: skip
         defined: list[bytes] = []
         mentioned: list[bytes] = []
+        every: list[bytes] = []
         rows: list[tuple[bytes, bytes]] = []
-        decode = msgpack.Decoder(list[Outline | None]).decode
         with ExitStack() as opened:
             files = [opened.enter_context(open(self._target / n, "wb")) for n in FILES[:3]]
             for read in map_forked(_read_batch, source, workers=workers, rescue=_rescue):
-                if not read.outlines:
+                if not read.sections:
                     raise DamagedCacheError
-                outlines = decode(read.outlines)
-                for section, packed, new, outline in zip(
-                    read.sections, read.packed, read.new, outlines, strict=True
-                ):
-                    one = Wanted(self._path_of(entries), section.oid, section.key)
-                    self._wanted.append(one)
-                    self._packed.append(packed)
-                    self._outlines[one.path] = outline
-                    self._sections.append(one.path, section)
+                for section, packed, new in zip(*read, strict=True):
+                    self._sections.append(entries[len(self._sections)].path, section)
                     defined.append(section.defined)
                     mentioned.append(section.mentioned)
                     if new:
-                        rows.append((row_key(one.oid, one.key), packed))
+                        rows.append((row_key(section.oid, section.key), packed))
+                every += read.packed
                 for at, file in enumerate(files):
                     data = b"".join([section.chunks[at] for section in read.sections])
                     self.counts[_COUNTED[at]] += data.count(b"\n")
@@ -119,22 +111,26 @@ class ColdIndex:
                     rows = []
         self._cache.put_packed(rows)
         self._sections.defined, self._sections.mentioned = b"".join(defined), b"".join(mentioned)
-
-    def _path_of(self, entries: list[TreeEntry]) -> bytes:
-        return entries[len(self._wanted)].path
+        self._packed = b"".join(every)
+        self._starts += accumulate(map(len, every))
 
     def _make_edges(self, workers: int, progress: Progress) -> None:
-        maker = EdgeMaker(Names(MemoryWorld(self._outlines)))
-        unpack = Unpacker().links
-        paths, packed = self._sections.paths, self._packed
+        unpacker, starts, all_packed = Unpacker(), self._starts, memoryview(self._packed)
+        paths = self._sections.paths
+
+        def packed(row: int) -> memoryview:
+            return all_packed[starts[row] : starts[row + 1]]
+
+        world = TreeWorld(self._sections, lambda row: unpacker.outline(packed(row)))
+        maker = EdgeMaker(Names(world))
 
         def edges_of(start: int) -> tuple[Edges, list[tuple[int, int, int]]]:
             rows = range(start, min(start + _EDGE_BATCH, len(paths)))
-            made = [maker.edges(paths[row], unpack(packed[row])) for row in rows]
+            made = [maker.edges(paths[row], unpacker.links(packed(row))) for row in rows]
             joined = Edges(*(b"".join(part) for part in zip(*made, strict=True)))
             return joined, [(len(e.imports), len(e.calls), len(e.called) // 4) for e in made]
 
-        starts = range(0, len(paths), _EDGE_BATCH)
+        firsts = range(0, len(paths), _EDGE_BATCH)
         lengths = self._sections.lengths
         called: list[bytes] = []
         row = 0
@@ -142,7 +138,7 @@ class ColdIndex:
             open(self._target / FILES[3], "wb") as imports_file,
             open(self._target / FILES[4], "wb") as calls_file,
         ):
-            for edges, sizes in map_forked(edges_of, starts, workers=workers):
+            for edges, sizes in map_forked(edges_of, firsts, workers=workers):
                 imports_file.write(edges.imports)
                 calls_file.write(edges.calls)
                 called.append(edges.called)
@@ -161,14 +157,13 @@ _COUNTED = ("files", "symbols", "regions")
 
 def _read_batch(batch: Batch) -> _Read:
     packer, unpack = Packer(), Unpacker().facts
-    read = _Read([], [], [], b"")
-    outlines: list[Outline | None] = []
+    read = _Read([], [], [])
     for one, known, data in batch:
         if known is not None:
             try:
                 facts, packed = unpack(known), known
             except DAMAGED:
-                return _Read([], [], [], b"")
+                return _Read([], [], [])
         else:
             assert data is not None
             facts = extract(one.key, data)
@@ -176,8 +171,7 @@ def _read_batch(batch: Batch) -> _Read:
         read.sections.append(static_section(one.path, one.oid, one.key, facts))
         read.packed.append(packed)
         read.new.append(known is None)
-        outlines.append(outline_of(facts))
-    return read._replace(outlines=msgpack.encode(outlines))
+    return read
 
 
 def _rescue(batch: Batch) -> _Read:
@@ -186,16 +180,14 @@ def _rescue(batch: Batch) -> _Read:
         one, _, data = batch[0]
         return _given_up(one, data or b"")
     parts = map_forked(_read_batch, [[item] for item in batch], workers=2, rescue=_rescue)
-    joined = _Read([], [], [], b"")
-    outlines: list[Outline | None] = []
+    joined = _Read([], [], [])
     for part in parts:
-        if not part.outlines:
+        if not part.sections:
             return part
         joined.sections.extend(part.sections)
         joined.packed.extend(part.packed)
         joined.new.extend(part.new)
-        outlines += msgpack.decode(part.outlines, type=list[Outline | None])
-    return joined._replace(outlines=msgpack.encode(outlines))
+    return joined
 
 
 def _given_up(one: Wanted, data: bytes) -> _Read:
@@ -203,4 +195,4 @@ def _given_up(one: Wanted, data: bytes) -> _Read:
     section = static_section(one.path, one.oid, one.key, facts)
     packed = Packer().compress(encode_facts(facts))
     # Remembered, so that no later command dies on it.
-    return _Read([section], [packed], [True], msgpack.encode([None]))
+    return _Read([section], [packed], [True])

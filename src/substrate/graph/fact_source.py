@@ -12,6 +12,7 @@ from substrate.graph.facts import (
     Outline,
     decode_facts,
     decode_links,
+    decode_outline,
     encode_facts,
 )
 from substrate.graph.languages import name_key
@@ -35,13 +36,6 @@ class Wanted(NamedTuple):
 
 def wanted(path: bytes, mode: bytes, oid: bytes) -> Wanted:
     return Wanted(path, oid, LINK_KEY if mode == _LINK_MODE else name_key(path))
-
-
-def outline_of(facts: Facts) -> Outline | None:
-    """What other files may look at; None if there is nothing."""
-    if not facts.symbols and not facts.package:
-        return None
-    return Outline(facts.language, facts.package, facts.symbols, facts.imports, facts.exports)
 
 
 def failed_facts(data: bytes) -> Facts:
@@ -153,8 +147,11 @@ class Unpacker:
     def __init__(self) -> None:
         self._decompress = Packer().decompress
 
-    def facts(self, packed: bytes) -> Facts:
+    def facts(self, packed: bytes | memoryview) -> Facts:
         return decode_facts(self._decompress(packed))
 
-    def links(self, packed: bytes) -> Links:
+    def links(self, packed: bytes | memoryview) -> Links:
         return decode_links(self._decompress(packed))
+
+    def outline(self, packed: bytes | memoryview) -> Outline | None:
+        return decode_outline(self._decompress(packed))

@@ -119,6 +119,25 @@ class Links(Struct, array_like=True, gc=False):
     exports: list[tuple[str, str]]
 
 
+class _Outlined(Struct, array_like=True, gc=False):
+    """Facts of which no more is read than an outline needs."""
+
+    sha256: Raw
+    size: Raw
+    loc: Raw
+    language: str
+    binary: Raw
+    generated: Raw
+    trouble: Raw
+    package: str
+    symbols: list[Symbol]
+    details: Raw
+    imports: list[Import]
+    calls: Raw
+    types: Raw
+    exports: list[tuple[str, str]]
+
+
 class Outline(Struct, array_like=True, gc=False):
     """The part of the facts that other files' resolution may look at."""
 
@@ -133,6 +152,19 @@ encode_facts = msgpack.Encoder().encode
 decode_facts = msgpack.Decoder(Facts).decode
 #: The same bytes, read for their edges alone.
 decode_links = msgpack.Decoder(Links).decode
+_decode_outlined = msgpack.Decoder(_Outlined).decode
+
+
+def outline_of(facts: Facts | Links | _Outlined) -> Outline | None:
+    """What other files may look at; None if there is nothing."""
+    if not facts.symbols and not facts.package:
+        return None
+    return Outline(facts.language, facts.package, facts.symbols, facts.imports, facts.exports)
+
+
+def decode_outline(data: bytes) -> Outline | None:
+    """The outline, from encoded facts."""
+    return outline_of(_decode_outlined(data))
 
 
 def name_hash(name: str) -> int:

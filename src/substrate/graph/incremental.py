@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from substrate.graph.fact_source import FactSource, Wanted, outline_of, wanted
-from substrate.graph.facts import Import, Outline, name_hash
+from substrate.graph.fact_source import FactSource, Wanted, wanted
+from substrate.graph.facts import Import, Outline, name_hash, outline_of
 from substrate.graph.resolve.edges import EdgeMaker, Edges
 from substrate.graph.resolve.names import Names
 from substrate.graph.resolve.world import MANY, Definition, Places, definitions_in

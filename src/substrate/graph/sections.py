@@ -15,9 +15,11 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
+from typing import Literal
 
 from substrate.graph.layout import FILES, SECTIONS
 from substrate.graph.section import Section
@@ -48,8 +50,8 @@ class Sections:
         self.mentioned = b""
         self.called = b""
         self._offsets: dict[int, list[int]] = {}
-        self._lookups = 0
-        self._callers: dict[int, list[int]] | None = None
+        self._lookups: Counter[str] = Counter()
+        self._holders: dict[str, defaultdict[int, list[int]]] = {}
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -72,7 +74,8 @@ class Sections:
     # -- names ----------------------------------------------------------------------------------
 
     def rows_defining(self, hash_: int) -> Iterator[int]:
-        return _rows(self.defined, self.defined_starts(), hash_)
+        """Rows with a symbol whose name has this hash, in order."""
+        return self._rows_with("defined", hash_)
 
     def rows_mentioning(self, hashes: set[int]) -> set[int]:
         """Rows that mention any of these names (or, rarely, another one with the same hash)."""
@@ -84,18 +87,22 @@ class Sections:
         return {bisect_right(starts, at) - 1 for at in places}
 
     def rows_calling(self, hash_: int) -> Iterator[int]:
-        """Rows with an edge to the symbol whose id has this hash."""
-        if self._lookups < _MANY_LOOKUPS:
-            self._lookups += 1
-            return _rows(self.called, self.called_starts(), hash_)
-        if self._callers is None:  # asked that often, one pass over the table pays
-            self._callers = {}
-            starts = self.called_starts()
-            table = _unpacked(self.called)
+        """Rows with an edge to the symbol whose id has this hash, in order."""
+        return self._rows_with("called", hash_)
+
+    def _rows_with(self, which: Literal["defined", "called"], hash_: int) -> Iterator[int]:
+        table = self.defined if which == "defined" else self.called
+        starts = self.defined_starts() if which == "defined" else self.called_starts()
+        self._lookups[which] += 1
+        if self._lookups[which] <= _MANY_LOOKUPS:
+            return _rows(table, starts, hash_)
+        if which not in self._holders:  # asked that often, one pass over the table pays
+            holders = self._holders[which] = defaultdict(list)
+            hashes = _unpacked(table)
             for row in range(len(self.paths)):
-                for called in table[starts[row] : starts[row + 1]]:
-                    self._callers.setdefault(called, []).append(row)
-        return iter(self._callers.get(hash_, ()))
+                for held in hashes[starts[row] : starts[row + 1]]:
+                    holders[held].append(row)
+        return iter(dict.fromkeys(self._holders[which].get(hash_, ())))
 
     def called_starts(self) -> list[int]:
         return self._starts(-3, self.called_counts)

@@ -11,10 +11,11 @@ from tree_sitter import Language, Parser
 
 from substrate.graph import reading, syntax_tree
 from substrate.graph.extract import MAX_PARSED_BYTES, extract
-from substrate.graph.fact_source import outline_of
-from substrate.graph.facts import Outline
+from substrate.graph.facts import outline_of
 from substrate.graph.resolve.names import Entity, Names
-from substrate.graph.resolve.world import MemoryWorld
+from substrate.graph.resolve.world import TreeWorld
+from substrate.graph.section import static_section
+from substrate.graph.sections import Sections
 from substrate.graph.syntax_tree import is_deep
 from tests.unit.graph.conftest import Project
 
@@ -135,13 +136,16 @@ class _Counting(Names):
 
 def test_headers_that_include_each_other_are_searched_once_each() -> None:
     """Seven layers of six headers, each with all of the next: 46,656 ways to the last layer."""
-    outlines: dict[bytes, Outline | None] = {}
+    table, outlines = Sections(), []
     for layer in range(7):
         below = "".join(f'#include "h{layer + 1}_{n}.h"\n' for n in range(6)) if layer < 6 else ""
         for number in range(6):
             text = f"{below}int f{layer}_{number}(void) {{ return 0; }}\n".encode()
-            outlines[b"h%d_%d.h" % (layer, number)] = outline_of(extract(".h", text))
-    names = _Counting(MemoryWorld(outlines))
+            facts = extract(".h", text)
+            outlines.append(outline_of(facts))
+            path = b"h%d_%d.h" % (layer, number)
+            table.append(path, static_section(path, bytes(20), ".h", facts))
+    names = _Counting(TreeWorld(table, outlines.__getitem__))
     assert names.lookup(b"h0_0.h", "nowhere") is None
     assert names.looked_up <= 7 * 6 * 6 + 1
     found = names.lookup(b"h0_0.h", "f6_3")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
 
-from substrate.graph.facts import Facts, Import, Links, name_hash
+from substrate.graph.facts import Facts, Import, Links, name_hash, outline_of
 from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
 from substrate.graph.resolve.calls import CallResolver
 from substrate.graph.resolve.names import FileNames, Names, Target
@@ -37,7 +37,7 @@ class EdgeMaker:
         """The edges that begin in one file."""
         if not facts.imports and not facts.calls:
             return NO_EDGES
-        file = self._names.file(path)
+        file = self._names.file_of(path, outline_of(facts))
         if file is None:
             return NO_EDGES
         calls = self._calls(file, facts)

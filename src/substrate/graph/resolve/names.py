@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from substrate.graph.facts import CLASS_KINDS, Import, Outline, Symbol
 from substrate.graph.grammars import grammar_for
@@ -14,6 +14,11 @@ from substrate.graph.resolve.world import Definition, World
 _DEEPEST = 8
 #: Answers that are remembered at a time, where they are many.
 _MOST_KEPT = 200_000
+_MOST_FILES = 20_000
+
+
+Key = TypeVar("Key")
+Answer = TypeVar("Answer")
 
 
 class Entity(NamedTuple):
@@ -104,11 +109,18 @@ class Names:
         try:
             return self._files[path]
         except KeyError:
-            outline = self.world.outline(path)
-            is_source = outline is not None and outline.symbols
-            made = FileNames(path, outline) if outline and is_source else None
-            self._files[path] = made
-            return made
+            return self.file_of(path, self.world.outline(path))
+
+    def file_of(self, path: bytes, outline: Outline | None) -> FileNames | None:
+        """The same, for whom has the outline at hand."""
+        if path in self._files:
+            return self._files[path]
+        is_source = outline is not None and outline.symbols
+        made = FileNames(path, outline) if outline and is_source else None
+        if len(self._files) >= _MOST_FILES:
+            self._files.clear()
+        self._files[path] = made
+        return made
 
     def module_of(self, file: FileNames, found: Import) -> list[bytes]:
         # What the module means depends on the directory only; Rust's also on the file and name.
@@ -120,7 +132,7 @@ class Names:
                 hits = self._python.find(file.path, found.module, found.level)
             else:
                 hits = find_module(self.world, file.path, file.family, found)
-            self._modules[key] = hits
+            _keep(self._modules, key, hits)
         return self._modules[key]
 
     # -- names of a file, seen from outside -------------------------------------------------------
@@ -156,9 +168,7 @@ class Names:
             for target in self.module_of(file, star)
         )
         found = next((hit for hit in hits if hit is not None), None)
-        if len(self._taken) >= _MOST_KEPT:
-            self._taken.clear()
-        self._taken[key] = found
+        _keep(self._taken, key, found)
         return found
 
     @staticmethod
@@ -191,7 +201,7 @@ class Names:
             return self._bound(file, name, depth)
         key = (file.path, name)
         if key not in self._bindings:
-            self._bindings[key] = self._bound(file, name, 0)
+            _keep(self._bindings, key, self._bound(file, name, 0))
         return self._bindings[key]
 
     def _bound(self, file: FileNames, name: str, depth: int) -> Entity | None:
@@ -224,7 +234,8 @@ class Names:
             module = f"{found.module}.{original}" if found.module else original
             key = (file.directory, module, found.level)
             if key not in self._submodules:
-                self._submodules[key] = self._python.find(file.path, module, found.level)
+                hits = self._python.find(file.path, module, found.level)
+                _keep(self._submodules, key, hits)
             hits = self._submodules[key]
             if hits:
                 return Entity(module=tuple(hits))
@@ -338,6 +349,12 @@ class Names:
             if near is not None and near.family == file.family:
                 return Entity(other)
         return None
+
+
+def _keep(answers: dict[Key, Answer], key: Key, answer: Answer) -> None:
+    if len(answers) >= _MOST_KEPT:
+        answers.clear()
+    answers[key] = answer
 
 
 def _near(path: bytes, owner: bytes, family: str) -> bool:

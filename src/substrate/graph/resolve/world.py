@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from substrate.graph.facts import Outline, Symbol
+from substrate.graph.facts import Outline, Symbol, name_hash
+
+if TYPE_CHECKING:
+    from substrate.graph.sections import Sections
 
 #: Definitions of one name that are looked at; a name with more is ambiguous anyway.
 MANY = 40
+#: Outlines that are held at a time.
+_MOST_OUTLINES = 20_000
 
 
 class Definition(NamedTuple):
@@ -26,7 +30,7 @@ class World(Protocol):
         """None for a path that is not there, or holds no symbols."""
         ...
 
-    def defining(self, name: str, directory: bytes | None = None) -> list[Definition]:
+    def defining(self, name: str, directory: bytes | None = None) -> Iterable[Definition]:
         """Symbols with this name, in the order of paths, `MANY` paths at most.
 
         With `directory`, only those of files directly in it.
@@ -62,46 +66,40 @@ class Places:
         return self._by_directory.get(directory, [])
 
 
-class MemoryWorld:
-    """Everything at hand: for indexing a whole tree."""
+class TreeWorld:
+    """A whole tree, by its table of sections; outlines are read when somebody asks for them."""
 
-    def __init__(self, outlines: Mapping[bytes, Outline | None]) -> None:
-        """`outlines` holds every path, in order."""
-        self._outlines = outlines
+    def __init__(self, table: Sections, outline_at: Callable[[int], Outline | None]) -> None:
+        """`outline_at` reads the outline of a row of the table."""
+        self._table = table
+        self._rows = {path: row for row, path in enumerate(table.paths)}
+        self._outline_at = outline_at
+        self._outlines: dict[int, Outline | None] = {}
         self._places: Places | None = None
-        #: Name -> paths and places among their symbols.
-        self._by_name: defaultdict[str, list[tuple[bytes, int]]] = defaultdict(list)
-        self._found: dict[tuple[str, bytes | None], list[Definition]] = {}
-        for path, outline in outlines.items():
-            for number, symbol in enumerate(outline.symbols if outline is not None else ()):
-                if number:
-                    self._by_name[symbol.name].append((path, number))
 
     def has(self, path: bytes) -> bool:
-        return path in self._outlines
+        return path in self._rows
 
     def outline(self, path: bytes) -> Outline | None:
-        return self._outlines.get(path)
+        row = self._rows.get(path)
+        if row is None:
+            return None
+        if row not in self._outlines:
+            if len(self._outlines) >= _MOST_OUTLINES:
+                self._outlines.clear()
+            self._outlines[row] = self._outline_at(row)
+        return self._outlines[row]
 
-    def defining(self, name: str, directory: bytes | None = None) -> list[Definition]:
-        key = (name, directory)
-        if key not in self._found:
-            self._found[key] = self._defining(name, directory)
-        return self._found[key]
-
-    def _defining(self, name: str, directory: bytes | None) -> list[Definition]:
-        found = self._by_name.get(name, [])
-        if directory is not None:
-            found = [one for one in found if one[0].rpartition(b"/")[0] == directory]
-        if len(found) > MANY:
-            last = list(dict.fromkeys(path for path, _ in found))[:MANY][-1]
-            found = [one for one in found if one[0] <= last]
-        definitions = []
-        for path, number in found:
-            outline = self._outlines[path]
-            assert outline is not None
-            definitions.append(Definition(path, number, outline.symbols[number]))
-        return definitions
+    def defining(self, name: str, directory: bytes | None = None) -> Iterator[Definition]:
+        found = 0
+        for row in self._table.rows_defining(name_hash(name)):
+            path = self._table.paths[row]
+            if directory is None or path.rpartition(b"/")[0] == directory:
+                here = definitions_in(path, self.outline(path), name)
+                yield from here
+                found += bool(here)
+                if found == MANY:
+                    return
 
     def ending(self, suffix: bytes) -> list[bytes]:
         return self._all().ending(suffix)
@@ -111,7 +109,7 @@ class MemoryWorld:
 
     def _all(self) -> Places:
         if self._places is None:
-            self._places = Places(self._outlines)
+            self._places = Places(self._table.paths)
         return self._places
 
 
