@@ -3,6 +3,7 @@ can be told from outside; whatever is killed, nothing of it is left."""
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -86,6 +87,53 @@ def test_another_workspace_does_not_get_it(agent: Agent, tmp_path: Path) -> None
     assert (done.returncode, done.stdout) == (0, f"{other}\n".encode())
     assert (other / "file").read_text() == "there\n"
     until(lambda: not _worlds(agent), "the end of the other one")
+
+
+def _until_history_is_open(agent: Agent) -> None:
+    ledger = str(agent.workspace / ".substrate-git" / "index" / "history.db")
+
+    def is_open() -> bool:
+        pid = _state(agent)["spare_pid"]
+        _until_ahead(agent)
+        try:
+            found = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+        except OSError:
+            return False
+        return ledger in found
+
+    until(is_open, "a history that is open")
+
+
+def _without_agent(agent: Agent, *words: str) -> None:
+    assert agent.run(*words, env={**agent.env, "SUBSTRATE_AGENT": "off"}).returncode == 0
+
+
+def _entries(agent: Agent) -> list[str]:
+    said = json.loads(agent.run("log", "--json").stdout)
+    return [str(one["command"]) for one in said["commands"]]
+
+
+def test_a_history_that_others_write_to_meanwhile(agent: Agent) -> None:
+    _until_history_is_open(agent)
+    _without_agent(agent, "-c", "echo other > other")
+    assert agent.run("-c", "echo mine >> other").returncode == 0
+    assert (agent.workspace / "other").read_text() == "other\nmine\n"
+    assert _entries(agent)[:2] == ["echo mine >> other", "echo other > other"]
+
+
+def test_a_history_that_is_put_aside_meanwhile_is_not_written_to(agent: Agent) -> None:
+    _until_history_is_open(agent)
+    _without_agent(agent, "history", "reset", "--yes")
+    assert agent.run("-c", "echo new > file").returncode == 0
+    assert _entries(agent) == ["echo new > file", "baseline"]
+
+
+def test_settings_that_were_changed_meanwhile_count(agent: Agent) -> None:
+    _until_history_is_open(agent)
+    settings = agent.workspace / ".substrate-git" / "config.toml"
+    settings.write_text("[exclude]\nmax_file_mib = 0\n")
+    assert agent.run("-c", "echo more > file").returncode == 0
+    assert agent.completed()[-1]["changed_files"] == []
 
 
 def test_it_goes_with_the_agent(agent: Agent) -> None:

@@ -1,16 +1,20 @@
 """The agent's next process, forked before its call comes; it serves that one call and ends.
 
-While nobody waits it has done what every call needs: memory of its own, and a world like the last
-one (`world/ahead.py`). The zygote hands it the next connection, whatever it asks for: what does
-not fit the call is thrown away, and the call goes the ordinary way in the same process.
+While nobody waits it has done what every call needs: memory of its own, a world like the last one
+(`world/ahead.py`), and the history of its workspace opened. The zygote hands it the next
+connection, whatever it asks for: what does not fit the call is thrown away, and the call goes the
+ordinary way in the same process.
 """
 
 from __future__ import annotations
 
 import _socket
+import os
 import select
+from pathlib import Path
 from typing import NamedTuple, cast
 
+from substrate.recorder import place
 from substrate.system import channel as channels
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import memory
@@ -62,6 +66,8 @@ def wait(channel: Channel, recipe: ahead.Recipe | None) -> Handed | None:
     """In the spare: get ready, and wait for a call; None if there will be none."""
     if recipe is not None and not channel.ready():
         ahead.prepare(recipe)
+    if ahead.is_made() and recipe is not None and not channel.ready():
+        place.open_ahead(Path(os.fsdecode(recipe.root)))
     if not channel.ready():
         memory.make_own()
     if ahead.is_made():
@@ -90,3 +96,4 @@ def _until_called_or_old(channel: Channel) -> None:
         ready = {fd for fd, _ in waiting.poll(_KEEP_WORLD_S * 1000)}
     if channel.fileno() not in ready:
         ahead.drop()
+        place.drop_ahead()

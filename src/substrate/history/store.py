@@ -226,7 +226,26 @@ def still_good(store: HistoryStore) -> bool:
     """Whether an open store is what opening it now would give; what forbids that is raised."""
     check_trusted(store.workspace)
     _check_repaired(store.workspace)
-    return store.ledger.is_current
+    return store.ledger.is_current and os.path.exists(store.git_dir / "HEAD")
+
+
+def open_ahead(workspace: Workspace) -> HistoryStore | None:
+    """A history that is there and sound, for whoever may need it; with no settings but defaults.
+
+    Ask `still_good` and give it its `config` before it is used.
+    """
+    if workspace.history_refused or not (workspace.store / "index" / "history.db").exists():
+        return None
+    check_trusted(workspace)
+    _check_repaired(workspace)
+    store = HistoryStore(workspace, Config())
+    # What every command asks is asked once now: SQLite has its tables in memory then.
+    if is_index_lost(store):
+        store.close()
+        return None
+    store.ledger.intents()
+    store.objects.reload()
+    return store
 
 
 def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:

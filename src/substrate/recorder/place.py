@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import RefusedError, UsageError
+from substrate.errors import RefusedError, SubstrateError, UsageError
 from substrate.history import store as history_store
+from substrate.history.config import load_config
 from substrate.history.store import HistoryStore
 from substrate.model.paths import RelPath, display, rel_path
 from substrate.system.environment import Environment
@@ -19,8 +20,16 @@ from substrate.workspace.locate import Workspace, find_workspace
 class Kept:
     """A history that stays open between the steps of one use case, without its lock."""
 
-    def __init__(self) -> None:
-        self._store: HistoryStore | None = None
+    def __init__(self, store: HistoryStore | None = None) -> None:
+        self._store = store
+
+    def belongs_to(self, workspace: Workspace, home_config: Path) -> bool:
+        """Whether it is this one's; from now on it goes by this user's settings."""
+        store = self._store
+        if store is None or store.workspace != workspace:
+            return False
+        store.config = load_config(home_config, workspace.store / "config.toml")
+        return True
 
     def opened(self, anew: Callable[[], HistoryStore]) -> HistoryStore:
         """The open store if nobody has put it aside meanwhile, else opened `anew`."""
@@ -78,7 +87,7 @@ class Place(NamedTuple):
         if self.kept is not None:
             yield self
             return
-        kept = Kept()
+        kept = _take_ahead(self.workspace, self._home_config) or Kept()
         try:
             yield self._replace(kept=kept)
         finally:
@@ -133,3 +142,39 @@ class Place(NamedTuple):
                 hint="give a path inside it",
             )
         return rel_path(here[len(prefix) :])
+
+
+# ------------------------------------------------------------------------------ ahead of a call
+
+_ahead: Kept | None = None
+
+
+def open_ahead(root: Path) -> None:
+    """Open the history at `root` for the call that may come; whatever is in the way, it will say.
+
+    Nothing is locked. Whoever puts the history aside meanwhile is noticed when it is used.
+    """
+    global _ahead
+    drop_ahead()
+    try:
+        store = history_store.open_ahead(find_workspace(root))
+    except (SubstrateError, OSError):
+        return
+    _ahead = None if store is None else Kept(store)
+
+
+def drop_ahead() -> None:
+    """Close it, if it is still there."""
+    global _ahead
+    kept, _ahead = _ahead, None
+    if kept is not None:
+        kept.close()
+
+
+def _take_ahead(workspace: Workspace, home_config: Path) -> Kept | None:
+    global _ahead
+    kept, _ahead = _ahead, None
+    if kept is None or kept.belongs_to(workspace, home_config):
+        return kept
+    kept.close()
+    return None
