@@ -62,7 +62,7 @@ class Done(NamedTuple):
 
 #: Everything is imported while still root, because another user may not be able to reach the
 #: interpreter; then the process becomes that user.
-_AS_USER = """
+AS_USER = """
 import argparse, base64, ctypes, datetime, difflib, encodings, importlib, json, os, pkgutil
 import encodings.ascii
 import platform, pwd, shlex, signal, subprocess, sys, tempfile, tomllib, traceback, substrate
@@ -99,7 +99,7 @@ class Program:
         env: Mapping[str, str] | None = None,
     ) -> Done:
         module: list[Word] = ["-m", "substrate"]
-        how = module if self.uid is None else ["-c", _AS_USER, str(self.uid)]
+        how = module if self.uid is None else ["-c", AS_USER, str(self.uid)]
         return self.start([sys.executable, *how, *words], cwd, stdin, env or {})
 
     def start(

@@ -137,6 +137,9 @@ class InWorld(NamedTuple):
     places: tuple[Path, ...]
     #: Somebody has watched the workspace since the tip: nothing can have been missed.
     is_watched: bool = False
+    #: Something was written there before the command began: the commit that the world was made
+    #: from, and when.
+    made_from: tuple[bytes, int] | None = None
 
 
 def begin(
@@ -163,10 +166,13 @@ def begin(
     tip = store.tip_commit
     assert tip is not None
     beside = () if world else running_beside(store, None)
+    base, started_ns = tip, clock.now_ns()
+    if world is not None and world.made_from is not None and store.objects.has(world.made_from[0]):
+        base, started_ns = world.made_from
     running = Running(
-        ids.new_id("c"), ids.new_id("spn"), session_id, agent_id, command, tip, "",
+        ids.new_id("c"), ids.new_id("spn"), session_id, agent_id, command, base, "",
         beside, world.world_id if world else "", world.places if world else (),
-        clock.now_ns(), known, is_live,
+        started_ns, known, is_live,
     )  # fmt: skip
     intent = store.new_intent(RUNNING, {**running.to_payload(), "exact": exact})
     # After a power cut nothing that a world held has reached the tree, so that its announcement

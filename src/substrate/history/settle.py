@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError
-from substrate.history import arrival_journal, compact, held, record, restore
+from substrate.history import arrival_journal, compact, held, record, restore, unclaimed
 from substrate.history.ledger import Intent
 from substrate.history.store import HistoryStore, is_alive
 from substrate.objects import loose, refs
@@ -35,8 +35,7 @@ def settle(store: HistoryStore) -> list[str]:
             done.append(_finish_apply(store, intent))
         elif intent.kind == compact.PRUNE:
             compact.finish_prune(store, intent)
-    _sweep_worlds(store)
-    return arrived + done
+    return arrived + done + _sweep_worlds(store)
 
 
 def sweep(store: HistoryStore) -> None:
@@ -65,15 +64,16 @@ def _sweep_trash(trash: Path) -> None:
                 files.remove_tree(path)
 
 
-def _sweep_worlds(store: HistoryStore) -> None:
+def _sweep_worlds(store: HistoryStore) -> list[str]:
     """Worlds that nobody waits for: their change has arrived, and then came the kill."""
     worlds = store.dir / "worlds"
     try:
         found = [worlds / name for name in os.listdir(worlds)]
     except FileNotFoundError:
-        return
+        return []
     if not found:
-        return
+        return []
+    done = []
     awaited = {str(intent.payload.get("world_id", "")) for intent in store.ledger.intents()}
     for path in found:
         if path.name in awaited or _has_maker(path):
@@ -81,6 +81,9 @@ def _sweep_worlds(store: HistoryStore) -> None:
         # One that holds something nobody decided on stays, even if no intent names it.
         if (path / arrival_journal.DECIDED).exists() or held.is_empty(path / "upper"):
             files.remove_tree(path)
+        elif unclaimed.keep(store, path):
+            done.append(f"what was written between two lines of a shell waits in {path.name}")
+    return done
 
 
 def _has_maker(world: Path) -> bool:

@@ -12,7 +12,7 @@ from substrate.errors import (
     SubstrateError,
     WorkspaceError,
 )
-from substrate.history import held
+from substrate.history import held, unclaimed
 from substrate.history.file_changes import FileChange, file_changes
 from substrate.history.held import Held
 from substrate.history.observe import edited
@@ -40,7 +40,7 @@ class WorldDiff(NamedTuple):
 
 def list_worlds(place: Place) -> list[Held]:
     with place.existing_history() as store:
-        if held.is_unsettled(store):
+        if held.is_unsettled(store) or unclaimed.are_there(store):
             try:
                 with store.writing("look after worlds"):
                     pass  # settles what a kill left
@@ -71,8 +71,11 @@ def diff_world(place: Place, text: str, paths: tuple[RelPath, ...] = ()) -> Worl
         return WorldDiff(world, files, found, code, shown if changes else b"")
 
 
-def apply_world(place: Place, text: str) -> tuple[Held, worlds.Brought]:
-    """Bring it in after all, as an entry of its own; the world goes unless something is left."""
+def apply_world(place: Place, text: str, *, is_rest: bool = False) -> tuple[Held, worlds.Brought]:
+    """Bring it in after all, as an entry of its own; the world goes unless something is left.
+
+    `is_rest`: what processes wrote that outlived their command. Nothing needs no entry.
+    """
     with place.existing_history() as store:
         world = held.find(store, text)
     layer = layer_of(world)
@@ -88,6 +91,7 @@ def apply_world(place: Place, text: str) -> tuple[Held, worlds.Brought]:
         running._replace(command=f"world apply {world.world_id}: {world.command}"),
         layer, Result(0, None, detail), None, is_decided=True,
         knows_collisions=world.reason.startswith(worlds.BOTH_SIDES),
+        rest_of=world.command_id if is_rest else "",
     )  # fmt: skip
     brought = worlds.bring_in(place, request)
     if not brought.is_kept:
@@ -110,7 +114,7 @@ def collect_detached(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
             if layers.is_running(layer):
                 running.append(layer)
                 continue
-            _, brought = apply_world(place, world.world_id)
+            _, brought = apply_world(place, world.world_id, is_rest=True)
             notes += brought.notes
             if brought.held:
                 notes.append(

@@ -67,6 +67,8 @@ class CommandRequest(NamedTuple):
     capture: Capture | None = None
     limits: ResourceLimits = ResourceLimits()
     network: Network | None = None
+    #: Of a world that was written to before the command begins: see `InWorld.made_from`.
+    made_from: tuple[bytes, int] | None = None
 
 
 class Recording(NamedTuple):
@@ -105,7 +107,7 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         running = record.begin(
             store, session=place.session, agent_id=place.agent_id,
             command=spans.command_text(words), exact=exact(request),
-            world=None if is_direct else worlds.new_world(place, store),
+            world=None if is_direct else worlds.new_world(place, store, request.made_from),
             is_live=request.live and is_direct,
         )  # fmt: skip
     command = _named(words, place, running)

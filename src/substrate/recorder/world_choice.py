@@ -49,12 +49,29 @@ def world_for(place: Place, asked: Asked) -> World:
         return DirectWorld("--live: it sees edits as they happen" if asked.live else "asked for")
     if place.workspace.history_refused and not needed:
         return DirectWorld(f"no history is kept here ({place.workspace.history_refused})")
+    wanted = _wanted(place, asked)._replace(required=needed or setting == "enabled")
+    if not asked.tier and place.environment.get("SUBSTRATE_HEAVY_ISOLATION") == "1":
+        return _heaviest(wanted)
+    return choose_world(wanted)
+
+
+def overlay_for(place: Place) -> World:
+    """An overlay of tier `workspace`; `MissingDependencyError` if there is none to be had."""
+    wanted = _wanted(place, Asked())
+    if wanted.strategy not in (None, "overlay"):
+        raise MissingDependencyError(
+            f"there is no overlay with SUBSTRATE_WORLD_STRATEGY={wanted.strategy}",
+            hint="unset it",
+        )
+    return choose_world(wanted._replace(strategy="overlay", required=True))
+
+
+def _wanted(place: Place, asked: Asked) -> Wanted:
     git = git_outside(place.workspace)
-    wanted = Wanted(
+    return Wanted(
         root=place.workspace.root,
         store=place.workspace.store,
         tier=asked.tier or "workspace",
-        required=needed or setting == "enabled",
         network=asked.network,
         strategy=place.environment.get("SUBSTRATE_WORLD_STRATEGY") or None,
         allow_host_services=asked.allow_host_services,
@@ -63,9 +80,6 @@ def world_for(place: Place, asked: Asked) -> World:
         readable=git.readable,
         why=git.note,
     )
-    if not asked.tier and place.environment.get("SUBSTRATE_HEAVY_ISOLATION") == "1":
-        return _heaviest(wanted)
-    return choose_world(wanted)
 
 
 def _heaviest(wanted: Wanted) -> World:

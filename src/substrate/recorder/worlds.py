@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from substrate.errors import HalfAppliedError, SubstrateError, WorkspaceError
 from substrate.history import held, record
+from substrate.history.arrival_journal import mark_decided
 from substrate.history.arrive import Arrived, Arriving, arrive
 from substrate.history.ledger import Entry
 from substrate.history.record import InWorld, Result, Running
@@ -19,7 +20,7 @@ from substrate.history.store import HistoryStore
 from substrate.model.nodes import Change
 from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
-from substrate.recorder import outside_edits
+from substrate.recorder import outside_edits, seen_before
 from substrate.recorder.git_arrival import GitWatch, look_after_git
 from substrate.recorder.git_outside import is_outside
 from substrate.recorder.place import Place
@@ -71,9 +72,13 @@ class Request(NamedTuple):
     is_decided: bool = False
     #: He was told that his repository was changed on both sides, and wants the world's.
     knows_collisions: bool = False
+    #: The command whose processes went on: without anything new from them there is no entry.
+    rest_of: str = ""
 
 
-def new_world(place: Place, store: HistoryStore) -> InWorld:
+def new_world(
+    place: Place, store: HistoryStore, made_from: tuple[bytes, int] | None = None
+) -> InWorld:
     """The id of a world to be, and where its directory may come to stand.
 
     What others changed before it, as far as it is known of, is recorded first.
@@ -86,6 +91,7 @@ def new_world(place: Place, store: HistoryStore) -> InWorld:
             place.environment.substrate_home / "worlds" / world_id,
         ),
         is_watched=outside_edits.catch_up(place, store),
+        made_from=made_from,
     )
 
 
@@ -97,6 +103,8 @@ def bring_in(place: Place, request: Request) -> Brought:
         store.new_batch() as batch,
     ):
         if is_untouched(request.layer):
+            if request.rest_of:
+                return _nothing_more(store, request)
             entry = record.note(store, request.running, _with_outside(place, request))
             if request.left_running:
                 held.keep_detached(store, batch, request.running, None)
@@ -116,7 +124,10 @@ def _with_outside(place: Place, request: Request) -> Result:
 
 def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request) -> Brought:
     running, layer = request.running, request.layer
-    diff = read(store, batch, layer, running)
+    stamps = seen_before.look(layer) if request.left_running else {}
+    diff = seen_before.only_new(layer, read(store, batch, layer, running))
+    if request.rest_of and not (diff.entries or diff.emptied):
+        return _nothing_more(store, request)
     git = look_after_git(place.workspace, layer.upper, diff, request.git, running.started_ns)
     diff = git.diff
     collisions = () if request.knows_collisions else git.collisions
@@ -149,6 +160,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         left = "some of it could not be applied: " + ", ".join(map(display, arrived.conflicts))
         held.keep(store, running, left)
     elif request.left_running:
+        seen_before.remember(layer, stamps)
         held.keep_detached(store, batch, running, arrived.world)
         brought = brought._replace(is_kept=True)
     return brought
@@ -165,6 +177,18 @@ def _reaches_git(workspace: Workspace, diff: LayerDiff) -> bool:
         inside.append(os.fsencode(place.relative_to(workspace.root)) + b"/")
     changed = (one.path + b"/" for one in diff.entries)
     return any(path.startswith(one) or one.startswith(path) for path in changed for one in inside)
+
+
+def _nothing_more(store: HistoryStore, request: Request) -> Brought:
+    entry = store.ledger.by_command_id(request.rest_of)
+    if entry is None:  # forgotten meanwhile
+        return Brought(record.note(store, request.running, request.result), [])
+    for place in request.running.places:
+        if place.is_dir():
+            mark_decided(place)
+    with store.commit_point() as ledger:
+        ledger.drop_intent(request.running.intent_id)
+    return Brought(entry, [])
 
 
 def _with_git_effect(

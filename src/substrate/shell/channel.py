@@ -1,29 +1,38 @@
 """What the shell tells us, and what we answer, over two named pipes.
 
 Named, because descriptors would be inherited by everything that is run in the shell.
+
+Ctrl-C may end the shell's side in the middle of a word, or of reading an answer. So each message
+says where it begins and ends, by a token; what does not fit is skipped. An answer that got lost is
+given again: who waits for one in vain says the same once more, with the same token.
 """
 
 from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 _TICK_S = 0.2
-#: Fields behind the first, which is the kind.
-_FIELDS = {b"begin": 4, b"end": 3}
+#: Fields between the two tokens.
+_FIELDS = {b"\1begin": 3, b"\1end": 2, b"\1left": 0}
+#: How many answers are known again: one is enough, if nobody writes here but the shell.
+_REMEMBERED = 16
 
 
 class Message(NamedTuple):
     kind: str
     #: To be given back with the answer.
     token: bytes
-    #: The number of the newest entry in the shell's history.
-    number: int
-    #: `begin`: the line and the directory; `end`: the status.
-    rest: tuple[bytes, ...]
+    #: `begin`: the number of the newest entry in the shell's history, the line and the directory;
+    #: `end`: the number and the status.
+    fields: tuple[bytes, ...] = ()
+
+    @property
+    def number(self) -> int:
+        return int(self.fields[0]) if self.fields[0].isdigit() else 0
 
 
 class Channel:
@@ -34,40 +43,70 @@ class Channel:
         self._answer = _pipe(directory / "answer")
         self._fields: list[bytes] = []
         self._rest = b""
+        #: What was answered to each token; None: we are at it.
+        self._answers: dict[bytes, str | None] = {}
 
     def close(self) -> None:
         os.close(self._said)
         os.close(self._answer)
 
-    def next(self, is_over: Callable[[], bool]) -> Message | None:
-        """The next message; None when it `is_over`, which is asked now and then."""
+    def next(
+        self, is_over: Callable[[], bool], heard: Mapping[int, Callable[[], None]]
+    ) -> Message | None:
+        """The next message; None when it `is_over`, which is asked now and then.
+
+        `heard` is called for other descriptors that become readable meanwhile.
+        """
         while True:
             message = self._whole()
             if message is not None:
                 return message
-            readable, _, _ = select.select([self._said], [], [], _TICK_S)
-            if readable:
+            readable, _, _ = select.select([self._said, *heard], [], [], _TICK_S)
+            if self._said in readable:
                 *whole, self._rest = (self._rest + os.read(self._said, 65536)).split(b"\0")
                 self._fields += whole
-            elif is_over():
+                continue
+            for fd in readable:
+                heard[fd]()
+            if is_over():
                 return None
 
     def answer(self, message: Message, word: str) -> None:
+        self._answers[message.token] = word
+        self._say(message.token, word)
+
+    def _say(self, token: bytes, word: str) -> None:
         try:
-            os.write(self._answer, message.token + b" " + word.encode() + b"\n")
+            os.write(self._answer, token + b" " + word.encode() + b"\n")
         except BlockingIOError:
-            pass  # full of answers that nobody reads any more
+            pass  # full of answers that nobody reads any more; the shell asks again
 
     def _whole(self) -> Message | None:
-        while self._fields and self._fields[0] not in _FIELDS:
-            self._fields.pop(0)  # somebody else wrote here
-        if not self._fields or len(self._fields) <= _FIELDS[self._fields[0]]:
-            return None
-        kind, token, number, *_ = self._fields
-        count = _FIELDS[kind] + 1
-        rest = tuple(self._fields[3:count])
-        del self._fields[:count]
-        return Message(kind.decode(), token, int(number) if number.isdigit() else 0, rest)
+        while True:
+            while self._fields and self._fields[0] not in _FIELDS:
+                self._fields.pop(0)
+            if not self._fields or len(self._fields) < _FIELDS[self._fields[0]] + 3:
+                return None
+            kind, token = self._fields[:2]
+            last = _FIELDS[kind] + 2
+            if self._fields[last] != token:  # torn
+                self._fields.pop(0)
+                continue
+            message = Message(kind[1:].decode(), token, tuple(self._fields[2:last]))
+            del self._fields[: last + 1]
+            if self._is_new(message):
+                return message
+
+    def _is_new(self, message: Message) -> bool:
+        if message.token in self._answers:
+            word = self._answers[message.token]
+            if word is not None:
+                self._say(message.token, word)
+            return False
+        self._answers[message.token] = None
+        if len(self._answers) > _REMEMBERED:
+            self._answers.pop(next(iter(self._answers)))
+        return True
 
 
 def _pipe(path: Path) -> int:

@@ -2,12 +2,16 @@
 
 PS0 is expanded after a line was read and before it runs, in a subshell, so nothing of the
 user's is in the way: no DEBUG trap is taken from them. PROMPT_COMMAND runs before each prompt;
-ours comes first, to see the line's status, and hands that status on.
+ours comes first. Where it can be an array, a second call of ours stands behind the user's: the
+first is lost to whoever sets the variable anew.
 
 The line's text is bash's own history entry. A line that bash does not keep (a leading blank
 under `ignorespace`, HISTIGNORE) is recorded without its text: its author did not want it kept.
 `ignoredups` would make a repeated line look like one of these, so it is switched off and done
 here instead.
+
+When the view of the workspace is changed, bash must not be in the old one: it steps aside to `/`
+and comes back. Meanwhile Ctrl-C is ignored, or it would stay there.
 """
 
 from __future__ import annotations
@@ -18,15 +22,18 @@ from pathlib import Path
 _RC = r"""
 if [ -r ~/.bashrc ]; then . ~/.bashrc; fi
 
-__substrate_dups=
+__substrate_dups= __substrate_said=
 case :${HISTCONTROL-}: in
   *:ignoreboth:*) HISTCONTROL=${HISTCONTROL/ignoreboth/ignorespace} __substrate_dups=1 ;;
   *:ignoredups:*) HISTCONTROL=${HISTCONTROL/ignoredups/} __substrate_dups=1 ;;
 esac
 
-__substrate_number() {
+# The newest entry of the history, and the trap for Ctrl-C.
+__substrate_look() {
   local entry
-  entry=$(HISTTIMEFORMAT='' builtin history 1)
+  entry=$(builtin trap -p INT; builtin printf '\1'; HISTTIMEFORMAT='' builtin history 1)
+  __substrate_int=${entry%%$'\1'*}
+  entry=${entry#*$'\1'}
   entry=${entry#"${entry%%[![:space:]]*}"}
   __substrate_at=${entry%%[!0-9]*}
   __substrate_text=${entry#"$__substrate_at"}
@@ -34,41 +41,79 @@ __substrate_number() {
 }
 
 # Says something to the recorder and waits for the answer to it, as long as there is a recorder.
-# Ctrl-C may have left an older answer unread, or half of one: hence the token.
+# Ctrl-C may have left an older answer unread, or have eaten ours: hence the token, and asking
+# again. Opened for reading and writing, a pipe never makes us wait for the other side.
 __substrate_say() {
-  local token=$BASHPID.$RANDOM word
-  kill -0 "$__substrate_pid" 2>/dev/null || return
-  printf '%s\0' "$1" "$token" "${@:2}" >"$__substrate_dir/said" || return
-  while kill -0 "$__substrate_pid" 2>/dev/null; do
-    IFS=' ' read -r -t 5 word __substrate_answer <"$__substrate_dir/answer"
-    [ "$word" = "$token" ] && return
+  local token=$BASHPID.$RANDOM$RANDOM form='\0\1%s\0%s\0%s\0' word
+  local count=$#
+  while [ "$count" -gt 1 ]; do form=$form'%s\0' count=$((count - 1)); done
+  __substrate_answer=
+  while [ -z "$__substrate_pid" ] || builtin kill -0 "$__substrate_pid" 2>/dev/null; do
+    builtin printf "$form" "$1" "$token" "${@:2}" "$token" 1<>"$__substrate_dir/said" || return
+    while IFS=' ' builtin read -r -t 2 word __substrate_answer <>"$__substrate_dir/answer"; do
+      if [ "$word" = "$token" ]; then return; fi
+    done
   done
 }
 
 __substrate_begin() {
-  __substrate_number
+  set +xeu
+  __substrate_look
   __substrate_say begin "$__substrate_at" "$__substrate_text" "$PWD"
 }
 
 __substrate_end() {
-  local status=$? __substrate_at __substrate_text __substrate_answer=
-  __substrate_number
+  local status=$?
+  { local -; set +xeu; } 2>/dev/null
+  local __substrate_at __substrate_text __substrate_int __substrate_answer
+  __substrate_look
+  builtin trap '' INT
   __substrate_say end "$__substrate_at" "$status"
+  if [ "$__substrate_answer" = leave ]; then __substrate_leave; fi
+  builtin eval "${__substrate_int:-builtin trap - INT}"
   if [ "$__substrate_answer" = again ] && [ -n "$__substrate_dups" ]; then
     builtin history -d "$__substrate_at"
   fi
+  __substrate_said=1
+  return "$status"
+}
+
+__substrate_leave() {
+  local here=$PWD old=${OLDPWD-} had=${OLDPWD+1} at=$PWD CDPATH=
+  builtin cd /
+  __substrate_say left
+  until builtin cd -- "$at" 2>/dev/null; do at=${at%/*}; done
+  if [ "$at" != "$here" ]; then
+    builtin printf 'substrate: %s is not there any more\n' "$here" >&2
+  fi
+  if [ -n "$had" ]; then OLDPWD=$old; else unset OLDPWD; fi
+}
+
+__substrate_end_once() {
+  local status=$?
+  if [ -n "${__substrate_said-}" ]; then __substrate_said=; return "$status"; fi
+  (exit "$status")
+  __substrate_end
+  __substrate_said=
   return "$status"
 }
 
 PS0="${PS0-}"'$(__substrate_begin)'
 if [[ $(declare -p PROMPT_COMMAND 2>/dev/null) == 'declare -a'* ]]; then
-  PROMPT_COMMAND=(__substrate_end "${PROMPT_COMMAND[@]}")
+  PROMPT_COMMAND=(__substrate_end "${PROMPT_COMMAND[@]}" __substrate_end_once)
 else
   PROMPT_COMMAND=__substrate_end${PROMPT_COMMAND:+$'\n'$PROMPT_COMMAND}
+  if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 501)); then
+    PROMPT_COMMAND=("$PROMPT_COMMAND" __substrate_end_once)
+  fi
 fi
 """
 
 
-def bash_rc(directory: Path, pid: int) -> str:
-    """The text; the recorder is process `pid`, its pipes are in `directory`."""
-    return f"__substrate_dir={shlex.quote(str(directory))}\n__substrate_pid={pid}\n{_RC}"
+def bash_rc(directory: Path, pid: int | None) -> str:
+    """The text; the recorder's pipes are in `directory`, and it is process `pid`.
+
+    None where bash cannot see it: in a world, which ends with the recorder.
+    """
+    known = "" if pid is None else str(pid)
+    return f"__substrate_dir={shlex.quote(str(directory))}\n__substrate_pid={known}\n{_RC}"

@@ -2,38 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from substrate.shell.lines import Lines
+from substrate.shell.turn import Turn
 from substrate.system import clock
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
-_ISOLATION = Isolation(
-    "direct", "none", "open",
+_CANNOT_PROMISE = (
     "a line of an interactive shell runs in that shell, on the real files; what jobs in the "
-    "background change is recorded with the line during which it was found",
-)  # fmt: skip
+    "background change is recorded with the line during which it was found; what it prints goes "
+    "to the terminal and is not kept, and what it reaches over the network is not watched"
+)
 
 
-class LineWorld:
+class DirectLine:
     """`run` lets the shell go on and returns when it is back at its prompt."""
 
-    def __init__(self, until_prompt: Callable[[], int]) -> None:
-        self._until_prompt = until_prompt
-
-    @property
-    def isolation(self) -> Isolation:
-        return _ISOLATION
+    def __init__(self, turn: Turn, why: str) -> None:
+        """`why` tells what led here, such as ``--no-world`` or a missing kernel feature."""
+        self._turn = turn
+        reason = f"{why}; {_CANNOT_PROMISE}" if why else _CANNOT_PROMISE
+        self.isolation = Isolation("direct", "none", "open", reason)
 
     def run(self, request: RunRequest) -> RunOutcome:
         started = clock.monotonic_ns()
-        status = self._until_prompt()
-        return RunOutcome(
-            exit=status,
-            signal=status - 128 if 128 < status < 128 + 65 else None,
-            timed_out=False,
-            duration_ms=round((clock.monotonic_ns() - started) / 1_000_000),
-            isolation=_ISOLATION,
-        )
+        return _outcome(self._turn.run(), started, self.isolation)
 
     def discard(self, layer: Layer) -> None:
         """There is none."""
+
+
+class WorldLine:
+    """The same in the shell's world, where the line has a layer of its own."""
+
+    def __init__(self, turn: Turn, lines: Lines) -> None:
+        self._turn = turn
+        self._lines = lines
+
+    @property
+    def isolation(self) -> Isolation:
+        return self._lines.isolation
+
+    def run(self, request: RunRequest) -> RunOutcome:
+        started = clock.monotonic_ns()
+        layer = self._lines.adopt(request.world_id)
+        status = self._turn.run(merge=True)
+        outcome = _outcome(status, started, self.isolation)
+        left = self._lines.part(self._turn)
+        return self._lines.with_scopes(outcome._replace(layer=layer, left_running=left))
+
+    def discard(self, layer: Layer) -> None:
+        self._lines.discard(layer)
+
+
+def _outcome(status: int, started_ns: int, isolation: Isolation) -> RunOutcome:
+    return RunOutcome(
+        exit=status,
+        signal=status - 128 if 128 < status < 128 + 65 else None,
+        timed_out=False,
+        duration_ms=round((clock.monotonic_ns() - started_ns) / 1_000_000),
+        isolation=isolation,
+    )

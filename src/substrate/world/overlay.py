@@ -14,6 +14,7 @@ from substrate.world.sandbox import is_privileged
 
 TRUSTED = b"trusted.overlay."
 USER = b"user.overlay."
+FLAGS = mounts.NOSUID | mounts.NODEV
 
 
 class OverlayWorld(LayeredWorld):
@@ -39,22 +40,27 @@ def overlay_view(layer: Layer) -> Callable[[], None]:
         root = os.fsencode(layer.lower)
         lower = os.open(root, os.O_PATH | os.O_DIRECTORY)
         directory = os.open(layer.directory, os.O_PATH | os.O_DIRECTORY)
-        # By descriptor: no name can then hold a character that the options would have to escape.
-        options = b"lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d/upper" % (lower, directory)
-        # volatile: what counts is made durable by the recorder; a copy-up need not be.
-        options += b",workdir=/proc/self/fd/%d/work,volatile" % directory
-        if layer.xattr_prefix == TRUSTED:
-            # Nothing may be said by reference to the lower tree: it is read from the upper alone
-            # (with userxattr that is so anyway). With an index a changed hard link is proved to
-            # be a copy of its lower file.
-            options += b",redirect_dir=off,metacopy=off,index=on"
-        else:
-            options += b",userxattr"
-        mounts.mount(b"substrate", root, b"overlay", mounts.NOSUID | mounts.NODEV, options)
+        mount_overlay(lower, directory, root, trusted=layer.xattr_prefix == TRUSTED)
         os.close(lower)
         os.close(directory)
 
     return mount_view
+
+
+def mount_overlay(lower: int, directory: int, target: bytes, *, trusted: bool) -> None:
+    """Mount what is in `directory` (``upper`` and ``work``) over `lower`, at `target`."""
+    # By descriptor: no name can then hold a character that the options would have to escape.
+    options = b"lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d/upper" % (lower, directory)
+    # volatile: what counts is made durable by the recorder; a copy-up need not be.
+    options += b",workdir=/proc/self/fd/%d/work,volatile" % directory
+    if trusted:
+        # Nothing may be said by reference to the lower tree: it is read from the upper alone
+        # (with userxattr that is so anyway). With an index a changed hard link is proved to
+        # be a copy of its lower file.
+        options += b",redirect_dir=off,metacopy=off,index=on"
+    else:
+        options += b",userxattr"
+    mounts.mount(b"substrate", target, b"overlay", FLAGS, options)
 
 
 def _may_use_trusted() -> bool:

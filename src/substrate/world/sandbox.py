@@ -120,7 +120,7 @@ def arrange(sandbox: Sandbox) -> None:
     for path in sandbox.read_only:
         _step(f"{os.fsdecode(path)} read-only", _read_only, path, sandbox.root)
     for path in (*sandbox.masked, *_block_devices()):
-        _step(f"hiding {os.fsdecode(path)}", _mask, path)
+        _step(f"hiding {os.fsdecode(path)}", mask, path)
     if is_privileged() and os.path.ismount(b"/sys"):
         _step("/sys read-only", partial(mounts.restrict, recursive=True), b"/sys", mounts.RDONLY)
     if sandbox.tier == "guarded":
@@ -182,7 +182,7 @@ def _shut(root: bytes, writable: tuple[bytes, ...]) -> None:
         mounts.relax(path)
 
 
-def _mask(path: bytes) -> None:
+def mask(path: bytes) -> None:
     """Hide what is there; what is not there needs no hiding."""
     try:
         found = os.stat(path)

@@ -198,7 +198,7 @@ def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
         assert program.cwd is not None
         os.chdir(program.cwd)
         step = "descriptors"
-        _close_ways_out()
+        close_ways_out()
         assert program.env is not None
         env = {os.fsencode(name): os.fsencode(value) for name, value in program.env.items()}
         step = "exec"
@@ -227,7 +227,7 @@ def _receive_program(orders: Channel) -> tuple[spawn.Program, int]:
     return program, cast(int, umask)
 
 
-def _close_ways_out() -> None:
+def close_ways_out() -> None:
     """A descriptor of a directory was opened outside: from it the real files could be reached.
 
     As stdin (``cmd < .``) it is opened again in here; any other is closed.

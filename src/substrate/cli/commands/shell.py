@@ -16,15 +16,18 @@ if TYPE_CHECKING:
     from substrate.recorder.record_command import Recording
 
 NAME = "shell"
-HELP = "your own bash, each line a recorded command; what `substrate` alone starts"
+HELP = "your own bash in a world, each line a recorded command; what `substrate` alone starts"
 EXAMPLE = "substrate shell"
 
 
-def configure(_: ArgumentParser) -> None:
-    """It takes no words of its own."""
+def configure(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--world", action="store_true", help="require a world: no fallback to the real files"
+    )
+    parser.add_argument("--no-world", action="store_true", help="on the real files")
 
 
-def run(_: Namespace, context: Context) -> int:
+def run(args: Namespace, context: Context) -> int:
     if sys.platform == "win32":
         raise MissingDependencyError(
             "the shell needs bash and a POSIX system", hint="substrate -c 'COMMAND' works here"
@@ -44,6 +47,14 @@ def run(_: Namespace, context: Context) -> int:
 
     return run_shell(
         Surroundings(
-            context.cwd, context.environment, context.session, context.agent_id, recorded, failed
+            context.cwd,
+            context.environment,
+            context.session,
+            context.agent_id,
+            recorded,
+            failed,
+            context.output.note,
+            args.world,
+            args.no_world,
         )
     )

@@ -18,6 +18,7 @@ MOVE = 0x2000
 REC = 0x4000
 PRIVATE = 1 << 18
 SLAVE = 1 << 19
+SHARED = 1 << 20
 
 _MNT_DETACH = 2
 _AT_FDCWD = -100
@@ -26,6 +27,7 @@ _AT_RECURSIVE = 0x8000
 _AT_EMPTY_PATH = 0x1000
 _OPEN_TREE_CLONE = 1
 _MOVE_MOUNT_F_EMPTY_PATH = 4
+_MOVE_MOUNT_BENEATH = 0x200
 #: What a remount must repeat, or the kernel takes it for an attempt to lift it.
 _KEPT_FLAGS = RDONLY | NOSUID | NODEV | NOEXEC | 0x400 | 0x800
 _RELATIME = 1 << 21
@@ -54,9 +56,37 @@ def unmount(target: bytes) -> None:
     calls.call("umount2", target, _MNT_DETACH)
 
 
+def unmount_if_unused(target: bytes) -> None:
+    """Raises `OSError` (EBUSY) if somebody is in there, or has a file of it open."""
+    calls.call("umount2", target, 0)
+
+
+def move(source: bytes, target: bytes) -> None:
+    """What is mounted at `source` is from now on at `target`, and whoever is in it, too."""
+    calls.call("mount", source, target, None, MOVE, None)
+
+
 def make_private(target: bytes = b"/") -> None:
     """What is mounted from now on stays here, and what others mount stays there."""
     calls.call("mount", None, target, None, REC | PRIVATE, None)
+
+
+def make_shared(target: bytes) -> None:
+    """What is mounted on `target` from now on also appears in copies of this namespace."""
+    calls.call("mount", None, target, None, SHARED, None)
+
+
+def make_follower(target: bytes = b"/") -> None:
+    """What others mount on what is shared still appears here; what we mount stays here."""
+    calls.call("mount", None, target, None, REC | SLAVE, None)
+
+
+def forget_names(target: bytes, flags: int) -> None:
+    """Have the file system at `target` look every name up again that nobody uses just now.
+
+    A remount with the `flags` it has: the kernel then drops the names it remembers of it.
+    """
+    calls.call("mount", None, target, None, REMOUNT | flags, None)
 
 
 def restrict(target: bytes, flags: int, *, recursive: bool = False) -> None:
@@ -99,6 +129,20 @@ def clone_tree(path: bytes) -> int:
 def attach_tree(tree: int, target: bytes) -> None:
     """Put what `clone_tree` gave at `target`."""
     calls.syscall("move_mount", tree, b"", _AT_FDCWD, target, _MOVE_MOUNT_F_EMPTY_PATH)
+
+
+def take_mount(path: bytes) -> int:
+    """A descriptor of the mount at `path` itself, with those below it, to be moved elsewhere."""
+    return calls.syscall("open_tree", _AT_FDCWD, path, os.O_CLOEXEC)
+
+
+def attach_beneath(tree: int, target: bytes) -> None:
+    """Put it under what is mounted at `target`, where it shows once that is unmounted.
+
+    Raises `OSError` before Linux 6.5.
+    """
+    flags = _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_BENEATH
+    calls.syscall("move_mount", tree, b"", _AT_FDCWD, target, flags)
 
 
 def pivot_root(new_root: bytes) -> None:

@@ -109,6 +109,22 @@ class CommandNetwork:
         )
         self._thread.start()
 
+    def take(self) -> tuple[str, ...]:
+        """What was used since the last time: one of many commands that a shell runs is over."""
+        loop, supervisor = self._loop, self._supervisor
+        if loop is None or supervisor is None or self._thread is None:
+            return ()
+        settled = threading.Event()
+
+        def settle() -> None:
+            supervisor.settle()
+            settled.set()
+
+        if self._thread.is_alive():
+            loop.call_soon(settle)
+            settled.wait(_SETTLE_TIMEOUT_S)
+        return self._log.take()
+
     def finish(self) -> tuple[str, ...]:
         """The command ended: what it used. What it left running keeps its network."""
         if self._ours is None or self._loop is None or self._thread is None:

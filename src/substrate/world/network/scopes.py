@@ -38,6 +38,13 @@ class ScopeLog:
         with self._lock:
             return tuple(self._used)
 
+    def take(self) -> tuple[str, ...]:
+        """What was used since the last time, for a command that goes on."""
+        with self._lock:
+            found = tuple(self._used)
+            self._used.clear()
+            return found
+
     def denials(self) -> tuple[str, ...]:
         with self._lock:
             return tuple(self._denied)
