@@ -64,7 +64,7 @@ class Done(NamedTuple):
 #: interpreter; then the process becomes that user.
 AS_USER = """
 import argparse, base64, ctypes, datetime, difflib, encodings, importlib, json, os, pkgutil
-import encodings.ascii
+import encodings.ascii, resource
 import platform, pwd, shlex, signal, subprocess, sys, tempfile, tomllib, traceback, substrate
 for module in pkgutil.walk_packages(substrate.__path__, "substrate."):
     try:

@@ -1,9 +1,7 @@
-"""Worlds that wait, as a user meets them: held, crashed, detached; and calls from inside one."""
+"""Worlds that wait, as a user meets them: held, crashed, detached."""
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
 from pathlib import Path
 
@@ -94,16 +92,6 @@ def test_what_outlives_its_command_is_recorded_when_it_ends(program: Program) ->
         program("-c", "true").went_well()
     assert (program.cwd / "late").read_text() == "late\n"
     assert program.json("world", "list")["worlds"] == []
-
-
-def test_a_call_from_inside_belongs_to_the_command_around_it(program: Program) -> None:
-    inner = shlex.join([sys.executable, "-m", "substrate"])
-    done = program("--world", "-c", f"{inner} -c 'echo in > in'; {inner} log; echo $?").went_well()
-    assert done.text.splitlines()[-1] == "5"
-    assert "inside a world" in done.errors
-    assert (program.cwd / "in").read_text() == "in\n"
-    newest = program.json("log")["commands"][0]
-    assert newest["changed_files"] == ["in"]
 
 
 def test_a_later_command_of_the_session_ends_what_an_earlier_one_left(program: Program) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from substrate.cli.output import Output
+    from substrate.recorder.place import Place
     from substrate.system.environment import Environment
 
 
@@ -24,3 +25,5 @@ class Context(NamedTuple):
     json: bool = False
     session: str | None = None
     agent_id: str | None = None
+    #: Where it happens, if that is not to be found by `cwd`: for a call from inside a world.
+    place: Place | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +30,8 @@ from substrate.system import environment as environment_module
 if TYPE_CHECKING:
     from substrate.system.environment import Environment
 
+#: What a command in a world can ask of its own history.
+ANSWERED_OUTSIDE = ("log", "show", "diff", "status", "checkpoint", "undo")
 #: As a shell reports a program that a signal ended: 128 + SIGINT, 128 + SIGPIPE.
 _EXIT_INTERRUPTED = 130
 _EXIT_BROKEN_PIPE = 141
@@ -56,6 +58,21 @@ def run_program(argv: Sequence[str] | None, program: Program) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     environment = environment_module.current()
     output = open_output(environment, json=wants_json(words), program=program.name)
+
+    def dispatch(invocation: Invocation) -> int:
+        return _dispatch(invocation, environment, program, output, words)
+
+    return guarded(words, environment, program, output, dispatch)
+
+
+def guarded(
+    words: Sequence[str],
+    environment: Environment,
+    program: Program,
+    output: Output,
+    dispatch: Callable[[Invocation], int],
+) -> int:
+    """Sort the words, have them carried out, and turn whatever happens into an exit status."""
     running = False
     usage_exit = EXIT_USAGE
     try:
@@ -65,7 +82,7 @@ def run_program(argv: Sequence[str] | None, program: Program) -> int:
         usage_exit = program.usage_exits.get(invocation.verb, EXIT_USAGE)
         # From here on a status other than 125 could be mistaken for the command's own.
         running = invocation.verb == "run"
-        status = _dispatch(invocation, environment, program, output)
+        status = dispatch(invocation)
         output.flush()
         return status
     except KeyboardInterrupt:
@@ -85,7 +102,11 @@ def run_program(argv: Sequence[str] | None, program: Program) -> int:
 
 
 def _dispatch(
-    invocation: Invocation, environment: Environment, program: Program, output: Output
+    invocation: Invocation,
+    environment: Environment,
+    program: Program,
+    output: Output,
+    words: Sequence[str],
 ) -> int:
     if invocation.verb:
         command = load(invocation.verb, program.verbs)
@@ -94,6 +115,11 @@ def _dispatch(
         except SystemExit:  # argparse's way out after --help
             return EXIT_OK
         output.json = args.json
+        is_ours = program.name == "substrate" and invocation.verb in ANSWERED_OUTSIDE
+        if is_ours and environment.get("SUBSTRATE_BROKER"):
+            from substrate.client.inside import ask
+
+            return ask(environment, words)
         context = Context(
             cwd=_working_directory(args.workspace),
             environment=environment,

@@ -62,8 +62,11 @@ class Output:
         json: bool = False,
         no_color: bool = False,
         program: str = "substrate",
+        columns: int = 0,
     ) -> None:
+        """`columns`: how wide the terminal is; 0: ask it."""
         self._program = program
+        self._given_columns = columns
         self._stdout = stdout
         self._stderr = stderr
         #: Settled once the words are parsed; until then a good guess.
@@ -216,6 +219,8 @@ class Output:
         return self._columns()
 
     def _columns(self) -> int:
+        if self._given_columns:
+            return self._given_columns
         for stream in (self._stdout, self._stderr):
             try:
                 return os.get_terminal_size(stream.fileno()).columns or 80

@@ -23,6 +23,8 @@ _SHOWN_NAMES = 20
 
 
 def place_of(context: Context) -> Place:
+    if context.place is not None:
+        return context.place
     return Place.at(context.cwd, context.environment, context.session, context.agent_id)
 
 

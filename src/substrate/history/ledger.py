@@ -212,6 +212,11 @@ class Ledger:
         where = f"{column} >= ? AND {column} < ? ORDER BY {column} LIMIT ?"
         return self._many(where, (prefix, high, limit))
 
+    def holding_span(self, span_id: str, limit: int = 9) -> list[Entry]:
+        """Entries of commands inside which that span (or one that begins so) was made."""
+        where = "instr(detail, 'nested_spans') AND instr(detail, ?) ORDER BY seq DESC LIMIT ?"
+        return self._many(where, (f'"{span_id}', limit))
+
     def live(
         self,
         *,

@@ -17,6 +17,7 @@ from substrate.history.store import HistoryStore
 
 _RELATIVE = re.compile(r"@(?:~(\d+))?")
 _HEX = re.compile(r"[0-9a-f]{4,40}")
+_SPAN = re.compile(r"spn_[0-9a-z]+")
 _TAG = re.compile(r"cp/(task|session)/.+")
 _FEW = 9
 
@@ -130,6 +131,9 @@ def _candidates(ledger: Ledger, text: str) -> dict[str, Target]:
     for row in rows:
         session = sessions.find(ledger, row["session_id"])
         out[row["session_id"]] = Target(text, session=session)
+    if not out and _SPAN.fullmatch(text):
+        for entry in ledger.holding_span(text, _FEW):
+            out[entry.command_id] = _of_entry(ledger, text, entry)
     if _HEX.fullmatch(text):
         for commit in _commits(ledger, text):
             out[commit.hex()] = _of_commit(ledger, text, commit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError
@@ -31,9 +31,14 @@ class Choice(NamedTuple):
     dry_run: bool = False
 
 
-def newest_undoable(store: HistoryStore, session_id: str) -> Entry:
-    """The session's newest command that changed files and is not yet (wholly) taken back."""
+def newest_undoable(store: HistoryStore, session_id: str, besides: Collection[str] = ()) -> Entry:
+    """The session's newest command that changed files and is not yet (wholly) taken back.
+
+    `besides`: ids of commands that are about to be.
+    """
     for entry in store.ledger.iterate_live(session_id):
+        if entry.command_id in besides:
+            continue
         has_changed = entry.commit or entry.detail.get(parts.PARTS)
         if entry.kind in ("command", "squash") and has_changed and not _is_undone(store, entry):
             return entry

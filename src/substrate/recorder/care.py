@@ -105,6 +105,7 @@ def reset_history(place: Place) -> Path:
 
 
 def _require_store(place: Place) -> None:
+    place.refuse_inside()
     check_trusted(place.workspace)
     if not place.workspace.store.is_dir():
         raise NotFoundError(

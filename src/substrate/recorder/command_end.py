@@ -55,9 +55,13 @@ def brought_in(
     outcome: RunOutcome,
     request: Words,
     git: git_arrival.GitWatch,
+    nested: tuple[str, ...] = (),
 ) -> Done:
+    """`nested`: spans of commands that ran inside this one, so that they are found by it."""
     assert outcome.layer is not None
     detail = _detail(place, outcome, request)
+    if nested:
+        detail["nested_spans"] = list(nested)
     detail["base_known"] = running.base_known
     hold = outcome.broken or ("asked for with --hold" if request.hold else "")
     result = record.Result(outcome.exit, outcome.duration_ms, detail)

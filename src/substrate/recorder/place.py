@@ -103,7 +103,7 @@ class Place(NamedTuple):
 
     @contextmanager
     def _opened(self, way: Callable[[Workspace, Path], HistoryStore]) -> Iterator[HistoryStore]:
-        self._refuse_inside()
+        self.refuse_inside()
         if self.kept is not None:
             yield self.kept.opened(lambda: way(self.workspace, self._home_config))
             return
@@ -118,11 +118,13 @@ class Place(NamedTuple):
         """Whether we were called by a command that runs in a world."""
         return "SUBSTRATE_WORLD_ID" in self.environment.variables
 
-    def _refuse_inside(self) -> None:
+    def refuse_inside(self) -> None:
+        """For what only works outside: raises `RefusedError` in a world."""
         if self.is_inside_world:
             raise RefusedError(
-                "history cannot be reached from inside a world",
-                hint="ask again when the command around this one is over",
+                "this cannot be done from inside a world",
+                hint="log, show, diff, status, checkpoint and undo work in here, where the world"
+                " has a way out; ask for the rest when the command around this one is over",
             )
 
     def rel_path(self, text: str | bytes) -> RelPath:

@@ -28,6 +28,7 @@ from substrate.history.record import Running
 from substrate.model.nodes import Change
 from substrate.recorder import git_arrival, live, worlds
 from substrate.recorder.command_end import Done, brought_in, exact, found_by_scan, outcome_word
+from substrate.recorder.inside import Asked, Inside, Scene, carry_out
 from substrate.recorder.keep import keep_under_cap
 from substrate.recorder.outputs import capture_for
 from substrate.recorder.place import Place
@@ -38,6 +39,7 @@ from substrate.trace.writer import TraceWriter
 from substrate.world.protocol import (
     Capture,
     Captured,
+    Isolation,
     Layer,
     Network,
     ResourceLimits,
@@ -69,6 +71,8 @@ class CommandRequest(NamedTuple):
     network: Network | None = None
     #: Of a world that was written to before the command begins: see `InWorld.made_from`.
     made_from: tuple[bytes, int] | None = None
+    #: Answers calls from inside the command's world; `None`: nobody does.
+    inside: Inside | None = None
 
 
 class Recording(NamedTuple):
@@ -101,7 +105,8 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
     trace = TraceWriter.of(place.environment)
     words = spans.Command("", "", "", None, "", place.workspace.root, place.cwd,
                           request.argv, request.shell)  # fmt: skip
-    is_direct = world.isolation.strategy == "direct"
+    isolation = world.isolation
+    is_direct = isolation.strategy == "direct"
     earlier, beside = ([], ()) if is_direct else _collected(place)
     with place.history() as store, store.writing("record a command"):
         running = record.begin(
@@ -111,21 +116,30 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
             is_live=request.live and is_direct,
         )  # fmt: skip
     command = _named(words, place, running)
-    trace.append(spans.command_start(command, clock.now_ns(), world.isolation))
+    trace.append(spans.command_start(command, clock.now_ns(), isolation))
 
     git_before = git_arrival.watch(place.workspace)
+    wanted = _world_request(place, request, running)._replace(beside=beside)
+    if request.inside is not None and not is_direct:
+        request.inside.open(_scene(place, running, isolation, request))
+        wanted = wanted._replace(on_call=request.inside.on_call)
     try:
         with live.recording(place, running):
-            outcome = world.run(_world_request(place, request, running)._replace(beside=beside))
+            outcome = world.run(wanted)
     except BaseException:
+        if request.inside is not None:
+            request.inside.finish()
         if running.world_id:  # otherwise a scan must tell what it had done by then
             _never_ran(place, running, request)
         raise
+    asked = Asked() if request.inside is None else request.inside.finish()
     if outcome.layer is None:
         done = found_by_scan(place, running, outcome, request, git_before)
     else:
-        done = brought_in(place, running, outcome, request, git_before)
+        done = brought_in(place, running, outcome, request, git_before, asked.spans)
     notes = _close_span(trace, _complete(place, command, running, outcome, done))
+    if asked.undos:
+        notes += carry_out(place._replace(session=running.session_id), asked.undos, done.held)
     if outcome.layer is not None and not done.is_kept:
         afterwards.do(partial(world.discard, outcome.layer))
     notes += [*earlier, *done.notes, *keep_under_cap(place)]
@@ -133,6 +147,13 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         outcome, done.entry.command_id, running.span_id, running.session_id, done.entry,
         done.changes, "", tuple(notes), running.world_id if done.held else "", done.held,
     )  # fmt: skip
+
+
+def _scene(place: Place, running: Running, isolation: Isolation, request: CommandRequest) -> Scene:
+    network = "open" if request.network is None else request.network.mode
+    isolation = isolation._replace(network=network)
+    own = place._replace(session=running.session_id)
+    return Scene(own, running.session_id, running.command_id, running.span_id, isolation)
 
 
 def _collected(place: Place) -> tuple[list[str], tuple[Layer, ...]]:

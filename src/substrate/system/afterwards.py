@@ -35,6 +35,12 @@ def run() -> None:
             continue
 
 
+def forget() -> None:
+    """In a forked child: what was postponed is the parent's to do; what comes is done at once."""
+    global _waiting
+    _waiting = None
+
+
 def is_postponing() -> bool:
     """Whether this process answers, does the rest, and ends by ``os._exit``."""
     return _waiting is not None

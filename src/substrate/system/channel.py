@@ -73,22 +73,14 @@ class Channel:
 
     def ready(self, timeout_s: float = 0.0) -> bool:
         """Whether `receive` would not wait."""
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN)
-        return bool(poll.poll(timeout_s * 1000))
+        return is_readable(self.fileno(), timeout_s)
 
     def announce_by(self, signum: int) -> None:
         """Have the kernel send us `signum` whenever something arrives (Linux).
 
         So that waiting for a signal is enough to hear of a message, too.
         """
-        import fcntl
-
-        f_setsig = 10
-        fcntl.fcntl(self.fileno(), fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(self.fileno(), f_setsig, signum)
-        flags = fcntl.fcntl(self.fileno(), fcntl.F_GETFL)
-        fcntl.fcntl(self.fileno(), fcntl.F_SETFL, flags | os.O_ASYNC)
+        announce_by(self.fileno(), signum)
 
     def close(self) -> None:
         self._socket.close()
@@ -120,6 +112,28 @@ class Channel:
             return self._socket.recv(length)
         except ConnectionError as error:
             raise ClosedError from error
+
+
+def is_readable(fd: int, timeout_s: float = 0.0) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout_s * 1000))
+
+
+def announce_by(fd: int, signum: int) -> None:
+    """Have the kernel send us `signum` whenever `fd` becomes readable (Linux)."""
+    import fcntl
+
+    f_setsig = 10
+    fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(fd, f_setsig, signum)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+
+
+def announce_no_more(fd: int) -> None:
+    import fcntl
+
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) & ~os.O_ASYNC)
 
 
 def pair() -> tuple[Channel, Channel]:

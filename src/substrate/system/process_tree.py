@@ -56,6 +56,12 @@ def descendants(pid: int) -> list[Process]:
     return found
 
 
+def parent(pid: int) -> int:
+    """0 if there is none, or no such process."""
+    row = _row(pid)
+    return 0 if row is None else row.parent
+
+
 def is_stopped(pid: int) -> bool:
     row = _row(pid)
     return row is not None and row.state in ("T", "t")

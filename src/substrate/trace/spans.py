@@ -63,7 +63,8 @@ class Completion(NamedTuple):
     """How it ended."""
 
     ended_ns: int
-    exit: int
+    #: `None` where nobody can say.
+    exit: int | None
     duration_ms: int
     fs_diff: FsDiff
     isolation: Isolation

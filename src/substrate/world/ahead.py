@@ -42,6 +42,8 @@ class Recipe(NamedTuple):
     writable: tuple[bytes, ...]
     readable: tuple[bytes, ...]
     private: tuple[bytes, ...]
+    #: The directory of its door.
+    door: bytes = b""
 
     def sandbox(
         self, layer: Layer, mount_view: Callable[[], None], network: Network | None
@@ -57,6 +59,7 @@ class Recipe(NamedTuple):
             private=self.private,
             scratch=os.fsencode(layers.scratch(layer)) if self.tier == "full" else b"",
             network=network,
+            door=self.door,
         )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from substrate.errors import WorldFailedError
 from substrate.system import environment, ids, platform, spawn
 from substrate.system.process import Stdio
-from substrate.world import ahead, layers, pid_space, surroundings
+from substrate.world import ahead, door, layers, pid_space, surroundings
 from substrate.world.ahead import Made, Recipe
 from substrate.world.capture import Capturing
 from substrate.world.command import (
@@ -81,7 +81,7 @@ class LayeredWorld:
     def _run(self, request: RunRequest, company: Entrance | None) -> RunOutcome:
         argv = tuple(os.fsencode(arg) for arg in argv_of(request))
         world_id = request.world_id or ids.new_id("wld")
-        recipe = self._recipe()
+        recipe = self._recipe(with_door=request.on_call is not None)
         made = self._made_ahead(recipe, request, company, world_id)
         if made is not None:
             request = request._replace(network=made.network)
@@ -89,6 +89,8 @@ class LayeredWorld:
         capturing = Capturing(request.capture, request.stdout, request.stderr)
         limiter = Limiter(request.limits, world_id)
         env = {**environment_of(request), "SUBSTRATE_WORLD_ID": world_id}
+        if recipe.door:
+            env["SUBSTRATE_BROKER"] = os.fsdecode(os.path.join(recipe.door, door.NAME))
         # Ours by number: a world made ahead was forked before we had them.
         stdio = Stdio(*(at if fd is None else fd for at, fd in enumerate(
             (request.stdin, *capturing.streams))))  # fmt: skip
@@ -96,7 +98,8 @@ class LayeredWorld:
 
         def run_in(opened: OpenWorld) -> Ended:
             mark = os.fsencode(layers.ended_mark(layer))
-            return opened.run(program, self.limits(request), capturing.start, mark)
+            limits = self.limits(request)
+            return opened.run(program, limits, capturing.start, mark, request.on_call)
 
         def open_one(company: Entrance | None) -> OpenWorld:
             sandbox = recipe.sandbox(layer, self.view(layer), request.network)
@@ -196,9 +199,11 @@ class LayeredWorld:
             if found is not None:
                 found.close()
 
-    def _recipe(self) -> Recipe:
+    def _recipe(self, *, with_door: bool = False) -> Recipe:
         here = environment.current()
         is_full = self._wanted.tier == "full"
+        where = door.directory(self._wanted.tier, here.substrate_home) if with_door else b""
+        masked = surroundings.masked(here, allow_host_services=self._wanted.allow_host_services)
         return Recipe(
             worlds=os.fsencode(self._worlds),
             root=os.fsencode(self._root),
@@ -207,8 +212,9 @@ class LayeredWorld:
                 *surroundings.read_only(here, self._root),
                 *surroundings.stays_shut(self._wanted),
             ),
-            masked=surroundings.masked(here, allow_host_services=self._wanted.allow_host_services),
+            masked=tuple(path for path in masked if path != where),
             writable=surroundings.writable(here, self._wanted),
             readable=surroundings.readable(here, self._wanted.readable) if is_full else (),
             private=(os.fsencode(here.home),) if is_full and here.home is not None else (),
+            door=where,
         )

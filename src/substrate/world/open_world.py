@@ -59,6 +59,8 @@ class _Ready(NamedTuple):
     #: The command's process, and the channel on which it waits for its program.
     pidfd: int
     orders: Channel
+    #: What listens at the world's door; -1 if it has none.
+    door: int
 
 
 class OpenWorld:
@@ -70,6 +72,7 @@ class OpenWorld:
         self.init_pid = ready.init_pid
         self._pidfd = ready.pidfd
         self._orders = ready.orders
+        self._door = Door(ready.door, ready.init_pid)
 
     @property
     def pids(self) -> tuple[int, int]:
@@ -87,9 +90,11 @@ class OpenWorld:
         limits: Limits,
         on_start: Callable[[], None] = lambda: None,
         ended_mark: bytes = b"",
+        on_call: Callable[[int, int], None] | None = None,
     ) -> Ended:
         """Start the command and wait for it; `on_start` is called once it runs. `ended_mark` is a
-        file that gets a byte once nothing of it runs any more, if something outlives it.
+        file that gets a byte once nothing of it runs any more, if something outlives it. `on_call`
+        (see `RunRequest`) is called when somebody is at the door.
 
         Raises `WorldFailedError` if it was not started for a reason of ours, and never after it
         was; `WorkspaceError` if there is no such directory in the world.
@@ -105,6 +110,7 @@ class OpenWorld:
                     self._end()
                     return Ended(failure._replace(duration_ns=duration), 0, self.init_pid)
                 on_start()
+                self._door.on_call = on_call
                 with _Terminal():
                     return self._attend(limits, started, ended_mark)
             except ClosedError as error:
@@ -170,6 +176,7 @@ class OpenWorld:
             killed = command.end_leftovers()
             left = 0
         if left:
+            self._door.close()
             self._keep(ended_mark)
         else:
             self._end()
@@ -192,6 +199,7 @@ class OpenWorld:
 
         Nothing runs in the world any more, so the layer can be read before that.
         """
+        self._door.close()
         self._channel.close()
         afterwards.do(self._reap)
 
@@ -200,11 +208,43 @@ class OpenWorld:
             os.waitpid(self.init_pid, 0)
 
 
+class Door:
+    """What listens to calls from inside the world, until somebody takes them over."""
+
+    def __init__(self, fd: int, init_pid: int) -> None:
+        self._fd = fd
+        self._init_pid = init_pid
+        self.on_call: Callable[[int, int], None] | None = None
+
+    def watch(self) -> None:
+        """A call is told by the signal that the waiting process waits for anyway."""
+        if self._fd >= 0 and self.on_call is not None:
+            channels.announce_by(self._fd, signal.SIGCHLD)
+
+    def look(self) -> None:
+        """Hand the door over, if somebody is there."""
+        if self._fd < 0 or self.on_call is None or not channels.is_readable(self._fd):
+            return
+        channels.announce_no_more(self._fd)
+        try:
+            self.on_call(self._fd, self._init_pid)
+        except OSError:
+            pass  # nobody can answer; who calls finds the door shut
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
 class _Command:
     """The running command and what has become of it."""
 
     def __init__(self, world: OpenWorld, pidfd: int, limits: Limits, started_ns: int) -> None:
         self._channel = world._channel
+        self._door = world._door
         self._init_pid = world.init_pid
         self._pidfd = pidfd
         self._limits = limits
@@ -216,7 +256,9 @@ class _Command:
     def wait(self) -> tuple[int, int, tuple[int, ...]]:
         """The command's wait status, how many processes it left, and in which namespaces."""
         self._channel.announce_by(signal.SIGCHLD)
+        self._door.watch()
         while True:
+            self._door.look()
             while self._channel.ready():
                 message, _ = self._channel.receive()
                 if message[0] == "ended":
@@ -357,7 +399,7 @@ def _make(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
 
 
 def _await_ready(channel: Channel, maker: int) -> _Ready:
-    init_pid, given = 0, cast("tuple[int, ...]", ())
+    init_pid, door, given = 0, -1, cast("tuple[int, ...]", ())
     try:
         while not (init_pid and given):
             message, fds = channel.receive()
@@ -366,6 +408,8 @@ def _await_ready(channel: Channel, maker: int) -> _Ready:
                 channel.send("go")
             elif message[0] == "init":
                 init_pid = cast(int, message[1])
+            elif message[0] == "door":
+                door = fds[0]
             elif message[0] == "ready":
                 given = fds
             else:
@@ -378,7 +422,7 @@ def _await_ready(channel: Channel, maker: int) -> _Ready:
         with suppress(ChildProcessError):
             os.waitpid(maker, 0)
     pidfd, orders = given
-    return _Ready(init_pid, pidfd, Channel(orders))
+    return _Ready(init_pid, pidfd, Channel(orders), door)
 
 
 def _words(error: ClosedError | OSError) -> str:

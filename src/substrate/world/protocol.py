@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -142,6 +142,9 @@ class RunRequest(NamedTuple):
     #: those of the same session, and of the same kind, show each other their processes.
     session_id: str = ""
     beside: tuple[Layer, ...] = ()
+    #: Somebody inside the world is at its door: called once, with the listening socket (which is
+    #: closed afterwards) and the world's init. The command finds the way in ``SUBSTRATE_BROKER``.
+    on_call: Callable[[int, int], None] | None = None
 
 
 class RunOutcome(NamedTuple):

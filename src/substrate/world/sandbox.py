@@ -21,7 +21,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from substrate.system.channel import Channel
 from substrate.system.linux import mounts, namespaces, privileges
-from substrate.world import new_root
+from substrate.world import door, new_root
 from substrate.world.pid_space import Entrance
 from substrate.world.protocol import Network
 
@@ -62,6 +62,8 @@ class Sandbox(NamedTuple):
     resources: tuple[tuple[str, int], ...] = ()
     #: The pid namespace of earlier commands to live in; `None`: one of its own.
     company: Entrance | None = None
+    #: The directory of the world's door, as seen inside; empty: it has none.
+    door: bytes = b""
 
 
 class SetupError(Exception):
@@ -89,7 +91,10 @@ def enter(sandbox: Sandbox, channel: Channel) -> None:
         _step("our own /proc", privileges.own_proc_entries)
         _step("the ids of the user namespace", namespaces.map_own_id, uid, gid)
     _step("private mounts", mounts.make_private)
-    arrange(sandbox)
+    listener = arrange(sandbox)
+    if listener is not None:
+        channel.send("door", fds=(listener,))
+        os.close(listener)
     if privileged and sandbox.company is not None:
         _step("the session's processes", _join, sandbox.company)
     elif privileged:
@@ -110,8 +115,12 @@ def _join(company: Entrance) -> None:
     namespaces.unshare(_OWN)
 
 
-def arrange(sandbox: Sandbox) -> None:
-    """Mount everything but ``/proc``, which belongs to processes that do not exist yet."""
+def arrange(sandbox: Sandbox) -> int | None:
+    """Mount everything but ``/proc``, which belongs to processes that do not exist yet.
+
+    Returns what listens at the world's door.
+    """
+    listener = None
     trees = _trees_to_keep(sandbox)
     new = _step("a new root", new_root.prepare, sandbox) if sandbox.tier == "full" else -1
     _step("the workspace's view", sandbox.mount_view)
@@ -123,10 +132,15 @@ def arrange(sandbox: Sandbox) -> None:
         _step(f"hiding {os.fsdecode(path)}", mask, path)
     if is_privileged() and os.path.ismount(b"/sys"):
         _step("/sys read-only", partial(mounts.restrict, recursive=True), b"/sys", mounts.RDONLY)
+    if sandbox.door and sandbox.tier != "full":
+        listener = _step("the door", door.make, sandbox.door, sandbox.tier)
     if sandbox.tier == "guarded":
         _step("everything read-only", _shut, sandbox.root, sandbox.writable)
     elif sandbox.tier == "full":
         _step("a new root", new_root.pivot, sandbox, new)
+        if sandbox.door:
+            listener = _step("the door", door.make, sandbox.door, sandbox.tier)
+    return listener
 
 
 def submounts(root: bytes) -> list[bytes]:

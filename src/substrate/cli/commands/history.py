@@ -30,6 +30,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
+    place.refuse_inside()
     if not place.workspace.store.is_dir():
         raise NotFoundError(
             f"no history in {place.workspace.root}", hint="there is nothing to start over"

@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from substrate.cli.render import place_of
-from substrate.errors import UsageError
+from substrate.errors import RefusedError, UsageError
+from substrate.inside.calls import InsideCalls
 from substrate.recorder.record_command import CommandRequest, record_command
 from substrate.recorder.world_choice import Asked, world_for
 from substrate.world.protocol import ResourceLimits, RunRequest
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from substrate.cli.context import Context
+    from substrate.client.inside import Nested
+    from substrate.inside.answering import Answered, Call
     from substrate.world.protocol import Network
 
 NAME = "run"
@@ -85,9 +88,9 @@ def _run(args: Namespace, context: Context) -> int:
     place = place_of(context)
     request = _request(args, context)
     if place.is_inside_world:
-        return _run_inside(request, context)
+        return _run_inside(args, request, context)
     world = world_for(place, _asked(args, context))
-    recording = record_command(place, world, request)
+    recording = record_command(place, world, request._replace(inside=InsideCalls(_answer)))
     if recording.outcome.notice:
         context.output.note(recording.outcome.notice)
     if recording.no_history:
@@ -173,24 +176,72 @@ def _interpreter(context: Context, file: str) -> tuple[str, ...]:
     return (os.fsdecode(shell), str(path))
 
 
-def _run_inside(request: CommandRequest, context: Context) -> int:
+def _answer(call: Call) -> Answered:
+    from substrate.cli.answer import answer
+
+    return answer(call)
+
+
+def _run_inside(args: Namespace, request: CommandRequest, context: Context) -> int:
     """In a world already: what it does belongs to the command around it."""
+    from substrate.client import inside
     from substrate.world.direct import DirectWorld
 
-    context.output.note("inside a world: this is recorded with the command around it")
+    _refuse_inside(args)
+    begun = _begun_inside(args, request, context)
+    env = {} if begun is None else {"SUBSTRATE_PARENT_SPAN": begun.span_id}
     outcome = DirectWorld("inside a world").run(
         RunRequest(
             request.cwd,
             request.argv,
             request.shell,
+            env=env,
             timeout_s=request.timeout_s,
             kill_children=request.kill_children,
             network=request.network,
         )
     )
+    if begun is not None:
+        inside.end(
+            context.environment, begun, outcome.exit, outcome.signal or 0, outcome.duration_ms
+        )
     if outcome.notice:
         context.output.note(outcome.notice)
     return outcome.exit
+
+
+def _refuse_inside(args: Namespace) -> None:
+    for name in ("hold", "no_world", "live"):
+        if getattr(args, name):
+            option = "--" + name.replace("_", "-")
+            raise RefusedError(
+                f"{option} cannot be had inside a world",
+                hint="leave it out: the command runs in the world it was started from",
+            )
+
+
+def _begun_inside(args: Namespace, request: CommandRequest, context: Context) -> Nested | None:
+    """Have it written down as a part of the command around it; None: nobody does."""
+    from substrate.client import inside
+
+    environment = context.environment
+    if not inside.is_there(environment):
+        if args.isolate:
+            raise RefusedError(
+                f"nobody can say in here whether this world is of the tier {args.isolate}",
+                hint="ask for it outside",
+            )
+        context.output.note("inside a world: this is recorded with the command around it")
+        return None
+    words = ("c", request.shell) if request.shell else ("v", *request.argv)
+    parent = environment.parent_span or ""
+    try:
+        return inside.begin(environment, args.isolate, parent, *words)
+    except RefusedError as error:
+        if args.isolate:
+            raise
+        context.output.note(f"inside a world: {error.message}")
+        return None
 
 
 def _network(mode: str) -> Network | None:

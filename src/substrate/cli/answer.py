@@ -1,0 +1,125 @@
+"""A call from inside a world, carried out here outside: only some verbs, only in its own place.
+
+Whoever calls is not trusted. The workspace is that of the command around the call, whatever its
+directory is; the session is that command's; nothing is read from or written to a path that was
+named, and nothing is run that was named.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from substrate.cli.arguments import VERBS, Invocation, load, parse, wants_json
+from substrate.cli.choice import choice_of
+from substrate.cli.context import Context
+from substrate.cli.main import ANSWERED_OUTSIDE, Program, guarded
+from substrate.cli.output import Output
+from substrate.errors import EXIT_OK, RefusedError
+from substrate.inside.answering import Answered
+from substrate.system import environment as environment_module
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from substrate.inside.answering import Call
+    from substrate.recorder.inside import UndoWish
+
+_PROGRAM = Program("substrate", VERBS)
+_ONLY = "log, show, diff, status, checkpoint and undo work in here"
+_LATER = "ask for it outside, when the command around this one is over"
+
+
+def answer(call: Call) -> Answered:
+    """Carry it out, or note what is to be done when the command around it is over."""
+    environment = environment_module.current()
+    output = Output(
+        call.stdout, call.stderr, json=wants_json(call.words), no_color=call.no_color,
+        columns=call.columns,
+    )  # fmt: skip
+    wishes: list[UndoWish] = []
+    marks: list[str] = []
+
+    def dispatch(invocation: Invocation) -> int:
+        if invocation.verb not in ANSWERED_OUTSIDE:
+            what = f"`substrate {invocation.verb}`" if invocation.verb else "this"
+            raise RefusedError(f"{what} cannot be had from inside a world", hint=_ONLY)
+        command = load(invocation.verb)
+        args = parse(command, invocation)
+        _refuse_other_places(args)
+        output.json = args.json
+        session = _session(invocation.verb, args, call)
+        place = call.scene.place._replace(cwd=call.cwd, session=session or call.scene.session_id)
+        context = Context(call.cwd, environment, output, args.json, session, None, place)
+        is_mark = invocation.verb == "checkpoint" and args.action == "create"
+        if invocation.verb == "undo" and not args.dry_run:
+            _refuse_too_many(call.may_undo, "undos")
+            wishes.append(_later(args, context, call.already))
+            return EXIT_OK
+        if call.scene.isolation.tier == "full":
+            _refuse_other_sessions(invocation.verb, args, context, call)
+        if is_mark:
+            _refuse_too_many(call.may_mark, "checkpoints")
+        status = command.run(args, context)
+        if is_mark:
+            marks.append("made")
+            output.note("what the command around it changes is not part of this checkpoint")
+        return status
+
+    status = guarded(call.words, environment, _PROGRAM, output, dispatch)
+    return Answered(status, wishes[0] if wishes else None, bool(marks))
+
+
+def _refuse_too_many(may: bool, what: str) -> None:
+    if not may:
+        raise RefusedError(f"too many {what} were asked for in one command", hint=_LATER)
+
+
+def _refuse_other_places(args: Namespace) -> None:
+    if args.workspace is not None:
+        raise RefusedError("from inside a world only its own workspace can be seen", hint=_LATER)
+    if args.agent_id is not None:
+        raise RefusedError("inside a world nobody else can be acted for", hint=_LATER)
+
+
+def _session(verb: str, args: Namespace, call: Call) -> str | None:
+    """The session asked about; what is done is always done in the command's own."""
+    wanted: str | None = args.session
+    own = call.scene.session_id
+    is_full = call.scene.isolation.tier == "full"
+    if wanted not in (None, own) and (is_full or verb in ("undo", "checkpoint")):
+        raise RefusedError("from in here only the command's own session is reached", hint=_LATER)
+    return own if is_full else wanted
+
+
+def _refuse_other_sessions(verb: str, args: Namespace, context: Context, call: Call) -> None:
+    """`full` is for what is trusted least: it sees what its own session did, nothing else."""
+    from substrate.history.resolve import resolve
+
+    if verb == "status":
+        raise RefusedError("`substrate status` tells of other sessions, too", hint=_LATER)
+    if verb not in ("show", "diff"):
+        return
+    place = context.place
+    assert place is not None
+    with place.existing_history() as store:
+        found = resolve(store, args.id, place.session)
+        own = found.entry.session_id if found.entry else None
+        if found.session is not None:
+            own = found.session.session_id
+    if own != call.scene.session_id:
+        raise RefusedError(f"{args.id!r} is not of the command's own session", hint=_LATER)
+
+
+def _later(args: Namespace, context: Context, already: tuple[str, ...]) -> UndoWish:
+    from substrate.recorder.inside import wish_to_undo
+
+    if args.with_git:
+        raise RefusedError("--with-git is not done from inside a world", hint=_LATER)
+    place = context.place
+    assert place is not None
+    wish = wish_to_undo(place, args.id, choice_of(args, place), already)
+    if context.json:
+        context.output.emit_json({"command_id": wish.command_id, "queued": True})
+    else:
+        context.output.line(f"{wish.command_id} will be undone when this command is over")
+    return wish

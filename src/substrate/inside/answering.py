@@ -1,0 +1,172 @@
+"""One call from inside a world, in a process of its own: hear it, answer it, and end."""
+
+from __future__ import annotations
+
+import _socket
+import io
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, NoReturn, TextIO
+
+from substrate.errors import EXIT_REFUSED, SubstrateError
+from substrate.inside import nested
+from substrate.inside.nested import Begun, State
+from substrate.protocol import inside
+from substrate.recorder.inside import Scene, UndoWish
+from substrate.system.channel import Channel, ClosedError
+
+__all__ = ["Answer", "Begun", "Call", "State", "close_all", "handle"]
+
+#: A question is sent at once, or not at all.
+_HEARING_S = 3
+#: A reader inside may be a pager; but nobody is waited for all day.
+_LONGEST_S = 600
+_LONGEST_CPU_S = 120
+#: More of them would push older ones out of what is kept.
+MOST_UNDOS = 50
+MOST_CHECKPOINTS = 20
+
+close_all = nested.close_all
+
+
+class Call(NamedTuple):
+    """A call as the command line is to see it."""
+
+    words: list[str]
+    #: Below the workspace's root; it may exist inside only.
+    cwd: Path
+    stdout: TextIO
+    stderr: TextIO
+    no_color: bool
+    columns: int
+    scene: Scene
+    #: Commands whose undo is settled already.
+    already: tuple[str, ...]
+    may_undo: bool
+    may_mark: bool
+
+
+class Answered(NamedTuple):
+    status: int
+    #: What is wanted when the command is over.
+    undo: UndoWish | None = None
+    #: Whether a checkpoint was made.
+    marked: bool = False
+
+
+#: Carries out a call's words.
+Answer = Callable[[Call], Answered]
+
+
+def handle(
+    connection: _socket.socket, tell: Channel, scene: Scene, state: State, answer: Answer
+) -> NoReturn:
+    """Called right after the fork."""
+    try:
+        signal.alarm(_HEARING_S)
+        question = inside.receive_question(connection)
+        _limit()
+        inside.send_frame(connection, inside.HEARD)
+        if question.kind == inside.ASK:
+            status = _ask(connection, question, tell, scene, state, answer)
+        else:
+            status = _note(connection, question, tell, scene, state)
+        inside.send_frame(connection, inside.EXITED, b"%d" % status)
+    except (OSError, EOFError, ValueError, ClosedError):
+        pass  # whoever it was is gone, or spoke another language
+    finally:
+        os._exit(0)
+
+
+def _ask(
+    connection: _socket.socket,
+    question: inside.Question,
+    tell: Channel,
+    scene: Scene,
+    state: State,
+    answer: Answer,
+) -> int:
+    stdout = _stream(connection, inside.OUT, b"o" in question.flags)
+    stderr = _stream(connection, inside.ERR, b"e" in question.flags)
+    call = Call(
+        [os.fsdecode(word) for word in question.words], _directory(scene, question.cwd),
+        stdout, stderr, b"n" in question.flags, question.columns, scene,
+        tuple(wish.command_id for wish in state.undos),
+        len(state.undos) < MOST_UNDOS, state.checkpoints < MOST_CHECKPOINTS,
+    )  # fmt: skip
+    status, undo, marked = answer(call)
+    if undo is not None:
+        tell.send("undo", tuple(undo))
+    if marked:
+        tell.send("checkpoint")
+    for stream in (stdout, stderr):
+        with suppress(BrokenPipeError):
+            stream.flush()
+    return status
+
+
+def _limit() -> None:
+    import resource
+
+    signal.alarm(_LONGEST_S)
+    resource.setrlimit(resource.RLIMIT_CPU, (_LONGEST_CPU_S, _LONGEST_CPU_S))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _note(
+    connection: _socket.socket,
+    question: inside.Question,
+    tell: Channel,
+    scene: Scene,
+    state: State,
+) -> int:
+    """A command begins inside, or has ended."""
+    try:
+        if question.kind == inside.BEGIN:
+            begun = nested.begin(scene, state, question.words, _directory(scene, question.cwd))
+            tell.send("begun", tuple(begun))
+            ids = f"{begun.span_id} {scene.session_id}"
+            inside.send_frame(connection, inside.IDS, ids.encode())
+        else:
+            tell.send("ended", nested.end(scene, state, question.words))
+    except SubstrateError as error:
+        said = f"{error.message}\n{error.hint}"
+        inside.send_frame(connection, inside.ERR, said.encode("utf-8", "replace"))
+        return EXIT_REFUSED
+    return 0
+
+
+def _directory(scene: Scene, cwd: bytes) -> Path:
+    """Where the caller stands, by name alone; outside the workspace it counts for nothing."""
+    here = os.path.normpath(cwd)
+    root = os.fsencode(scene.place.workspace.root)
+    is_below = here == root or here.startswith(root.rstrip(b"/") + b"/")
+    return Path(os.fsdecode(here if is_below else root))
+
+
+class _Frames(io.RawIOBase):
+    """A stream whose bytes go to the caller, who writes them to its own."""
+
+    def __init__(self, connection: _socket.socket, kind: bytes, is_terminal: bool) -> None:
+        self._connection = connection
+        self._kind = kind
+        self._is_terminal = is_terminal
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def write(self, data: object) -> int:
+        raw = bytes(memoryview(data))  # type: ignore[arg-type]
+        inside.send_frame(self._connection, self._kind, raw)
+        return len(raw)
+
+
+def _stream(connection: _socket.socket, kind: bytes, is_terminal: bool) -> TextIO:
+    raw = io.BufferedWriter(_Frames(connection, kind, is_terminal), inside.MOST_FRAME_BYTES)
+    return io.TextIOWrapper(raw, "utf-8", "backslashreplace")

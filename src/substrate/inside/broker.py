@@ -1,0 +1,168 @@
+"""Answers calls of `substrate` from inside one world. It runs outside, so it trusts nobody there.
+
+The process that waits for the command starts it when the first call comes, and ends it with the
+command. Each call is looked at in a process of its own, so that none can hold up another; what
+one of them has settled (an undo for later, a command that began) comes back over a channel.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import select
+import signal
+from contextlib import suppress
+from typing import NoReturn, cast
+
+from substrate.inside import answering
+from substrate.inside.answering import Answer, Begun, State
+from substrate.protocol import door
+from substrate.recorder.inside import Scene, UndoWish
+from substrate.system import afterwards, process_tree
+from substrate.system import channel as channels
+from substrate.system.channel import Channel, ClosedError
+
+#: Calls looked at at once; the others wait at the door.
+MOST_AT_ONCE = 8
+#: How long what is under way may take when the command is over.
+_GRACE_S = 2.0
+#: So deep is no tree of processes that means well.
+_MOST_GENERATIONS = 1000
+
+
+def serve(listener: int, control: Channel, init_pid: int, scene: Scene, answer: Answer) -> NoReturn:
+    """Be the broker. Called right after the fork."""
+    try:
+        _leave_the_waiting_process(listener, control.fileno())
+        _Server(listener, control, init_pid, scene, answer).run()
+    finally:  # whatever it was: never return into a second copy of our caller
+        os._exit(0)
+
+
+def _leave_the_waiting_process(*kept: int) -> None:
+    """Nothing of what it holds or waits for is ours: not its descriptors, not its signals."""
+    from substrate.trace import writer
+
+    os.setpgid(0, 0)  # the terminal's keys are for the command
+    for number in signal.valid_signals():
+        with suppress(OSError, ValueError):
+            if signal.getsignal(number) not in (signal.SIG_DFL, signal.SIG_IGN):
+                signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(null, fd)
+    low = 3
+    for fd in (*sorted(kept), os.sysconf("SC_OPEN_MAX")):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.chdir("/")
+    writer.watchers.clear()
+    afterwards.forget()
+
+
+class _Server:
+    def __init__(
+        self, listener: int, control: Channel, init_pid: int, scene: Scene, answer: Answer
+    ) -> None:
+        self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, listener)
+        self._listener.setblocking(False)
+        self._control = control
+        self._init_pid = init_pid
+        self._scene = scene
+        self._answer = answer
+        self._state = State()
+        #: Calls under way: the process, by the descriptor of the channel to it.
+        self._calls: dict[int, tuple[int, Channel]] = {}
+
+    def run(self) -> None:
+        while True:
+            ready = self._wait(len(self._calls) < MOST_AT_ONCE, None)
+            # What is settled comes first: the next call may build on it.
+            for fd in ready & set(self._calls):
+                self._hear(fd)
+            if self._control.fileno() in ready:
+                break
+            if self._listener.fileno() in ready:
+                self._accept()
+        self._listener.close()
+        self._finish()
+
+    def _finish(self) -> None:
+        """The command is over; whatever is still under way was asked by what outlives it."""
+        while self._calls and (ready := self._wait(False, _GRACE_S) - {self._control.fileno()}):
+            for fd in ready:
+                self._hear(fd)
+        for pid, _ in self._calls.values():
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        spans = answering.close_all(self._scene, self._state)
+        with suppress(ClosedError):
+            self._control.send("asked", [tuple(wish) for wish in self._state.undos], spans)
+
+    def _wait(self, with_new: bool, timeout_s: float | None) -> set[int]:
+        poll = select.poll()
+        poll.register(self._control.fileno(), select.POLLIN)
+        for fd in self._calls:
+            poll.register(fd, select.POLLIN)
+        if with_new:
+            poll.register(self._listener.fileno(), select.POLLIN)
+        found = poll.poll(None if timeout_s is None else timeout_s * 1000)
+        return {fd for fd, _ in found}
+
+    def _hear(self, fd: int) -> None:
+        pid, channel = self._calls[fd]
+        try:
+            message, _ = channel.receive()
+        except ClosedError:
+            channel.close()
+            del self._calls[fd]
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+            return
+        if message[0] == "undo":
+            self._state.undos.append(UndoWish(*cast("tuple[str]", message[1])))
+        elif message[0] == "checkpoint":
+            self._state.checkpoints += 1
+        elif message[0] == "begun":
+            self._state.add(Begun(*cast("tuple[str]", message[1])))  # type: ignore[call-arg]
+        elif message[0] == "ended":
+            self._state.end(cast(str, message[1]))
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener._accept()  # type: ignore[attr-defined]
+        except OSError:
+            return
+        call = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, connection)
+        try:
+            if not _is_from(call, self._init_pid):
+                return
+            ours, theirs = channels.pair()
+            pid = os.fork()
+            if pid == 0:
+                self._listener.close()
+                ours.close()
+                answering.handle(call, theirs, self._scene, self._state, self._answer)
+            theirs.close()
+            self._calls[ours.fileno()] = (pid, ours)
+        finally:
+            call.close()
+
+
+def _is_from(call: _socket.socket, init_pid: int) -> bool:
+    """Whether the caller is of our user, and descends from the init of this world.
+
+    What nobody waits for any more is a child of the init, so this finds all of them.
+    """
+    pid, uid, _ = door.peer(call)
+    if uid != os.geteuid():
+        return False
+    for _ in range(_MOST_GENERATIONS):
+        if pid == init_pid:
+            return True
+        if pid <= 1:
+            return False
+        pid = process_tree.parent(pid)
+    return False
