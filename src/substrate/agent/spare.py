@@ -11,6 +11,7 @@ from __future__ import annotations
 import _socket
 import os
 import select
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -66,10 +67,9 @@ def wait(channel: Channel, recipe: ahead.Recipe | None) -> Handed | None:
     """In the spare: get ready, and wait for a call; None if there will be none."""
     if recipe is not None and not channel.ready():
         ahead.prepare(recipe)
-    if ahead.is_made() and recipe is not None and not channel.ready():
+    if ahead.is_made() and recipe is not None and not channel.ready() and _stays(recipe.root):
         place.open_ahead(Path(os.fsdecode(recipe.root)))
-    if not channel.ready():
-        memory.make_own()
+    memory.make_own(channel.ready)
     if ahead.is_made():
         _until_called_or_old(channel)
     try:
@@ -84,6 +84,14 @@ def wait(channel: Channel, recipe: ahead.Recipe | None) -> Handed | None:
         bool(is_stale),
         cast("dict[str, object]", state),
     )
+
+
+def _stays(root: bytes) -> bool:
+    """Whether nobody will unmount the workspace's disk: an open file would be in the way."""
+    with suppress(OSError):
+        device = os.stat(root).st_dev
+        return any(os.stat(path).st_dev == device for path in (b"/", os.fsencode(__file__)))
+    return False
 
 
 def _until_called_or_old(channel: Channel) -> None:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from substrate.errors import SubstrateError
 from substrate.system import afterwards, ids
+from substrate.system.linux import mounts
 from substrate.world import layers
 from substrate.world.open_world import OpenWorld, open_world
 from substrate.world.protocol import Layer, Network
@@ -120,6 +121,7 @@ def prepare(recipe: Recipe) -> None:
                 layers.remove(layer)
         return
     layers.smooth(layer)
+    mounts.file_system_of(os.path.dirname(recipe.worlds))  # asked for again, and remembered
     _made = Made(recipe, looks, layer, opened, network)
 
 

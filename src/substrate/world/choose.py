@@ -10,7 +10,7 @@ from pathlib import Path
 from substrate.errors import MissingDependencyError, UsageError, WorldFailedError
 from substrate.system import environment
 from substrate.world.direct import DirectWorld
-from substrate.world.probe import finding, probe
+from substrate.world.probe import Finding, finding, probe
 from substrate.world.protocol import (
     STRATEGIES,
     TIERS,
@@ -93,14 +93,18 @@ def _check(wanted: Wanted) -> None:
 
 def _candidates(wanted: Wanted) -> tuple[list[World], list[str]]:
     """Worlds that should work, best first, and what stands against the others."""
+    if not sys.platform.startswith("linux"):
+        return [], [f"{strategy}: not on {sys.platform}" for strategy in _in_question(wanted)]
     worlds: list[World] = []
     refusals: list[str] = []
+    findings = probe()
+    directory = worlds_directory(wanted)
     for strategy in _in_question(wanted):
-        for refusal in _refusals(strategy, wanted):
+        for refusal in _refusals(finding(strategy, findings), wanted, directory):
             refusals.append(f"{strategy}: {refusal}")
             break
         else:
-            worlds.append(_make(strategy, wanted))
+            worlds.append(_make(strategy, wanted, directory))
     return worlds, refusals
 
 
@@ -112,17 +116,14 @@ def _in_question(wanted: Wanted) -> tuple[str, ...]:
     return (*layered, "copy-diff") if wanted.required else layered
 
 
-def _refusals(strategy: str, wanted: Wanted) -> Iterator[str]:
-    if not sys.platform.startswith("linux"):
-        yield f"not on {sys.platform}"
-        return
-    found = finding(strategy, probe())
+def _refusals(found: Finding, wanted: Wanted, directory: Path) -> Iterator[str]:
+    strategy = found.name
     if not found.works:
         yield found.why
     root = os.path.realpath(wanted.root)
     if root == "/":
         yield "the workspace is the root directory"
-    if strategy == "fuse-overlayfs" and ":" in os.path.realpath(worlds_directory(wanted)):
+    if strategy == "fuse-overlayfs" and ":" in os.path.realpath(directory):
         yield "it cannot keep a layer in a directory whose path has a colon"
     if strategy in ("overlay", "fuse-overlayfs") and os.geteuid() != 0:
         yield from _unprivileged_refusals(root, strategy)
@@ -139,19 +140,19 @@ def _unprivileged_refusals(root: str, strategy: str) -> Iterator[str]:
         yield "something is mounted inside the workspace, and you are not root"
 
 
-def _make(strategy: str, wanted: Wanted) -> World:
+def _make(strategy: str, wanted: Wanted, directory: Path) -> World:
     if strategy == "overlay":
         from substrate.world.overlay import OverlayWorld
 
-        return OverlayWorld(wanted, worlds_directory(wanted), wanted.why)
+        return OverlayWorld(wanted, directory, wanted.why)
     if strategy == "fuse-overlayfs":
         from substrate.world.fuse_overlay import FuseOverlayWorld
 
-        return FuseOverlayWorld(wanted, worlds_directory(wanted), wanted.why)
+        return FuseOverlayWorld(wanted, directory, wanted.why)
     if strategy == "copy-diff":
         from substrate.world.copy_world import CopyWorld
 
-        return CopyWorld(wanted, worlds_directory(wanted), "" if wanted.strategy else _NO_OVERLAY)
+        return CopyWorld(wanted, directory, "" if wanted.strategy else _NO_OVERLAY)
     raise MissingDependencyError(
         f"no world is made with {strategy} in this version",
         hint="`substrate doctor` lists the strategies that work here",
@@ -169,13 +170,7 @@ def worlds_directory(wanted: Wanted) -> Path:
 def _file_system(path: Path) -> bytes:
     from substrate.system.linux import mounts
 
-    where = os.fsencode(os.path.realpath(path))
-    best, fstype = b"", b""
-    for mount in mounts.mounts():
-        target = mount.target.rstrip(b"/")
-        if (where == mount.target or where.startswith(target + b"/")) and len(target) >= len(best):
-            best, fstype = target, mount.fstype
-    return fstype
+    return mounts.file_system_of(os.fsencode(os.path.realpath(path)))
 
 
 def _fix(wanted: Wanted) -> str:

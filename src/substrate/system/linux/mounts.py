@@ -156,8 +156,27 @@ def pivot_root(new_root: bytes) -> None:
 
 def mounts() -> list[Mount]:
     """What is mounted here, in order: a later one on the same target covers an earlier one."""
+    return list(_parsed(_table()))
+
+
+def file_system_of(path: bytes) -> bytes:
+    """The type of the file system that `path`, absolute and without links, lies in."""
+    return _file_system_of(_table(), path)
+
+
+@lru_cache(maxsize=8)
+def _file_system_of(table: bytes, path: bytes) -> bytes:
+    best, fstype = b"", b""
+    for mount in _parsed(table):
+        target = mount.target.rstrip(b"/")
+        if (path == mount.target or path.startswith(target + b"/")) and len(target) >= len(best):
+            best, fstype = target, mount.fstype
+    return fstype
+
+
+def _table() -> bytes:
     with open("/proc/self/mountinfo", "rb") as file:
-        return list(_parsed(file.read()))
+        return file.read()
 
 
 @lru_cache(maxsize=1)
