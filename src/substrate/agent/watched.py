@@ -57,12 +57,18 @@ class Watched:
         self._tidy_not_before_ns = 0
         self._tidied: dict[str, object] = {}
         self._gave_way = 0
+        #: In a row, without success: each pause is longer than the last.
+        self._tries = 0
+        #: Words for the log, and the last that were said.
+        self.words: list[str] = []
+        self._said = ""
 
     # -- asked ----------------------------------------------------------------------------------
 
     def answer(self) -> bytes:
         """For a command that is about to begin."""
         self.asked_ns = clock.monotonic_ns()
+        self._tries = 0
         self.read()
         watch = self.watch
         if not self.is_watching or watch is None:
@@ -180,7 +186,7 @@ class Watched:
         try:
             watch = self.watch = TreeWatch(root, Exclusions.load(root))
         except MissingDependencyError as error:
-            self._cannot(error.message)
+            self._cannot(error.message, error.hint)
             return None
         return self._start(lambda place: idle_work.set_up(place, watch))
 
@@ -198,42 +204,48 @@ class Watched:
         else:
             self._not_before_ns = at
 
-    def job_ended(self) -> list[str]:
-        """Take in what it did; words for the log."""
+    def job_ended(self) -> None:
+        """Take in what it did."""
         assert self._job is not None
         said = self._job.answer()
         self._job = None
         result: Result = said if isinstance(said, dict) else {"error": "the work was killed"}
-        before = self.why_not
         if "error" in result or "busy" in result or "why_not" in result:
             self._not_done(result)
         elif self._job_kind == _SET_UP:
+            self._tries = 0
             self._is_set_up(result)
         elif self._job_kind == _RECORD:
+            self._tries = 0
             self._is_recorded(result)
         else:
             self._is_tidied(result)
-        root = os.fsdecode(self.root)
         if "error" in result:
-            return [f"{root}: {result['error']}"]
-        if "why_not" in result and self.why_not != before:  # said once
-            return [f"{root} is not watched: {result['why_not']} ({result.get('hint', '')})"]
-        return []
+            self._say(str(result["error"]))
+
+    def _say(self, what: str) -> None:
+        """For the log: a thing that does not change is said once."""
+        if what != self._said:
+            self.words.append(f"{os.fsdecode(self.root)}: {what}")
+        self._said = what
 
     def _not_done(self, result: Result) -> None:
         if "why_not" in result and self._job_kind == _SET_UP:
-            self._cannot(str(result["why_not"]))
+            self._cannot(str(result["why_not"]), str(result.get("hint", "")))
             return
         pause_ns = _FAILED_NS
-        if "busy" in result:
-            self._gave_way += 1
-            is_tidying = self._job_kind == _TIDY
-            pause_ns = int(min(_FAILED_NS, self._idle_work_ns)) if is_tidying else _AGAIN_NS
+        if "busy" in result and self._job_kind == _TIDY:
+            pause_ns = int(min(_FAILED_NS, self._idle_work_ns))
+        elif "busy" in result:
+            pause_ns = min(_FAILED_NS, _AGAIN_NS << min(self._tries, 5))
+            self._tries += 1
+        self._gave_way += "busy" in result
         self._not_now(pause_ns)
         if self._job_kind == _SET_UP:
             self.close()
 
-    def _cannot(self, why: str) -> None:
+    def _cannot(self, why: str, hint: str) -> None:
+        self._say(f"not watched: {why}; {hint}")
         self.close()
         self.why_not = why
         self._not_before_ns = clock.monotonic_ns() + _CANNOT_NS

@@ -77,7 +77,7 @@ class Watcher:
                 one.read()
             if one.job is not None and one.job.fileno() in ready:
                 recorded = one.recorded
-                self._log(one.job_ended())
+                one.job_ended()
                 if one.recorded != recorded:
                     # Somebody is at work there: the agent must not take itself for idle.
                     os.kill(self._agent_pid, signal.SIGUSR1)
@@ -90,6 +90,9 @@ class Watcher:
             for one in self._workspaces.values():
                 if one.work():
                     break
+        for one in self._workspaces.values():
+            self._log(one.words)
+            one.words.clear()
 
     # -- who asks -------------------------------------------------------------------------------
 

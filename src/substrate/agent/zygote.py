@@ -125,7 +125,7 @@ class Zygote:
             if http.fileno() in ready:
                 self._start_server(http)
             if watch.fileno() in ready:
-                self._watcher_pid = self._start_helper(watch, self._watch)
+                self._start_watcher(watch)
             if self._news.fileno() in ready:
                 self._hear_news()
 
@@ -201,6 +201,13 @@ class Zygote:
     def _start_server(self, http: socket.socket) -> None:
         self._used()
         self._server_pid = self._start_helper(http, self._settings.server)
+        if not self._server_pid:
+            self._server_not_before_ns = clock.monotonic_ns() + _SERVER_PAUSE_NS
+
+    def _start_watcher(self, watch: socket.socket) -> None:
+        self._watcher_pid = self._start_helper(watch, self._watch)
+        if not self._watcher_pid:
+            self._watcher_not_before_ns = clock.monotonic_ns() + _SERVER_PAUSE_NS
 
     def _start_helper(
         self, listener: socket.socket, work: Callable[[socket.socket, Home], None]

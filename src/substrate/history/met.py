@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from substrate.errors import WorkspaceError
 from substrate.history.ledger import NewEntry
 from substrate.history.line import Extension
 from substrate.history.observe import count_files, edited
@@ -140,7 +141,10 @@ def compared(
     for path, is_deep in suspects.items():
         if is_deep:
             continue
-        old, new = snapshots.lookup(reader, tip, path), node_at(store.root, path, blobs)
+        try:
+            old, new = snapshots.lookup(reader, tip, path), node_at(store.root, path, blobs)
+        except WorkspaceError:
+            continue  # shut to us: it says nothing about itself
         if old.kind is not new.kind:
             deep.append(path)
         elif old != new and new.kind is Kind.DIRECTORY:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 
-from substrate.history.met import Suspects, compared, record_met
+from substrate.history.met import Suspects, compared, record_met, seen_by_command
 from substrate.history.observe import HashOnly, observe
-from substrate.history.record import running_beside
-from substrate.history.store import HistoryStore
+from substrate.history.record import RUNNING
+from substrate.history.store import HistoryStore, is_alive
 from substrate.model.nodes import Change, Kind
-from substrate.model.paths import RelPath, is_within
+from substrate.model.paths import RelPath, ancestors, is_within
 
 
 def differing(store: HistoryStore, suspects: Suspects) -> dict[RelPath, bool]:
@@ -46,16 +46,29 @@ def _as_suspects(changes: list[Change]) -> dict[RelPath, bool]:
 def record_suspects(store: HistoryStore, suspects: Suspects) -> bool:
     """Those that differ become a commit ``external-changes``. Inside the lock.
 
-    False if nothing could be told: a command works on the real files, and they may be its own.
+    False if something is left for later, because a command runs that may have made or seen it.
     """
-    if running_beside(store, None):
-        return False
+    running = [
+        intent.payload
+        for intent in store.ledger.intents()
+        if intent.kind == RUNNING and is_alive(intent)
+    ]
+    if any(not payload.get("world_id") for payload in running):
+        return False  # it works on the real files: these may be its own
     store.forget_exclusions()
     with store.new_batch() as batch:
         changes = compared(store, batch, batch, suspects)
-        if changes:
-            record_met(store, batch, changes)
-    return True
+        told = changes
+        # Who started from an assumed base may have seen an edit that is older than itself: that
+        # is found out when its own change arrives, and must not look like somebody's later work.
+        unsure = [p.get("started_ns") for p in running if p.get("base_known") == "assumed"]
+        starts = [at for at in unsure if isinstance(at, int)]
+        if starts and changes:
+            seen = {change.path for change in seen_by_command(store, changes, max(starts))}
+            told = [c for c in changes if seen.isdisjoint([c.path, *ancestors(c.path)])]
+        if told:
+            record_met(store, batch, told)
+    return len(told) == len(changes)
 
 
 def is_little(store: HistoryStore, suspects: Suspects, entries: int, size_bytes: int) -> bool:

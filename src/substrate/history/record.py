@@ -50,7 +50,7 @@ class Running(NamedTuple):
             "session_id": self.session_id, "agent_id": self.agent_id, "command": self.command,
             "base": self.base_commit.hex(), "world_id": self.world_id,
             "places": [str(place) for place in self.places], "started_ns": self.started_ns,
-            "live": self.is_live,
+            "live": self.is_live, "base_known": self.base_known,
         }  # fmt: skip
 
     @classmethod
@@ -69,6 +69,7 @@ class Running(NamedTuple):
             world_id=str(payload.get("world_id", "")),
             places=tuple(Path(str(p)) for p in places) if isinstance(places, list) else (),
             started_ns=int(str(payload.get("started_ns", 0))),
+            base_known=str(payload.get("base_known", "assumed")),
             is_live=bool(payload.get("live")),
         )
 

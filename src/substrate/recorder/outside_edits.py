@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from substrate.errors import WorkspaceError
 from substrate.history import outside
 from substrate.history.store import HistoryStore
 from substrate.model.paths import RelPath
@@ -35,6 +36,8 @@ def catch_up(place: Place, store: HistoryStore) -> bool:
             return False
         answer.done()
         return True
+    except (WorkspaceError, OSError):
+        return False  # a command is not refused because somebody's file cannot be recorded
     finally:
         answer.close()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from substrate.history import outside
+from substrate.history import outside, record
 from substrate.model.paths import RelPath
 from substrate.recorder.ask import changed_files
 from tests.unit.history.workbench import Bench, Dir, Edit, Link, Mode
@@ -84,3 +86,46 @@ def test_only_so_much_is_looked_at(begun: Bench) -> None:
         assert not outside.is_little(store, many, entries=51, size_bytes=5_000)
         assert not outside.is_little(store, many, entries=52, size_bytes=4_999)
         assert outside.is_little(store, {RelPath(b"many"): False}, entries=1, size_bytes=0)
+
+
+class TestWhileACommandRuns:
+    """A world that started from an assumed base may have seen the edit."""
+
+    def begin(self, bench: Bench, known: str) -> None:
+        world = record.InWorld("wld_x", (bench.root / "nowhere",), is_watched=known == "watched")
+        with bench.writing() as store:
+            running = record.begin(
+                store, session="s-1", agent_id="ada", command="x", exact="x",
+                world=world if known != "real files" else None,
+            )  # fmt: skip
+            assert running.base_known == (known if known != "real files" else "scanned")
+
+    def record(self, bench: Bench) -> bool:
+        with bench.writing() as store:
+            return outside.record_suspects(
+                store, {RelPath(b"a"): True, RelPath(b"b"): True, RelPath(b"new"): True}
+            )
+
+    def test_that_was_watched(self, begun: Bench) -> None:
+        begun.outside({"a": b"2"})
+        self.begin(begun, "watched")
+        assert self.record(begun)
+        assert begun.kinds()[-1] == "external"
+
+    def test_from_an_assumed_base(self, begun: Bench) -> None:
+        begun.outside({"a": b"2", "new/old": b"2"})
+        time.sleep(0.1)  # files' times have their own clock, and it ticks slowly
+        self.begin(begun, "assumed")
+        assert not self.record(begun)
+        assert begun.kinds()[-1] != "external", "whether it saw them is found when it arrives"
+        time.sleep(0.1)
+        begun.outside({"b": b"2"})
+        assert not self.record(begun)
+        with begun.store() as store:
+            assert changed_files(store, begun.log()[0]) == [b"b"], "this it cannot have seen"
+
+    def test_on_the_real_files(self, begun: Bench) -> None:
+        self.begin(begun, "real files")
+        begun.outside({"a": b"2"})
+        assert not self.record(begun)
+        assert begun.kinds()[-1] != "external"
