@@ -85,7 +85,16 @@ def _rounds(agent: Agent, count: int, seed: int) -> None:
         kept = subprocess.run([*git, "show", f"HEAD:{path.name}"], capture_output=True, check=True)
         assert kept.stdout == path.read_bytes()
     assert json.loads(agent.run("log", "--json", "--limit", "1").stdout)["commands"]
-    known = {"door.sock", "lock", "log", "start", "start.lock", "state.json", "warned"}
+    known = {
+        "door.sock",
+        "lock",
+        "log",
+        "start",
+        "start.lock",
+        "state.json",
+        "warned",
+        "watch.sock",
+    }
     # An agent that starts rehearses for a moment, and cleans up after one that was killed at it.
     until(lambda: {path.name for path in agent.directory.iterdir()} <= known, "tidiness")
     assert [path.name for path in agent.workspace.iterdir() if "tmp" in path.name] == []
