@@ -18,6 +18,8 @@ from substrate.graph.facts import Facts, decode_facts
 #: Raised whenever the same blob would give other facts, or rows look otherwise.
 EXTRACTOR_VERSION = 3
 _CHUNK = 500
+#: Fast: for rows of a few kilobytes a better level spends its time on making tables.
+_LEVEL = -5
 #: What reading a row raises that is not as it was written.
 DAMAGED = (zstandard.ZstdError, msgspec.DecodeError)
 
@@ -105,5 +107,5 @@ class Packer:
     """Encoded facts -> the bytes of a row, and back; one per process."""
 
     def __init__(self) -> None:
-        self.compress = zstandard.ZstdCompressor(level=1, write_checksum=True).compress
+        self.compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
         self.decompress = zstandard.ZstdDecompressor().decompress

@@ -23,7 +23,7 @@ from substrate.graph.fact_source import (
     batches,
     failed_facts,
 )
-from substrate.graph.facts import encode_facts
+from substrate.graph.facts import Links, Outline, encode_facts, outline_of
 from substrate.graph.layout import FILES
 from substrate.graph.resolve.edges import EdgeMaker, Edges
 from substrate.graph.resolve.names import Names
@@ -121,12 +121,19 @@ class ColdIndex:
         def packed(row: int) -> memoryview:
             return all_packed[starts[row] : starts[row + 1]]
 
-        world = TreeWorld(self._sections, lambda row: unpacker.outline(packed(row)))
-        maker = EdgeMaker(Names(world))
+        #: Of the batch: neighbours import each other most.
+        near: dict[int, Links] = {}
+
+        def outline_at(row: int) -> Outline | None:
+            return outline_of(near[row]) if row in near else unpacker.outline(packed(row))
+
+        maker = EdgeMaker(Names(TreeWorld(self._sections, outline_at)))
 
         def edges_of(start: int) -> tuple[Edges, list[tuple[int, int, int]]]:
             rows = range(start, min(start + _EDGE_BATCH, len(paths)))
-            made = [maker.edges(paths[row], unpacker.links(packed(row))) for row in rows]
+            near.clear()
+            near.update((row, unpacker.links(packed(row))) for row in rows)
+            made = [maker.edges(paths[row], links) for row, links in near.items()]
             joined = Edges(*(b"".join(part) for part in zip(*made, strict=True)))
             return joined, [(len(e.imports), len(e.calls), len(e.called) // 4) for e in made]
 

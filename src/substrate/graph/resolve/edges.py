@@ -107,8 +107,8 @@ class EdgeMaker:
         source = file.symbol_id(scope)
         if target.symbol is None:
             return source, target.confidence, UNSET, target.external
-        path, _, symbol = target.symbol
-        return source, target.confidence, symbol_id(self._id(path), symbol), UNSET
+        found = target.symbol
+        return source, target.confidence, symbol_id(self._id(found.path), found.symbol), UNSET
 
     def _id(self, path: bytes) -> str:
         if path not in self._path_ids:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from msgspec import Struct
 
 from substrate.graph.facts import CLASS_KINDS, Import, Outline, Symbol
 from substrate.graph.grammars import grammar_for
@@ -21,7 +23,7 @@ Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 
 
-class Entity(NamedTuple):
+class Entity(Struct, frozen=True, gc=False):
     """What a name stands for: one of a symbol, some files (a module), something external."""
 
     symbol: Definition | None = None
@@ -29,7 +31,7 @@ class Entity(NamedTuple):
     external: str = ""
 
 
-class Target(NamedTuple):
+class Target(Struct, frozen=True, gc=False):
     """What a call calls: exactly one of the first two is set."""
 
     symbol: Definition | None
@@ -292,7 +294,7 @@ class Names:
     def named(self, file: FileNames, dotted: str, inside: Symbol | None = None) -> Entity | None:
         """What a dotted name means at the top level of a file, or in the scope of `inside`."""
         if dotted in file.dotted:
-            return Entity(module=tuple(self.module_of(file, file.dotted[dotted]))) or None
+            return Entity(module=tuple(self.module_of(file, file.dotted[dotted])))
         first, *rest = dotted.split(".")
         entity = self._first_name(file, first, inside)
         if entity is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from substrate.graph.facts import Outline, Symbol, name_hash
 
@@ -16,7 +18,7 @@ MANY = 40
 _MOST_OUTLINES = 20_000
 
 
-class Definition(NamedTuple):
+class Definition(Struct, frozen=True, gc=False):
     path: bytes
     #: Its place among the file's symbols.
     number: int
