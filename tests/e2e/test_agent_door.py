@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -75,6 +77,22 @@ def _odd_surroundings() -> None:
     os.umask(0o027)
     os.nice(5)
     resource.setrlimit(resource.RLIMIT_NOFILE, (123, 123))
+
+
+def test_a_call_from_inside_the_world_is_answered(warm: Agent) -> None:
+    inner = shlex.join(SUBSTRATE)
+    for number in range(3):
+        done = warm.run("-c", f"echo {number} > a; {inner} log --json; {inner} checkpoint")
+        assert done.returncode == 0, done.stderr
+        log = json.loads(done.stdout.splitlines()[0])["commands"]
+        assert sum(entry["kind"] == "command" for entry in log) == number
+    done = warm.run("-c", f"{inner} undo; {inner} undo; {inner} -c 'exit 3'; echo $?; touch b")
+    assert done.stdout.splitlines()[-1] == b"3"
+    assert done.stderr.count(b"asked for inside: undo of c-") == 2
+    assert (warm.workspace / "a").read_text() == "0\n"
+    assert (warm.workspace / "b").exists()
+    assert warm.run("fsck").returncode == 0
+    assert warm.serves(), "all of it went through the agent"
 
 
 def test_an_ignored_signal_stays_ignored(warm: Agent) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -72,6 +73,19 @@ def test_keys_reach_the_command_and_job_control_works(shell: Terminal, project: 
     assert found[1][1] == 128 + signal.SIGTSTP
     [late] = [one for one in found if one[2] == ["g"]]
     assert late[0] == "fg" or late[0].startswith("world apply wld_")
+
+
+def test_a_line_can_ask_for_history_and_take_it_back(shell: Terminal, project: Path) -> None:
+    program = shlex.join([sys.executable, "-m", "substrate"])
+    shell.line("echo one > a")
+    shell.line("echo two > a")
+    assert b"echo two > a" in shell.line(f"{program} log")
+    assert b"+two" in shell.line(f"{program} diff @~1")
+    assert b"will be undone" in shell.line(f"{program} undo; cat a; {program} -c 'exit 3'")
+    assert b"one" in shell.line("cat a")
+    assert b"checkpoint 1" in shell.line(f"{program} checkpoint")
+    assert shell.exit() == 0
+    assert (project / "a").read_text() == "one\n"
 
 
 def test_a_line_that_history_does_not_keep_is_recorded_without_its_text(

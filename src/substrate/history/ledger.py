@@ -95,13 +95,14 @@ class Ledger:
         #: Whether there may be refs that no file is known to say.
         self.has_unpublished = True
 
-    def close(self) -> None:
+    def close(self, *, entirely: bool = False) -> None:
         """Let go of the file.
 
         Who closes it last folds SQLite's log into it, with three syncs and everybody else locked
-        out. A process that is about to end only leaves, and folds some now and then.
+        out. A process that is about to end only leaves, and folds some now and then, unless it
+        must let go `entirely`.
         """
-        if afterwards.is_postponing():
+        if afterwards.is_postponing() and not entirely:
             afterwards.leave_open(self.db)
             afterwards.do(self._fold_if_due)
         else:

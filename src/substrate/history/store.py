@@ -195,8 +195,9 @@ class HistoryStore:
             platform.boot_id(), clock.now_ns(),
         )  # fmt: skip
 
-    def close(self) -> None:
-        self.ledger.close()
+    def close(self, *, entirely: bool = False) -> None:
+        """`entirely`: nothing of it stays open in this process, not even to save time."""
+        self.ledger.close(entirely=entirely)
 
 
 def is_alive(intent: Intent) -> bool:

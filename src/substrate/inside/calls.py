@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from substrate.recorder.inside import Asked, Scene, UndoWish
+from substrate.recorder.place import Kept
 from substrate.system import channel as channels
 from substrate.system.channel import Channel, ClosedError
 
@@ -24,11 +25,12 @@ class InsideCalls:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._scene: Scene | None = None
+        self._kept: Kept | None = None
         self._channel: Channel | None = None
         self._pid = 0
 
     def open(self, scene: Scene) -> None:
-        # A store that is open here must not be used there.
+        self._kept = scene.place.kept
         self._scene = scene._replace(place=scene.place._replace(kept=None))
 
     def on_call(self, listener: int, init_pid: int) -> None:
@@ -37,6 +39,8 @@ class InsideCalls:
         from substrate.inside import broker
 
         assert self._scene is not None
+        if self._kept is not None:
+            self._kept.let_go()
         ours, theirs = channels.pair()
         with warnings.catch_warnings():
             # Threads of ours watch the network and the output: what they hold is not used there.

@@ -13,6 +13,7 @@ from substrate.history import store as history_store
 from substrate.history.config import load_config
 from substrate.history.store import HistoryStore
 from substrate.model.paths import RelPath, display, rel_path
+from substrate.system import afterwards
 from substrate.system.environment import Environment
 from substrate.workspace.locate import Workspace, find_workspace
 
@@ -45,6 +46,14 @@ class Kept:
         store, self._store = self._store, None
         if store is not None:
             store.close()
+
+    def let_go(self) -> None:
+        """Close it so that a forked child can open it: SQLite shares within a process what it
+        knows of a file, and a child would take its parent's locks for its own."""
+        store, self._store = self._store, None
+        if store is not None:
+            store.close(entirely=True)
+        afterwards.close_left_open()
 
 
 class Place(NamedTuple):

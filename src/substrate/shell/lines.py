@@ -86,6 +86,8 @@ class Lines:
         self._is_due = False
         #: The shell's status and what it left running, once it has ended.
         self.ended: tuple[int, int] | None = None
+        #: Who is told that somebody calls from inside, while a line runs.
+        self.on_call: Callable[[int, int], None] | None = None
         #: What the user should be told at the next prompt.
         self.notes: list[str] = []
 
@@ -118,7 +120,21 @@ class Lines:
 
         news, gone = self._standing.descriptors
         found = {gone: self.collect}
+        if self.on_call is not None and self._standing.door >= 0:
+            found[self._standing.door] = self._call
         return found if self.ended is not None else {news: init, **found}
+
+    def _call(self) -> None:
+        """Whoever answers hears all further calls of this line."""
+        on_call, self.on_call = self.on_call, None
+        if on_call is not None:
+            with suppress(OSError):
+                on_call(self._standing.door, self._standing.init_pid)
+
+    @property
+    def door_path(self) -> str:
+        """Where a call from inside goes; empty: nowhere."""
+        return os.fsdecode(self._standing.door_path)
 
     def hang_up(self) -> None:
         """The shell was killed: what it ran is told what a terminal would tell it."""

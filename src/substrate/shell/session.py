@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from substrate.errors import MissingDependencyError, RefusedError, SubstrateError
 from substrate.history.unclaimed import COMMAND as BETWEEN
+from substrate.recorder.inside import Inside
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
 from substrate.shell import directory as directories
@@ -44,6 +45,8 @@ class Surroundings(NamedTuple):
     #: ``--world`` and ``--no-world``.
     world: bool = False
     no_world: bool = False
+    #: Who answers the calls of `substrate` in one line.
+    inside: Callable[[], Inside | None] = lambda: None
 
     def place(self, cwd: Path) -> Place:
         return Place.at(cwd, self.environment, self.session, self.agent_id)
@@ -117,6 +120,8 @@ class _Shell:
         variables = {**around.environment.variables, "SUBSTRATE_SHELL": "1"}
         if lines is not None:
             variables["SUBSTRATE_WORLD_ID"] = lines.world_id
+            if lines.door_path:
+                variables["SUBSTRATE_BROKER"] = lines.door_path
         program = spawn.Program(
             (os.fsencode(bash), b"--rcfile", os.fsencode(directory / "rc"), b"-i"),
             around.cwd, variables, process.INHERITED,
@@ -174,7 +179,9 @@ class _Shell:
         assert lines is not None
         touched = lines.touched()
         made_from = None if touched is None else (touched.base, touched.since_ns)
-        request = CommandRequest(cwd=place.cwd, shell=line, made_from=made_from)
+        request = CommandRequest(
+            cwd=place.cwd, shell=line, made_from=made_from, inside=self._around.inside()
+        )
         try:
             self._around.recorded(record_command(place, WorldLine(turn, lines), request))
         finally:

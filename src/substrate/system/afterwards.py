@@ -6,9 +6,15 @@ What is postponed must be safe to leave undone: a kill may come first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
 
 _waiting: list[Callable[[], object]] | None = None
-_left_open: list[object] = []
+_left_open: list[Closable] = []
 
 
 def postpone() -> None:
@@ -46,6 +52,12 @@ def is_postponing() -> bool:
     return _waiting is not None
 
 
-def leave_open(thing: object) -> None:
+def leave_open(thing: Closable) -> None:
     """Keep `thing` from being closed by the garbage collector: the process's end does that."""
     _left_open.append(thing)
+
+
+def close_left_open() -> None:
+    """For once it must be closed after all."""
+    while _left_open:
+        _left_open.pop().close()

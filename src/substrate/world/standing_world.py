@@ -27,7 +27,7 @@ from substrate.system import process_tree, spawn
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import mounts, namespaces, privileges
 from substrate.system.process import current_umask
-from substrate.world import layers, standing_init, view_changer, view_stower
+from substrate.world import door, layers, standing_init, view_changer, view_stower
 from substrate.world import sandbox as sandboxes
 from substrate.world.layered import LayeredWorld
 from substrate.world.overlay import TRUSTED
@@ -48,6 +48,9 @@ class StandingWorld:
         self._views = ends.views
         self._stower = ends.stower
         self._pids = pids
+        #: What listens at the world's door, and its path inside; -1 if it has none.
+        self.door = pids.door
+        self.door_path = os.path.join(sandbox.door, door.NAME) if sandbox.door else b""
         self._count = 0
         self._gone: list[str] = []
         self._stowed: dict[str, bytes] = {}
@@ -147,6 +150,9 @@ class StandingWorld:
         self._end_changer()
 
     def _end_changer(self) -> None:
+        if self.door >= 0:
+            os.close(self.door)
+            self.door = -1
         self._views.close()
         self._stower.close()
         _wait_for(self._pids.changer)
@@ -182,6 +188,7 @@ class _Pids:
         self.changer = 0
         self.stower = 0
         self.init = 0
+        self.door = -1
 
 
 class _Ends(NamedTuple):
@@ -201,7 +208,7 @@ def open_standing_world(world: LayeredWorld, request: RunRequest, layer: Layer) 
 
     Raises `WorldFailedError` with the step that was refused.
     """
-    sandbox = world._recipe().sandbox(layer, world.view(layer), request.network)
+    sandbox = world._recipe(with_door=True).sandbox(layer, world.view(layer), request.network)
     if sandbox.network is not None:
         sandbox.network.before_fork()
     pairs = [channels.pair() for _ in range(3)]
@@ -227,7 +234,7 @@ def open_standing_world(world: LayeredWorld, request: RunRequest, layer: Layer) 
 def _make(sandbox: Sandbox, layer: Layer, ends: _Ends, mask: Iterable[int]) -> NoReturn:
     """In the maker: the outer namespace with the changer, the inner one with stower and init."""
     try:
-        site = _enter_outer(sandbox, layer)
+        site = _enter_outer(sandbox, layer, ends.init)
         changer = os.fork()
         if changer == 0:
             ends.init.close()
@@ -253,7 +260,7 @@ def _make(sandbox: Sandbox, layer: Layer, ends: _Ends, mask: Iterable[int]) -> N
         os._exit(1)
 
 
-def _enter_outer(sandbox: Sandbox, layer: Layer) -> Site:
+def _enter_outer(sandbox: Sandbox, layer: Layer, channel: Channel) -> Site:
     uid, gid = os.geteuid(), os.getegid()
     if sandboxes.is_privileged():
         namespaces.unshare(namespaces.NEWNS)
@@ -277,7 +284,10 @@ def _enter_outer(sandbox: Sandbox, layer: Layer) -> Site:
         mounts.restrict(root, mounts.RDONLY | mounts.NOSUID | mounts.NODEV, recursive=True)
 
     masked = (*sandbox.masked, os.path.join(root, _STORE_NAME))
-    sandboxes.arrange(sandbox._replace(mount_view=floor, masked=masked))
+    listener = sandboxes.arrange(sandbox._replace(mount_view=floor, masked=masked))
+    if listener is not None:
+        channel.send("door", fds=(listener,))
+        os.close(listener)
     mounts.make_shared(root)
     return site
 
@@ -302,12 +312,14 @@ def _await_ready(channel: Channel, maker: int) -> _Pids:
     pids, ready = _Pids(), False
     try:
         while not (pids.init and ready):
-            message, _ = channel.receive()
+            message, fds = channel.receive()
             if message[0] == "map":
                 namespaces.map_every_id(maker)
                 channel.send("go")
             elif message[0] == "forked":
                 pids.changer, pids.stower, pids.init = cast("tuple[int, ...]", message[1:])
+            elif message[0] == "door":
+                pids.door = fds[0]
             elif message[0] == "ready":
                 ready = True
             else:

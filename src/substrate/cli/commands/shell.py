@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from substrate.cli.context import Context
     from substrate.errors import SubstrateError
+    from substrate.inside.answering import Answered, Call
     from substrate.recorder.record_command import Recording
 
 NAME = "shell"
@@ -27,6 +28,12 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--no-world", action="store_true", help="on the real files")
 
 
+def _answer(call: Call) -> Answered:
+    from substrate.cli.answer import answer
+
+    return answer(call)
+
+
 def run(args: Namespace, context: Context) -> int:
     if sys.platform == "win32":
         raise MissingDependencyError(
@@ -36,6 +43,7 @@ def run(args: Namespace, context: Context) -> int:
         raise UsageError(
             "the shell needs a terminal", hint="for one command: substrate -c 'COMMAND'"
         )
+    from substrate.inside.calls import InsideCalls
     from substrate.shell.session import Surroundings, run_shell
 
     def recorded(recording: Recording) -> None:
@@ -56,5 +64,6 @@ def run(args: Namespace, context: Context) -> int:
             context.output.note,
             args.world,
             args.no_world,
+            lambda: InsideCalls(_answer),
         )
     )
