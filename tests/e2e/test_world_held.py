@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -66,6 +67,24 @@ def test_held_and_discarded(program: Program) -> None:
     assert list((program.cwd / ".substrate-git" / "worlds").iterdir()) == []
     assert (program.cwd / "a").read_text() == "1\n"
     program("world", "apply", world_id).is_clear(4)
+
+
+def test_a_dry_run_tells_what_would_collide(program: Program) -> None:
+    program("-c", "seq 0 19 > text").went_well()
+    world_id = held(program, "echo 2 > a; echo n > new; sed -i s/^19$/nineteen/ text")
+    (program.cwd / "a").write_text("mine\n")
+    (program.cwd / "text").write_text("zero\n" + "".join(f"{n}\n" for n in range(1, 20)))
+    told = program("world", "apply", world_id, "--dry-run", "--json")
+    assert told.status == 1
+    answer = json.loads(told.text)
+    assert (answer["conflicts"], answer["merged"]) == (["a"], ["text"])
+    assert answer["would_be_held"] == ""
+    shown = program("world", "apply", world_id, "--dry-run")
+    assert "would conflict: a " in shown.errors and "merged with what others" in shown.errors
+    assert (program.cwd / "a").read_text() == "mine\n" and not (program.cwd / "new").exists()
+    done = program("world", "apply", world_id, "--json")
+    assert json.loads(done.text)["conflicts"] == ["a"]
+    assert "nineteen" in (program.cwd / "text").read_text()
 
 
 def test_a_held_world_collides_with_later_work(program: Program) -> None:

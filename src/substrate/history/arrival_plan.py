@@ -70,6 +70,8 @@ class _Making:
         self.entries = {one.path: one for one in diff.entries}
         self.wanted = {change.path: change for change in wanted}
         self.conflicts = conflicts
+        #: Directories that cannot come whole: something in them is left to somebody else.
+        self.disputed = {above for path in conflicts for above in ancestors(path)}
         self.may_rename = may_rename
         self.ops: list[Op] = []
         self.touches: list[Touch] = []
@@ -107,7 +109,8 @@ class _Making:
             self.ops.append(Op(change.path, change.old, change.new, _way(entry, change)))
         elif change.new.kind is Kind.DIRECTORY:
             free = change.old.kind is not Kind.DIRECTORY
-            if entry.is_whole and free and self.may_rename:
+            is_undisputed = entry.path not in self.disputed
+            if entry.is_whole and free and self.may_rename and is_undisputed:
                 self.move(entry, change.old)
             else:
                 self.ops.append(Op(change.path, change.old, change.new))

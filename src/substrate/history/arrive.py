@@ -160,7 +160,16 @@ def _wish(
         return Wish(changes, [], {}, [])
     bringing = reversal_for(store, batch, Choice())
     bringing.take_back(Step(before=world, after=base))
-    return bringing.wish()
+    wish = bringing.wish()
+    gone = [p for p in wish.conflicts if snapshots.lookup(batch, tip, p) == ABSENT]
+    wish.conflicts.update(dict.fromkeys(gone, "was removed or moved away while the command ran"))
+    return wish
+
+
+def foresee(store: HistoryStore, batch: Batch, arriving: Arriving) -> Wish:
+    """What `arrive` would do now. Outside edits that are met are recorded, as they always are."""
+    with LayerSource(arriving.upper, copy_only=not arriving.may_rename) as source:
+        return _decide(store, batch, arriving, source).wish
 
 
 def _removable(

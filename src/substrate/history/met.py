@@ -86,11 +86,13 @@ def _unknown(store: HistoryStore, batch: Batch, path: RelPath, met: Met) -> None
     seen = observe(store.root, [path], store.exclusions, batch)
     met.changes.extend(Change(one, ABSENT, node) for one, node in seen.items() if node != ABSENT)
     if is_dir:
-        _excluded_below(store, path, met)
+        # In a directory that nobody recorded, too, what is left out must go with it.
+        met.to_trash.extend(excluded_below(store, path))
 
 
-def _excluded_below(store: HistoryStore, path: RelPath, met: Met) -> None:
-    """In a directory that nobody recorded, too, what is left out must go with it."""
+def excluded_below(store: HistoryStore, path: RelPath) -> list[Op]:
+    """What history leaves out in the directory at `path`, each to be moved to the trash whole."""
+    out: list[Op] = []
     pending, walker = [path], Walker(store.root)
     while pending:
         here = pending.pop()
@@ -103,9 +105,10 @@ def _excluded_below(store: HistoryStore, path: RelPath, met: Met) -> None:
                 below, at = join(here, name), directory.lstat(name)
                 is_dir = kind_of(at) is Kind.DIRECTORY
                 if store.exclusions.own_reason(below, is_dir=is_dir, size=at.st_size):
-                    met.to_trash.append(Op(below, Node(kind_of(at)), ABSENT))
+                    out.append(Op(below, Node(kind_of(at)), ABSENT))
                 elif is_dir:
                     pending.append(below)
+    return out
 
 
 def look_again(store: HistoryStore, batch: Batch, paths: Iterable[RelPath]) -> list[Change]:

@@ -8,6 +8,7 @@ A crash between the two commit points is finished by `settle`, from the plan in 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,14 +21,16 @@ from substrate.errors import (
 from substrate.history import line, recovery, sessions
 from substrate.history.ledger import Entry, Intent, NewEntry
 from substrate.history.line import Extension
+from substrate.history.met import excluded_below
 from substrate.history.observe import changed_paths, edited
 from substrate.history.reversal import Wish
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT
-from substrate.model.paths import RelPath, display, is_within
+from substrate.model.nodes import ABSENT, Kind
+from substrate.model.paths import RelPath, ancestors, display, is_within, parent
 from substrate.objects.batch import Batch
 from substrate.system import clock, files
 from substrate.workspace.apply import Applier, Report
+from substrate.workspace.newer import holds_newer
 from substrate.workspace.plan import Op, Plan
 from substrate.workspace.trash import Trash, TrashEntry
 
@@ -74,7 +77,9 @@ def perform(
     """Bring the workspace to `wish`. Inside the lock, with the tip equal to the workspace."""
     if wish.conflicts and not (skip_conflicts or dry_run):
         raise _conflict(wish, new)
-    plan = Plan.of(Op(c.path, c.old, c.new) for c in wish.changes)
+    ops = [Op(c.path, c.old, c.new) for c in wish.changes]
+    excluded = _made_with(store, wish, undoing)
+    plan = Plan.of([*ops, *excluded], beyond_history=bool(excluded))
     if wish.conflicts:
         skipped = [path.hex() for path in wish.conflicts]
         new = new._replace(detail={**new.detail, SKIPPED: skipped})
@@ -106,6 +111,24 @@ def perform(
     done = wish._replace(changes=changes, conflicts=conflicts)
     notes = [*notes_of(report), *return_trash(store, undoing), *unprotected(store, undoing)]
     return _outcome(entry, done, ref, notes, plan)._replace(undone=_seqs(undoing))
+
+
+def _made_with(store: HistoryStore, wish: Wish, undoing: Sequence[Undoing]) -> list[Op]:
+    """What history leaves out in directories that go: it came with them (``mv pkg pkg2``), if
+    nobody has written to it since. It goes to the trash, from where a redo brings it back."""
+    entries = [store.ledger.by_seq(one.seq) for one in undoing]
+    since = min((entry.ts_ns for entry in entries if entry), default=None)
+    if since is None:
+        return []
+    leaving = {c.path for c in wish.changes if c.old.kind is Kind.DIRECTORY and c.new == ABSENT}
+    tops = [path for path in leaving if leaving.isdisjoint(ancestors(path))]
+    return [
+        op
+        for top in sorted(tops)
+        for op in excluded_below(store, top)
+        if parent(op.path) in leaving
+        and not holds_newer(store.root / os.fsdecode(op.path), since)
+    ]  # fmt: skip
 
 
 def _seqs(undoing: Sequence[Undoing]) -> tuple[int, ...]:

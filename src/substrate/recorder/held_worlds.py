@@ -17,8 +17,9 @@ from substrate.history.file_changes import FileChange, file_changes
 from substrate.history.held import Held
 from substrate.history.observe import edited
 from substrate.history.record import Result, Running
-from substrate.history.store import LOCK_TIMEOUT_S
+from substrate.history.store import LOCK_TIMEOUT_S, HistoryStore
 from substrate.model.paths import RelPath, is_within
+from substrate.objects.batch import Batch
 from substrate.recorder import worlds
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
@@ -36,6 +37,8 @@ class WorldDiff(NamedTuple):
     runs_code: list[RelPath]
     #: As git renders it.
     text: bytes
+    #: How it would go with applying it now, if that was asked.
+    foreseen: worlds.Foreseen | None = None
 
 
 def list_worlds(place: Place) -> list[Held]:
@@ -51,7 +54,9 @@ def list_worlds(place: Place) -> list[Held]:
         return held.all_held(store)
 
 
-def diff_world(place: Place, text: str, paths: tuple[RelPath, ...] = ()) -> WorldDiff:
+def diff_world(
+    place: Place, text: str, paths: tuple[RelPath, ...] = (), *, foresee: bool = False
+) -> WorldDiff:
     """What a waiting world would change, against the state it started from."""
     with place.existing_history() as store, store.writing("look into a world"):
         world = held.find(store, text)
@@ -67,8 +72,17 @@ def diff_world(place: Place, text: str, paths: tuple[RelPath, ...] = ()) -> Worl
             batch.publish()  # for git to read; nothing refers to it, and compaction drops it
             files = file_changes(store, changes)
             shown = store.git.diff_text(base.tree, after.tree, [c.path for c in changes])
+            foreseen = _foreseen(place, store, batch, world, found) if foresee else None
         code = runs_code(found.entries, lambda path: worlds.configs(place, layer, path))
-        return WorldDiff(world, files, found, code, shown if changes else b"")
+        return WorldDiff(world, files, found, code, shown if changes else b"", foreseen)
+
+
+def _foreseen(
+    place: Place, store: HistoryStore, batch: Batch, world: Held, found: LayerDiff
+) -> worlds.Foreseen:
+    layer = layer_of(world)
+    _refuse_running(world, layer)
+    return worlds.foresee_bringing_in(place, store, batch, _request(world, layer), found)
 
 
 def apply_world(place: Place, text: str, *, is_rest: bool = False) -> tuple[Held, worlds.Brought]:
@@ -81,22 +95,25 @@ def apply_world(place: Place, text: str, *, is_rest: bool = False) -> tuple[Held
     layer = layer_of(world)
     _refuse_running(world, layer)
     fuse_marks.tidy(layer)
+    request = _request(world, layer)._replace(rest_of=world.command_id if is_rest else "")
+    brought = worlds.bring_in(place, request)
+    if not brought.is_kept:
+        layers.remove(layer)
+    return world, brought
+
+
+def _request(world: Held, layer: Layer) -> worlds.Request:
     running = _running(world)._replace(
         command_id=ids.new_id("c"), span_id=ids.new_id("spn"), intent_id=world.intent_id
     )
     detail: dict[str, object] = {
         "world": world.world_id, "of": world.command_id, "outcome": "applied",
     }  # fmt: skip
-    request = worlds.Request(
+    return worlds.Request(
         running._replace(command=f"world apply {world.world_id}: {world.command}"),
         layer, Result(0, None, detail), None, is_decided=True,
         knows_collisions=world.reason.startswith(worlds.BOTH_SIDES),
-        rest_of=world.command_id if is_rest else "",
     )  # fmt: skip
-    brought = worlds.bring_in(place, request)
-    if not brought.is_kept:
-        layers.remove(layer)
-    return world, brought
 
 
 def collect_detached(place: Place) -> tuple[list[str], tuple[Layer, ...]]:

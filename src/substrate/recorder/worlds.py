@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import HalfAppliedError, SubstrateError, WorkspaceError
+from substrate.errors import HalfAppliedError, RefusedError, SubstrateError, WorkspaceError
 from substrate.history import held, record
 from substrate.history.arrival_journal import mark_decided
-from substrate.history.arrive import Arrived, Arriving, arrive
+from substrate.history.arrive import Arrived, Arriving, arrive, foresee
 from substrate.history.ledger import Entry
 from substrate.history.record import InWorld, Result, Running
 from substrate.history.store import HistoryStore
@@ -155,7 +155,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
                        notes=tuple(said), is_kept=True)  # fmt: skip
     if _reaches_git(place.workspace, diff):
         arrived = _with_git_effect(place, store, request.git, arrived)
-    brought = _brought(arrived, diff, code, [*said, *git.notes])
+    brought = _brought(place.workspace.root, arrived, diff, code, [*said, *git.notes])
     if arrived.is_left_over:
         left = "some of it could not be applied: " + ", ".join(map(display, arrived.conflicts))
         held.keep(store, running, left)
@@ -189,6 +189,33 @@ def _nothing_more(store: HistoryStore, request: Request) -> Brought:
     with store.commit_point() as ledger:
         ledger.drop_intent(request.running.intent_id)
     return Brought(entry, [])
+
+
+class Foreseen(NamedTuple):
+    """How it would go with a world's change, as things stand now."""
+
+    merged: tuple[RelPath, ...] = ()
+    #: Paths that would be left as somebody else made them, with the reason.
+    conflicts: dict[RelPath, str] = {}  # noqa: RUF012  a tuple: replaced, never changed
+    #: Why it would go on waiting; empty if it would arrive.
+    held: str = ""
+
+
+def foresee_bringing_in(
+    place: Place, store: HistoryStore, batch: Batch, request: Request, diff: LayerDiff
+) -> Foreseen:
+    """Inside the lock: what `bring_in` would meet."""
+    running, upper = request.running, request.layer.upper
+    git = look_after_git(place.workspace, upper, diff, request.git, running.started_ns)
+    collisions = () if request.knows_collisions else git.collisions
+    reason = _why_held(store, request, collisions, ())
+    if reason:
+        return Foreseen(held=reason)
+    try:
+        wish = foresee(store, batch, Arriving(running, request.result, git.diff, upper))
+    except RefusedError as error:
+        return Foreseen(held=error.message)
+    return Foreseen(tuple(wish.merged), wish.conflicts)
 
 
 def _with_git_effect(
@@ -251,11 +278,13 @@ def configs(place: Place, layer: Layer, path: RelPath) -> tuple[bytes, bytes]:
 
 
 def _brought(
-    arrived: Arrived, diff: LayerDiff, code: tuple[RelPath, ...], said: list[str]
+    root: Path, arrived: Arrived, diff: LayerDiff, code: tuple[RelPath, ...], said: list[str]
 ) -> Brought:
     notes = [*said, *arrived.notes]
     for path, why in list(arrived.conflicts.items())[:_SHOWN]:
-        notes.append(f"conflict: {display(path)} {why}; it was left as it stands")
+        stands = os.path.lexists(root / os.fsdecode(path))
+        left = "it was left as it stands" if stands else "nothing was put there"
+        notes.append(f"conflict: {display(path)} {why}; {left}")
     if arrived.recovery_ref:
         name = arrived.entry.command_id
         notes.append(

@@ -21,6 +21,7 @@ from substrate.workspace.exclude import Exclusions
 from substrate.workspace.layer import LayerDiff, LayerEntry, LeftOut, arriving_mode
 from substrate.workspace.probe import blob_id, kind_of, look, open_to_read
 from substrate.world import fuse_marks
+from substrate.world.new_links import NewLinks
 from substrate.world.origin import is_copy_of
 from substrate.world.protocol import Layer
 from substrate.world.upper import Found, Upper
@@ -84,6 +85,7 @@ class _Reading:
         self.pending: list[_Frame] = []
         #: Files written in place that have more than one name in the tree, by their inode.
         self.linked: dict[tuple[int, int], Node] = {}
+        self.new_links = NewLinks()
 
     def run(self) -> LayerDiff:
         self.pending.append(_Frame(ROOT, self.base.snapshot, False, False))
@@ -91,6 +93,7 @@ class _Reading:
             self.directory(self.pending.pop())
         if self.linked:
             self.other_names()
+        self.left_out += self.new_links.broken()
         self.entries.sort(key=lambda one: one.path)
         return LayerDiff(tuple(self.entries), tuple(self.left_out), tuple(sorted(self.emptied)))
 
@@ -125,7 +128,7 @@ class _Reading:
             return False
         try:
             at = os.fstat(fd)
-            if at.st_mode & ~0o777 != stat.S_IFREG or os.listxattr(fd):
+            if at.st_mode & ~0o777 != stat.S_IFREG or at.st_nlink > 1 or os.listxattr(fd):
                 return False
             if self.exclusions.own_reason(path, is_dir=False, size=at.st_size) is not None:
                 return False
@@ -282,6 +285,8 @@ class _Name:
             self.leave_out(f"arrives as {mode:04o}: new set-id bits stay in the world")
         new = Node(found.kind, mode, self.content(beyond), found.xattrs)
         in_place = self.was_written_to()
+        if found.kind is Kind.FILE:
+            self.reading.new_links.saw(self.path, found.at, in_place)
         if in_place and stood is not None and stood.st_nlink > 1 and new != self.old:
             self.reading.linked[stood.st_dev, stood.st_ino] = new
         self.add(

@@ -80,10 +80,13 @@ def _json(world: Held) -> dict[str, object]:
 
 def _diff(args: Namespace, context: Context) -> int:
     place = place_of(context)
-    found = held_worlds.diff_world(place, args.id, paths_of(place, args.paths))
+    foresee = args.action == "apply"
+    found = held_worlds.diff_world(place, args.id, paths_of(place, args.paths), foresee=foresee)
+    foreseen = found.foreseen
+    status = EXIT_DIFFERENT if foreseen and (foreseen.conflicts or foreseen.held) else EXIT_OK
     if context.json:
         context.output.emit_json(_diff_json(found))
-        return EXIT_OK
+        return status
     output = context.output
     if args.action == "discard":
         output.note("these changes would be forgotten; nothing was done")
@@ -98,7 +101,21 @@ def _diff(args: Namespace, context: Context) -> int:
         output.table([_row(change) for change in found.files])
     else:
         output.diff(found.text)
-    return EXIT_OK
+    _say_foreseen(found, context)
+    return status
+
+
+def _say_foreseen(found: WorldDiff, context: Context) -> None:
+    if found.foreseen is None:
+        return
+    merged, conflicts, held = found.foreseen
+    for path, why in conflicts.items():
+        context.output.note(f"would conflict: {display(path)} {why}")
+    if merged:
+        names = ", ".join(map(display, merged))
+        context.output.note(f"would be merged with what others changed: {names}")
+    if held:
+        context.output.note(f"would go on waiting: {held}")
 
 
 def _row(change: FileChange) -> tuple[str, str, str]:
@@ -118,7 +135,19 @@ def _diff_json(found: WorldDiff) -> dict[str, object]:
         "excluded": [display(one.path) for one in found.layer.entries if one.beyond],
         "left_out": [display(one.path) for one in found.layer.left_out],
         "runs_code": [display(path) for path in found.runs_code],
+        **_foreseen_json(found),
     }  # fmt: skip
+
+
+def _foreseen_json(found: WorldDiff) -> dict[str, object]:
+    if found.foreseen is None:
+        return {}
+    merged, conflicts, held = found.foreseen
+    return {
+        "merged": [display(path) for path in merged],
+        "conflicts": [display(path) for path in conflicts],
+        "would_be_held": held,
+    }
 
 
 def _apply(args: Namespace, context: Context) -> int:
