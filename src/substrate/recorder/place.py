@@ -17,12 +17,19 @@ from substrate.system import afterwards
 from substrate.system.environment import Environment
 from substrate.workspace.locate import Workspace, find_workspace
 
+#: In a forked child: kept from the garbage collector, which would close it.
+_inherited: list[HistoryStore | None] = []
+
 
 class Kept:
-    """A history that stays open between the steps of one use case, without its lock."""
+    """A history that stays open between the steps of one use case, without its lock.
+
+    It belongs to the process that opened it: SQLite's locks do not survive a fork.
+    """
 
     def __init__(self, store: HistoryStore | None = None) -> None:
         self._store = store
+        self._pid = os.getpid()
 
     def belongs_to(self, workspace: Workspace, home_config: Path) -> bool:
         """Whether it is this one's; from now on it goes by this user's settings."""
@@ -34,6 +41,7 @@ class Kept:
 
     def opened(self, anew: Callable[[], HistoryStore]) -> HistoryStore:
         """The open store if nobody has put it aside meanwhile, else opened `anew`."""
+        self._leave_to_parent()
         if self._store is not None and not history_store.still_good(self._store):
             self.close()
         if self._store is None:
@@ -43,6 +51,7 @@ class Kept:
         return self._store
 
     def close(self) -> None:
+        self._leave_to_parent()
         store, self._store = self._store, None
         if store is not None:
             store.close()
@@ -54,6 +63,12 @@ class Kept:
         if store is not None:
             store.close(entirely=True)
         afterwards.close_left_open()
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child to close it would be as wrong as to use it."""
+        if self._pid != os.getpid():
+            _inherited.append(self._store)
+            self._store, self._pid = None, os.getpid()
 
 
 class Place(NamedTuple):

@@ -142,7 +142,9 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         notes += carry_out(place._replace(session=running.session_id), asked.undos, done.held)
     if outcome.layer is not None and not done.is_kept:
         afterwards.do(partial(world.discard, outcome.layer))
-    notes += [*earlier, *done.notes, *keep_under_cap(place)]
+    notes += [*earlier, *done.notes]
+    if done.entry.commit is not None:  # otherwise the store has not grown
+        notes += keep_under_cap(place)
     return Recording(
         outcome, done.entry.command_id, running.span_id, running.session_id, done.entry,
         done.changes, "", tuple(notes), running.world_id if done.held else "", done.held,
@@ -162,8 +164,9 @@ def _collected(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
     if not os.path.exists(place.workspace.store / "index" / "history.db"):
         return [], ()
     with place.existing_history() as store:
-        if not held.may_be_detached(store):
-            return [], ()
+        any_waits = held.may_be_detached(store)
+    if not any_waits:
+        return [], ()
     from substrate.recorder.held_worlds import collect_detached
 
     return collect_detached(place)

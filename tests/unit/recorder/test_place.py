@@ -162,3 +162,25 @@ def test_a_kept_history_that_was_removed(project: Path) -> None:
             pass
         write_entry(place)
         assert entries(at(project)) == ["baseline"]
+
+
+@pytest.mark.needs("posix")
+def test_a_forked_child_opens_its_own(project: Path) -> None:
+    with at(project).keeping() as place:
+        write_entry(place)
+        with place.existing_history() as ours:
+            pass
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                (project / "src/new").write_text("n")
+                write_entry(place)
+                with place.existing_history() as own:
+                    status = 0 if own is not ours else 2
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert entries(place) == ["external", "baseline"]
+        with place.existing_history() as still:
+            assert still is ours
