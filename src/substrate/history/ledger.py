@@ -23,8 +23,8 @@ WHOLE_COMMANDS = """kind = 'command' AND detail NOT LIKE '%"part": %'"""
 #: What `redo` can take back.
 REVERSING_KINDS = ("undo", "rollback")
 
-#: So many entries make SQLite's log about half a megabyte long, which is read at each opening.
-_FOLD_EVERY = 16
+#: So many entries make SQLite's log up to two megabytes long, which is read at each opening.
+_FOLD_EVERY = 8
 
 Detail = dict[str, object]
 
@@ -138,6 +138,19 @@ class Ledger:
         finally:
             if not durable:
                 self.db.execute("PRAGMA synchronous=FULL")
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """A transaction that is always taken back; an error at once if somebody else is writing."""
+        self.db.execute("PRAGMA busy_timeout=0")
+        try:
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            finally:
+                self.db.execute("ROLLBACK")
+        finally:
+            self.db.execute(f"PRAGMA busy_timeout={schema.PATIENCE_MS}")
 
     def _fold_if_due(self) -> None:
         """Move what can be moved out of SQLite's log while nobody is kept waiting.

@@ -18,6 +18,8 @@ from substrate.errors import (
 )
 
 SCHEMA_VERSION = 1
+#: How long one connection waits for another that is writing.
+PATIENCE_MS = 30_000
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -182,7 +184,7 @@ def _open_with_index(path: Path) -> sqlite3.Connection:
 
 def _open(path: Path | str) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        path, isolation_level=None, timeout=30.0, factory=LedgerConnection,
+        path, isolation_level=None, timeout=PATIENCE_MS / 1000, factory=LedgerConnection,
         uri=isinstance(path, str),
     )  # fmt: skip
     connection.row_factory = sqlite3.Row

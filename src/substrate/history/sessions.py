@@ -51,6 +51,16 @@ def latest(ledger: Ledger) -> Session | None:
     return Session(*row) if row else None
 
 
+def automatic_one(ledger: Ledger, agent_id: str | None) -> Session | None:
+    """The open session that the agent's commands go into if they name none."""
+    row = ledger.db.execute(
+        f"SELECT {_COLUMNS} FROM sessions WHERE automatic AND closed_ns IS NULL AND agent_id IS ?"
+        " ORDER BY active_order DESC LIMIT 1",
+        (agent_id,),
+    ).fetchone()
+    return Session(*row) if row else None
+
+
 def for_recording(store: HistoryStore, named: str | None, agent_id: str | None) -> str:
     """The session a new command belongs to: the named one, else the agent's open one, else new.
 
@@ -59,13 +69,8 @@ def for_recording(store: HistoryStore, named: str | None, agent_id: str | None) 
     if named:
         _ensure(store, messages.checked_session_id(named), agent_id, automatic=False)
         return named
-    row = store.ledger.db.execute(
-        f"SELECT {_COLUMNS} FROM sessions WHERE automatic AND closed_ns IS NULL AND agent_id IS ?"
-        " ORDER BY active_order DESC LIMIT 1",
-        (agent_id,),
-    ).fetchone()
-    if row:
-        session = Session(*row)
+    session = automatic_one(store.ledger, agent_id)
+    if session is not None:
         if not _is_over(store, session):
             return session.session_id
         close(store, session.session_id)

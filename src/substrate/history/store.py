@@ -147,7 +147,7 @@ class HistoryStore:
 
     def _open_again(self) -> None:
         """Somebody has put the history aside, and perhaps begun a new one."""
-        _check_repaired(self.workspace)
+        check_repaired(self.workspace)
         self.ledger.close()
         self.ledger = Ledger(self.dir / "index" / "history.db")
         self.objects.close()
@@ -215,7 +215,8 @@ def interrupted_repair(workspace: Workspace) -> Path | None:
     return None if name is None else workspace.store / "quarantine" / os.fsdecode(name)
 
 
-def _check_repaired(workspace: Workspace) -> None:
+def check_repaired(workspace: Workspace) -> None:
+    """Refuse a history whose repair has not ended."""
     if (workspace.store / UNFINISHED).exists():
         raise DamagedStoreError(
             "a repair of the history was interrupted",
@@ -226,27 +227,8 @@ def _check_repaired(workspace: Workspace) -> None:
 def still_good(store: HistoryStore) -> bool:
     """Whether an open store is what opening it now would give; what forbids that is raised."""
     check_trusted(store.workspace)
-    _check_repaired(store.workspace)
+    check_repaired(store.workspace)
     return store.ledger.is_current and os.path.exists(store.git_dir / "HEAD")
-
-
-def open_ahead(workspace: Workspace) -> HistoryStore | None:
-    """A history that is there and sound, for whoever may need it; with no settings but defaults.
-
-    Ask `still_good` and give it its `config` before it is used.
-    """
-    if workspace.history_refused or not (workspace.store / "index" / "history.db").exists():
-        return None
-    check_trusted(workspace)
-    _check_repaired(workspace)
-    store = HistoryStore(workspace, Config())
-    # What every command asks is asked once now: SQLite has its tables in memory then.
-    if is_index_lost(store):
-        store.close()
-        return None
-    store.ledger.intents()
-    store.objects.reload()
-    return store
 
 
 def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
@@ -254,7 +236,7 @@ def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     if workspace.history_refused:
         raise _refused(workspace)
     check_trusted(workspace)  # again: a command may have run since the workspace was looked at
-    _check_repaired(workspace)
+    check_repaired(workspace)
     is_new = not (workspace.store / ".git" / "HEAD").exists()
     if is_new:
         lock = FileLock(_protected(workspace) / "lock")
@@ -269,7 +251,7 @@ def open_store(workspace: Workspace, home_config: Path) -> HistoryStore:
 def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     """Open a history that is there already; asking a question never makes one."""
     check_trusted(workspace)
-    _check_repaired(workspace)
+    check_repaired(workspace)
     if not (workspace.store / "index" / "history.db").exists():
         if (workspace.store / ".git" / "HEAD").exists():
             raise _index_lost()

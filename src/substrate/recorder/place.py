@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from substrate.errors import RefusedError, SubstrateError, UsageError
 from substrate.history import store as history_store
+from substrate.history.ahead import open_ahead as open_history_ahead
 from substrate.history.config import load_config
 from substrate.history.store import HistoryStore
 from substrate.model.paths import RelPath, display, rel_path
@@ -183,7 +184,7 @@ def open_ahead(root: Path) -> None:
     global _ahead
     drop_ahead()
     try:
-        store = history_store.open_ahead(find_workspace(root))
+        store = open_history_ahead(find_workspace(root))
     except (SubstrateError, OSError):
         return
     _ahead = None if store is None else Kept(store)
