@@ -280,6 +280,29 @@ def _words(pid: int) -> bytes:
         return b""
 
 
+def test_if_the_waiting_process_is_killed_the_broker_ends_too(roots: Victim) -> None:
+    ready = roots.base / "ready"
+    name = f"marked-{os.getpid()}-{time.monotonic_ns()}"
+    (roots.root / "calls.json").write_text(json.dumps([{"words": ["log"]}, {"silent": 3}]))
+    line = f": {name}; {PYTHON} -I client.py calls.json && touch {ready}; sleep 60"
+    env = {**os.environ, "SUBSTRATE_AGENT": "off", **roots.program.env}
+    argv = [sys.executable, "-m", "substrate", "-c", line]
+    with subprocess.Popen(argv, cwd=roots.root, env=env) as running:
+        while not ready.exists():
+            time.sleep(0.05)
+            assert running.poll() is None
+        broker = [pid for pid in _children(running.pid) if b"substrate-broker" in _words(pid)]
+        assert broker, "nobody answered"
+        running.kill()
+        running.wait(30)
+    deadline = time.monotonic() + 30
+    while any(_words(pid) for pid in broker):
+        assert time.monotonic() < deadline, "it stayed"
+        time.sleep(0.05)
+    assert roots.program("-c", "true").went_well()
+    assert roots.program("fsck").went_well()
+
+
 def test_nothing_stays_behind(roots: Victim) -> None:
     """Neither a process, nor a mount, nor a file."""
     before = set(os.listdir("/tmp"))

@@ -89,6 +89,7 @@ def is_wanted(env: Mapping[bytes, bytes]) -> bool:
         sys.platform == "linux"
         and env.get(b"SUBSTRATE_AGENT", b"").lower() != b"off"
         and not env.get(b"SUBSTRATE_PARENT_SPAN")
+        and not env.get(b"SUBSTRATE_WORLD_ID")
     )
 
 

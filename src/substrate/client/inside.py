@@ -146,5 +146,10 @@ def _columns() -> int:
 
 
 def _write(fd: int, data: bytes) -> None:
+    import select
+
     while data:
-        data = data[os.write(fd, data) :]
+        try:
+            data = data[os.write(fd, data) :]
+        except BlockingIOError:  # somebody made it so; it is ours only to use
+            select.select([], [fd], [])

@@ -21,11 +21,14 @@ from substrate.recorder.inside import Scene, UndoWish
 from substrate.system import afterwards, process_tree
 from substrate.system import channel as channels
 from substrate.system.channel import Channel, ClosedError
+from substrate.system.linux import process_name
 
 #: Calls looked at at once; the others wait at the door.
 MOST_AT_ONCE = 8
 #: How long what is under way may take when the command is over.
 _GRACE_S = 2.0
+#: closerange costs nothing for descriptors that are not there.
+_MOST_FDS = 1 << 20
 #: So deep is no tree of processes that means well.
 _MOST_GENERATIONS = 1000
 
@@ -54,10 +57,11 @@ def _leave_the_waiting_process(*kept: int) -> None:
     for fd in range(3):
         os.dup2(null, fd)
     low = 3
-    for fd in (*sorted(kept), os.sysconf("SC_OPEN_MAX")):
+    for fd in (*sorted(kept), _MOST_FDS):
         os.closerange(low, fd)
         low = fd + 1
     os.chdir("/")
+    process_name.call_ourselves(b"substrate-broker")
     writer.watchers.clear()
     afterwards.forget()
 
@@ -78,7 +82,10 @@ class _Server:
 
     def run(self) -> None:
         while True:
-            ready = self._wait(len(self._calls) < MOST_AT_ONCE, None)
+            others = [self._control.fileno()]
+            if len(self._calls) < MOST_AT_ONCE:
+                others.append(self._listener.fileno())
+            ready = self._wait(others, None)
             # What is settled comes first: the next call may build on it.
             for fd in ready & set(self._calls):
                 self._hear(fd)
@@ -91,7 +98,7 @@ class _Server:
 
     def _finish(self) -> None:
         """The command is over; whatever is still under way was asked by what outlives it."""
-        while self._calls and (ready := self._wait(False, _GRACE_S) - {self._control.fileno()}):
+        while self._calls and (ready := self._wait([], _GRACE_S)):
             for fd in ready:
                 self._hear(fd)
         for pid, _ in self._calls.values():
@@ -101,13 +108,11 @@ class _Server:
         with suppress(ClosedError):
             self._control.send("asked", [tuple(wish) for wish in self._state.undos], spans)
 
-    def _wait(self, with_new: bool, timeout_s: float | None) -> set[int]:
+    def _wait(self, others: list[int], timeout_s: float | None) -> set[int]:
+        """Which of the calls under way, and of `others`, have something to say."""
         poll = select.poll()
-        poll.register(self._control.fileno(), select.POLLIN)
-        for fd in self._calls:
+        for fd in (*self._calls, *others):
             poll.register(fd, select.POLLIN)
-        if with_new:
-            poll.register(self._listener.fileno(), select.POLLIN)
         found = poll.poll(None if timeout_s is None else timeout_s * 1000)
         return {fd for fd, _ in found}
 

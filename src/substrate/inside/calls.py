@@ -65,6 +65,12 @@ class InsideCalls:
             return Asked()
         finally:
             self._channel.close()
+            self._end()
+
+    def _end(self) -> None:
+        """It has nothing more to do, and whoever it still looks after has nobody to answer to."""
+        for kill in (os.killpg, os.kill):
             with suppress(OSError):
-                os.kill(self._pid, signal.SIGKILL)  # it has nothing more to do
-                os.waitpid(self._pid, 0)
+                kill(self._pid, signal.SIGKILL)
+        with suppress(OSError):
+            os.waitpid(self._pid, 0)
