@@ -30,6 +30,7 @@ class Agent:
     def __init__(self, base: Path, workspace: Path, env: Mapping[str, str] | None = None) -> None:
         """`base` holds the agent, which may be shared; the rest is this test's."""
         self.workspace = workspace
+        self.program = SUBSTRATE
         self._started: list[subprocess.Popen[bytes]] = []
         self.socket = base / "agent" / "s.sock"
         self.directory = base / "agent" / "s.agent"
@@ -49,7 +50,7 @@ class Agent:
             "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True,
         }  # fmt: skip
         given.update(options)
-        process = subprocess.Popen([*SUBSTRATE, *words], **given)
+        process = subprocess.Popen([*self.program, *words], **given)
         self._started.append(process)
         return process
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from substrate.system import agent_place
 
@@ -48,10 +48,13 @@ def start(socket: bytes, *, replace: bool = False) -> None:
         os.close(lock)
 
 
-def say_fallback(socket: bytes) -> None:
+def say_fallback(socket: bytes, argv: Sequence[bytes]) -> None:
     """Warn, now and then, that the command runs in this process; not where a world is required:
     there it runs in one, or not at all."""
     if agent_place.variables().get(b"SUBSTRATE_WORLD", b"").lower() == b"enabled":
+        return
+    options = argv[: argv.index(b"--")] if b"--" in argv else argv
+    if any(word in (b"--world", b"--hold") or word.startswith(b"--isolate") for word in options):
         return
     try:
         directory = _own_directory(socket)

@@ -27,7 +27,10 @@ else:
     import _signal
 
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
-_VALUED = (b"--session", b"--agent-id", b"--workspace", b"-C")
+_VALUED = (
+    *(b"--session", b"--agent-id", b"--workspace", b"-C", b"--isolate", b"--net", b"--timeout"),
+    *(b"--writable", b"--limit-pids", b"--limit-memory", b"--limit-cpus"),
+)
 _LOST = b"""substrate: error: the agent was lost while the command ran
 hint: `substrate log` shows what was recorded; the next call records what is missing
 """
@@ -139,7 +142,7 @@ def _converse(connection: _socket.socket, request: door.Request, socket: bytes) 
             relay.end_command()
             os.write(2, _LOST)
             return EXIT_RUN_FAILED
-        _say_fallback(socket)
+        _say_fallback(socket, request.argv)
         return None
     finally:
         relay.remove()
@@ -198,7 +201,7 @@ def _start_agent(socket: bytes, reason: bytes) -> None:
     autostart.start(socket, replace=bool(reason))
 
 
-def _say_fallback(socket: bytes) -> None:
+def _say_fallback(socket: bytes, argv: Sequence[bytes]) -> None:
     from substrate.client import autostart
 
-    autostart.say_fallback(socket)
+    autostart.say_fallback(socket, argv)
