@@ -95,7 +95,7 @@ def test_already_indexed_loads_none_of_the_parsers(repo: Path) -> None:
         "import sys; from substrate.cli.ctx import ctx; ctx(['index']);"
         "print(*sorted({n for m in sys.modules for n in (m, m.partition('.')[0])}"
         " & {'tree_sitter', 'msgspec', 'zstandard', 'splintr', 'sqlite3', 'subprocess',"
-        " 'dataclasses', 'substrate.packs.store'}))"
+        " 'dataclasses', 'hashlib', 'shutil', 'substrate.packs.store'}))"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=repo, capture_output=True, check=True)
     assert done.stdout.splitlines()[1].strip() == b""

@@ -216,15 +216,13 @@ def parse(command: Command, invocation: Invocation, program: str = "substrate") 
 @cache
 def parser_of(command: Command, program: str = "substrate") -> ArgumentParser:
     """The verb's parser; making it takes longer than using it, so the agent makes it ahead."""
-    from argparse import RawDescriptionHelpFormatter
-
-    from substrate.cli.parser import Parser
+    from substrate.cli.parser import HelpFormatter, Parser
 
     parser = Parser(
         prog=f"{program} {command.NAME}",
         description=command.HELP[:1].upper() + command.HELP[1:] + ".",
         epilog=f"example:\n  {command.EXAMPLE}",
-        formatter_class=RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     command.configure(parser)
     return parser

@@ -5,10 +5,36 @@ Kept apart from `arguments`, so that argparse is imported only when words are re
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Action, ArgumentParser
+import os
+from argparse import SUPPRESS, Action, ArgumentParser, RawDescriptionHelpFormatter
 from typing import Any, NoReturn
 
 from substrate.errors import UsageError
+from substrate.system import environment
+
+_USUAL_COLUMNS = 80
+
+
+class HelpFormatter(RawDescriptionHelpFormatter):
+    """As wide as the terminal is.
+
+    argparse makes one for every argument that is added, to check it, and would load `shutil` and
+    all that compresses to ask for the width.
+    """
+
+    def __init__(self, prog: str, **options: Any) -> None:
+        options.setdefault("width", _columns() - 2)
+        super().__init__(prog, **options)
+
+
+def _columns() -> int:
+    said = environment.current().get("COLUMNS") or ""
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(1).columns or _USUAL_COLUMNS
+    except OSError:
+        return _USUAL_COLUMNS
 
 
 class Parser(ArgumentParser):

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from substrate.errors import DamagedStoreError, DiskFullError, SubstrateError
 from substrate.model.paths import RelPath
-from substrate.objects.loose import HINT
 from substrate.objects.trees import EMPTY_TREE
 from substrate.system import environment
 from substrate.system.process import Completed, run
@@ -365,4 +364,6 @@ def _failed(args: tuple[str | bytes, ...], done: Completed) -> SubstrateError:
     message = f"git {os.fsdecode(args[0])} failed: {said}"
     if any(words in line for line in lines for words in _NO_SPACE):
         return DiskFullError(message, hint="free some disk space and try again")
+    from substrate.objects.loose import HINT  # brings hashlib, and that OpenSSL: 3 ms
+
     return DamagedStoreError(message, hint=HINT)
