@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from substrate.errors import SubstrateError
+from substrate.errors import LockedError, SubstrateError
 from substrate.history import record, sessions
 from substrate.history.config import Config
 from substrate.history.ledger import NewEntry
+from substrate.history.messages import BRANCH
 from substrate.history.store import (
     HistoryStore,
     check_repaired,
@@ -32,13 +33,16 @@ def open_ahead(workspace: Workspace) -> HistoryStore | None:
     check_trusted(workspace)
     check_repaired(workspace)
     store = HistoryStore(workspace, Config())
-    if is_index_lost(store):
-        store.close()
-        return None
-    store.objects.reload()
-    with suppress(SubstrateError):  # somebody is writing: then it is not rehearsed
-        _rehearse(store)
-    return store
+    try:
+        if not is_index_lost(store) and not store.ledger.is_ours_alone:
+            store.objects.reload()
+            with suppress(LockedError):  # somebody is writing: then it is not rehearsed
+                _rehearse(store)
+            return store
+    except (SubstrateError, OSError):
+        pass  # a disk that is full or cannot be written to: the command will say so
+    store.close()
+    return None
 
 
 def _rehearse(store: HistoryStore) -> None:
@@ -60,5 +64,7 @@ def _rehearse(store: HistoryStore) -> None:
         ledger.refs_were_published()
         ledger.add_intent(intent)
         ledger.add(new, None)
+        ledger.keep_objects([(b"", "blob", b"")])
+        ledger.set_ref(BRANCH, None)
         ledger.drop_intent(intent.intent_id)
         sessions.touch(ledger, latest.session_id)

@@ -113,6 +113,12 @@ class Ledger:
         """Whether the file we opened still stands in its place (a repair puts it aside)."""
         return self._file is not None and schema.file_id(self._path) == self._file
 
+    @property
+    def is_ours_alone(self) -> bool:
+        """Whether nobody else can look while we have it open: so it is on a full disk."""
+        mode: str = self.db.execute("PRAGMA locking_mode").fetchone()[0]
+        return mode == "exclusive"
+
     def version(self) -> int:
         """Changes when any other connection has written."""
         value: int = self.db.execute("PRAGMA data_version").fetchone()[0]
