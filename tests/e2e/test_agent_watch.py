@@ -105,6 +105,16 @@ def test_edits_of_a_quiet_morning_are_recorded_without_a_command(agent: Agent) -
     assert watching(agent)["recorded"] >= second["ts"]
 
 
+def test_an_edit_under_one_name_of_a_file_is_found_under_the_other(agent: Agent) -> None:
+    os.link(agent.workspace / "src/a", agent.workspace / "other-name")
+    done(agent, "true")
+    until(lambda: is_settled(agent), "the end of its looking")
+    with (agent.workspace / "other-name").open("ab") as file:
+        file.write(b"more\n")
+    until(lambda: len(log(agent)) == 5, "the edit in the log")
+    assert changed(agent, log(agent)[-1]) == {"src/a", "other-name"}
+
+
 def test_our_own_changes_are_nobodys(agent: Agent) -> None:
     """A command's change comes into the tree, and an undo's: the watcher sees both."""
     span = done(agent, "mkdir -p made/by; seq 300 | xargs -I_ touch made/by/_; rm src/b")

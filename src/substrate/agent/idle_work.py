@@ -88,6 +88,8 @@ def record(place: Place, suspects: dict[RelPath, bool]) -> Result:
         found = outside.differing(store, suspects)
         if not found:
             return {"recorded": 0}
+        if outside.has_other_names(store, found):
+            found = outside.differing_anywhere(store)
         with store.writing(f"{IDLE}record outside edits", timeout_s=0.0):
             if not outside.record_suspects(store, found):
                 return {"busy": True}

@@ -126,12 +126,25 @@ def differences(
         scope = _highest_difference(store, reader, tip, path)
         stands = observe(store.root, [scope], store.exclusions, blobs)
         known = dict(snapshots.walk(reader, tip, scope))
+        if scope not in stands and _is_other_directory(store, known.get(scope, ABSENT), scope):
+            stands[scope] = ABSENT
         for one in sorted({*stands, *known}):
             # What could not be read (or is excluded) says nothing about itself.
             new = stands.get(one, ABSENT if scope in stands else known.get(one, ABSENT))
             if known.get(one, ABSENT) != new:
                 out[one] = Change(one, known.get(one, ABSENT), new)
     return [out[path] for path in sorted(out)]
+
+
+def _is_other_directory(store: HistoryStore, known: Node, path: RelPath) -> bool:
+    """Whether a directory that is left out stands where history knows a file."""
+    if known.kind in (Kind.ABSENT, Kind.DIRECTORY):
+        return False
+    try:
+        Walker(store.root).directory(path).close()
+    except OSError:
+        return False
+    return store.exclusions.reason(path, is_dir=True, size=0) is not None
 
 
 def compared(

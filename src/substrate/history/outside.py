@@ -7,6 +7,8 @@ content tells.
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterable
 
 from substrate.history.met import Suspects, compared, record_met, seen_by_command
 from substrate.history.observe import HashOnly, observe
@@ -71,8 +73,20 @@ def record_suspects(store: HistoryStore, suspects: Suspects) -> bool:
     return len(told) == len(changes)
 
 
+def has_other_names(store: HistoryStore, paths: Iterable[RelPath]) -> bool:
+    """Whether one of these is a file with several names: the kernel told of one of them."""
+    for path in paths:
+        try:
+            found = os.lstat(os.path.join(os.fsencode(store.root), path))
+        except OSError:
+            continue
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            return True
+    return False
+
+
 def is_little(store: HistoryStore, suspects: Suspects, entries: int, size_bytes: int) -> bool:
-    """Whether comparing them means looking at no more than this."""
+    """Whether comparing them means looking at no more than this, and leaves nothing to look for."""
     root = os.fsencode(store.root)
     pending = [os.path.join(root, path) for path, deep in suspects.items() if deep]
     entries -= len(suspects)
@@ -80,7 +94,9 @@ def is_little(store: HistoryStore, suspects: Suspects, entries: int, size_bytes:
         path = pending.pop()
         try:
             found = os.lstat(path)
-            if not os.path.isdir(path) or os.path.islink(path):
+            if not stat.S_ISDIR(found.st_mode):
+                if found.st_nlink > 1:
+                    return False
                 size_bytes -= found.st_size
                 continue
             below = os.listdir(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -57,6 +58,7 @@ def told(bench: Bench, suspects: dict[bytes, bool]) -> set[bytes]:
         ({"was": b"file now"}, {b"was": False}, {b"was", b"was/dir/f"}),
         ({"wasf": Dir(), "wasf/f": b"2"}, {b"wasf": True}, {b"wasf", b"wasf/f"}),
         ({"empty": None}, {b"empty": True}, {b"empty"}),
+        ({"wasf": None, "dist": b"2"}, {b"wasf": True, b"dist": True}, {b"wasf", b"dist"}),
         ({"node_modules/x": b"2"}, {b"node_modules": True, b"node_modules/x": True}, set()),
     ],
 )  # fmt: skip
@@ -65,6 +67,13 @@ def test_what_is_named_is_recorded(
 ) -> None:
     begun.outside(edit)
     assert told(begun, suspects) == changed
+
+
+def test_a_directory_that_is_left_out_in_the_place_of_a_file(bench: Bench) -> None:
+    bench.run({"target": b"a file"})
+    bench.outside({"target": Dir(), "target/x": b"bulk"})
+    assert told(bench, {b"target": True}) == {b"target"}
+    assert bench.settle() is None, "a scan finds the same"
 
 
 def test_a_scan_finds_nothing_more(begun: Bench) -> None:
@@ -86,6 +95,16 @@ def test_only_so_much_is_looked_at(begun: Bench) -> None:
         assert not outside.is_little(store, many, entries=51, size_bytes=5_000)
         assert not outside.is_little(store, many, entries=52, size_bytes=4_999)
         assert outside.is_little(store, {RelPath(b"many"): False}, entries=1, size_bytes=0)
+
+
+@pytest.mark.needs("posix")
+def test_a_file_with_several_names_is_more_than_its_path(begun: Bench) -> None:
+    os.link(begun.root / "a", begun.root / "b2")
+    paths = {RelPath(b"a"): True}
+    with begun.store() as store:
+        assert outside.has_other_names(store, [RelPath(b"b"), RelPath(b"gone"), RelPath(b"a")])
+        assert not outside.has_other_names(store, [RelPath(b"b"), RelPath(b"src")])
+        assert not outside.is_little(store, paths, entries=100, size_bytes=100)
 
 
 class TestWhileACommandRuns:
