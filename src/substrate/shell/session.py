@@ -57,6 +57,11 @@ def run_shell(around: Surroundings) -> int:
     bash = shutil.which("bash")
     if bash is None:
         raise MissingDependencyError("the shell needs bash 4.4 or later", hint="install bash")
+    if around.place(around.cwd).is_inside_world:
+        raise RefusedError(
+            "this is a world already: what is done here is recorded",
+            hint="for a shell of its own: `bash`",
+        )
     directory = directories.make(around.environment.substrate_home)
     try:
         lines, why = _world(around, directory)
@@ -84,11 +89,6 @@ def _run(bash: str, directory: Path, around: Surroundings, lines: Lines | None, 
 def _world(around: Surroundings, directory: Path) -> tuple[Lines | None, str]:
     """The world that the shell shall live in; or why there is none."""
     place = around.place(around.cwd)
-    if place.is_inside_world:
-        raise RefusedError(
-            "this is a world already: what is done here is recorded",
-            hint="for a shell of its own: `bash`",
-        )
     required = around.world or around.environment.world == "enabled"
     if around.no_world or (around.environment.world == "disabled" and not around.world):
         return None, "asked for"
