@@ -64,6 +64,20 @@ class Terminal:
         before, _, self.shown = self.shown.partition(text)
         return before
 
+    def press(self, keys: bytes, text: bytes) -> None:
+        """As people do: again, if nothing happens. A program that sets up its terminal throws away
+        what was typed before."""
+        for _ in range(int(PATIENCE_S)):
+            self.type(keys)
+            deadline = time.monotonic() + 1
+            while time.monotonic() < deadline:
+                if select.select([self._leader], [], [], 0.1)[0]:
+                    self.shown += os.read(self._leader, 65536)
+                if text in self.shown:
+                    self.until(text)
+                    return
+        raise AssertionError(f"{text!r} never came after {self.shown!r}")
+
     def resize(self, rows: int, columns: int) -> None:
         import termios
 

@@ -243,9 +243,12 @@ def edit(screen):
         screen.addstr(0, 0, f"EDIT {curses.LINES}:{curses.COLS} {text}")
         screen.refresh()
         key = screen.getch()
-        if key == ord("Q"): return
-        if key == ord("W"): open(sys.argv[1], "w").write(text + "\\n")
-        elif 0 < key < 128: text += chr(key)
+        if key == ord("Q"):
+            return
+        if key == ord("W"):
+            open(sys.argv[1], "w").write(text + "\\n")
+        elif 0 < key < 128 and chr(key) not in text:
+            text += chr(key)
 curses.wrapper(edit)
 """
 
@@ -257,21 +260,18 @@ def test_an_editor_its_window_and_ctrl_z(site: Site) -> None:
     terminal.resize(30, 90)
     terminal.type(f"{edit} a\r".encode())
     terminal.until(b"EDIT 30:90")
-    terminal.type(b"hello")
-    terminal.type(b"WQ")
-    terminal.until(PROMPT)
-    assert (site.project / "a").read_text() == "hello\n"
+    terminal.press(b"helo", b"o")
+    terminal.press(b"WQ", PROMPT)
+    assert (site.project / "a").read_text() == "helo\n"
     terminal.type(f"{edit} b\r".encode())
     terminal.until(b"EDIT")
-    terminal.type(b"x")
-    terminal.until(b"x")  # or Ctrl-Z throws it away
-    terminal.type(b"\x1a")
-    terminal.until(PROMPT)
+    terminal.press(b"x", b"x")
+    terminal.press(b"\x1a", PROMPT)
     terminal.line("echo between > c")
     terminal.type(b"fg\r")
     terminal.until(b"EDIT")
-    terminal.type(b"yWQ")
-    terminal.until(PROMPT)
+    terminal.press(b"y", b"y")
+    terminal.press(b"WQ", PROMPT)
     assert (site.project / "b").read_text() == "xy\n"
     assert b"xy" in terminal.line("cat b")
     assert terminal.exit() == 0
@@ -469,3 +469,21 @@ def test_a_shell_in_its_world_starts_no_other(site: Site) -> None:
     assert b"a world already" in said
     assert b"status 5" in said
     assert terminal.exit() == 0
+
+
+def test_substrate_is_answered_in_lines_and_at_the_prompt(site: Site) -> None:
+    program = f"{sys.executable} -m substrate"
+    site.rc(RC + f"sub() {{ {program} \"$@\"; }}\nPROMPT_COMMAND='said=$(sub log 2>&1)'\n")
+    terminal = site.open()
+    terminal.line("echo one > a")
+    assert b"echo one > a" in terminal.line('echo "$said"')
+    assert b"echo one > a" in terminal.line("sub log")
+    said = terminal.line("sub undo; ls a")
+    assert b"a\r\n" in said
+    assert b"undo of" in said
+    assert not (site.project / "a").exists()
+    assert b"none" in terminal.line("ls a 2> /dev/null || echo none")
+    assert b"within" in terminal.line(f"{program} -c 'echo within | tee b'")
+    assert terminal.exit() == 0
+    assert (site.project / "b").exists()
+    assert site.worlds == []

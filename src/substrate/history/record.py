@@ -138,7 +138,7 @@ class InWorld(NamedTuple):
     places: tuple[Path, ...]
     #: Somebody has watched the workspace since the tip: nothing can have been missed.
     is_watched: bool = False
-    #: Something was written there before the command began: the commit that the world was made
+    #: Where something was written before the command began: the commit that the world was made
     #: from, and when.
     made_from: tuple[bytes, int] | None = None
 

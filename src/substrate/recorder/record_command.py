@@ -25,6 +25,7 @@ from substrate.errors import SubstrateError
 from substrate.history import held, record
 from substrate.history.ledger import Entry
 from substrate.history.record import Running
+from substrate.history.store import HistoryStore
 from substrate.model.nodes import Change
 from substrate.recorder import git_arrival, live, worlds
 from substrate.recorder.command_end import Done, brought_in, exact, found_by_scan, outcome_word
@@ -69,7 +70,8 @@ class CommandRequest(NamedTuple):
     capture: Capture | None = None
     limits: ResourceLimits = ResourceLimits()
     network: Network | None = None
-    #: Of a world that was written to before the command begins: see `InWorld.made_from`.
+    #: The world is there already: its id, and where it was written to, see `InWorld.made_from`.
+    world_id: str = ""
     made_from: tuple[bytes, int] | None = None
     #: Answers calls from inside the command's world; `None`: nobody does.
     inside: Inside | None = None
@@ -112,7 +114,7 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         running = record.begin(
             store, session=place.session, agent_id=place.agent_id,
             command=spans.command_text(words), exact=exact(request),
-            world=None if is_direct else worlds.new_world(place, store, request.made_from),
+            world=None if is_direct else _in_world(place, store, request),
             is_live=request.live and is_direct,
         )  # fmt: skip
     command = _named(words, place, running)
@@ -156,6 +158,11 @@ def _scene(place: Place, running: Running, isolation: Isolation, request: Comman
     isolation = isolation._replace(network=network)
     own = place._replace(session=running.session_id)
     return Scene(own, running.session_id, running.command_id, running.span_id, isolation)
+
+
+def _in_world(place: Place, store: HistoryStore, request: CommandRequest) -> record.InWorld:
+    found = worlds.new_world(place, store, request.world_id)
+    return found._replace(made_from=request.made_from)
 
 
 def _collected(place: Place) -> tuple[list[str], tuple[Layer, ...]]:

@@ -76,14 +76,12 @@ class Request(NamedTuple):
     rest_of: str = ""
 
 
-def new_world(
-    place: Place, store: HistoryStore, made_from: tuple[bytes, int] | None = None
-) -> InWorld:
+def new_world(place: Place, store: HistoryStore, world_id: str = "") -> InWorld:
     """The id of a world to be, and where its directory may come to stand.
 
     What others changed before it, as far as it is known of, is recorded first.
     """
-    world_id = ids.new_id("wld")
+    world_id = world_id or ids.new_id("wld")
     return InWorld(
         world_id,
         (
@@ -91,7 +89,6 @@ def new_world(
             place.environment.substrate_home / "worlds" / world_id,
         ),
         is_watched=outside_edits.catch_up(place, store),
-        made_from=made_from,
     )
 
 

@@ -51,16 +51,17 @@ class Channel:
         os.close(self._answer)
 
     def next(
-        self, is_over: Callable[[], bool], heard: Mapping[int, Callable[[], None]]
+        self, is_over: Callable[[], bool], others: Callable[[], Mapping[int, Callable[[], None]]]
     ) -> Message | None:
         """The next message; None when it `is_over`, which is asked now and then.
 
-        `heard` is called for other descriptors that become readable meanwhile.
+        `others`: whom to call when other descriptors become readable meanwhile.
         """
         while True:
             message = self._whole()
             if message is not None:
                 return message
+            heard = others()
             readable, _, _ = select.select([self._said, *heard], [], [], _TICK_S)
             if self._said in readable:
                 *whole, self._rest = (self._rest + os.read(self._said, 65536)).split(b"\0")

@@ -44,12 +44,12 @@ class WorldLine:
 
     def run(self, request: RunRequest) -> RunOutcome:
         started = clock.monotonic_ns()
-        layer = self._lines.adopt(request.world_id)
-        self._lines.on_call = request.on_call
+        layer = self._lines.adopt()
+        self._lines.answer_by(request.on_call)
         try:
             status = self._turn.run(merge=True)
         finally:
-            self._lines.on_call = None
+            self._lines.answer_by(None)
         outcome = _outcome(status, started, self.isolation)
         left = self._lines.part(self._turn)
         return self._lines.with_scopes(outcome._replace(layer=layer, left_running=left))

@@ -21,6 +21,7 @@ from substrate.errors import SubstrateError, WorldFailedError
 from substrate.history import record, unclaimed
 from substrate.recorder.held_worlds import collect_detached
 from substrate.recorder.place import Place
+from substrate.recorder.record_command import CommandRequest
 from substrate.recorder.world_choice import overlay_for
 from substrate.shell import directory as directories
 from substrate.shell.turn import Turn
@@ -32,6 +33,9 @@ from substrate.world.layered import LayeredWorld
 from substrate.world.network.command_network import CommandNetwork
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 from substrate.world.standing_world import open_standing_world
+
+#: With the listening socket, and the world's init.
+OnCall = Callable[[int, int], None]
 
 _REASON = (
     "a line of an interactive shell: what it prints goes to the terminal and is not kept; what "
@@ -73,6 +77,7 @@ class Lines:
             layers.remove(layer)
             raise
         self._shell = 0
+        self._on_call: OnCall | None = None
         self._shown: Shown | None = None
         try:
             self._show(layer)
@@ -86,8 +91,6 @@ class Lines:
         self._is_due = False
         #: The shell's status and what it left running, once it has ended.
         self.ended: tuple[int, int] | None = None
-        #: Who is told that somebody calls from inside, while a line runs.
-        self.on_call: Callable[[int, int], None] | None = None
         #: What the user should be told at the next prompt.
         self.notes: list[str] = []
 
@@ -98,9 +101,13 @@ class Lines:
         return with_reason(self._world.isolation, _REASON)
 
     @property
-    def world_id(self) -> str:
+    def variables(self) -> dict[str, str]:
+        """What the shell's environment says of its world."""
         assert self._shown is not None
-        return self._shown.layer.world_id
+        found = {"SUBSTRATE_WORLD_ID": self._shown.layer.world_id}
+        if self._standing.door >= 0:
+            found["SUBSTRATE_BROKER"] = os.fsdecode(self._standing.door_path)
+        return found
 
     @property
     def shell_pid(self) -> int:
@@ -119,22 +126,20 @@ class Lines:
                     stopped(self._shell)
 
         news, gone = self._standing.descriptors
-        found = {gone: self.collect}
-        if self.on_call is not None and self._standing.door >= 0:
-            found[self._standing.door] = self._call
+        found: dict[int, Callable[[], None]] = {gone: self.collect}
+        if self._standing.door >= 0 and self._on_call is not None:
+            found[self._standing.door] = self._called
         return found if self.ended is not None else {news: init, **found}
 
-    def _call(self) -> None:
-        """Whoever answers hears all further calls of this line."""
-        on_call, self.on_call = self.on_call, None
+    def answer_by(self, on_call: OnCall | None) -> None:
+        """Who answers calls of `substrate` from inside, from now on."""
+        self._on_call = on_call
+
+    def _called(self) -> None:
+        on_call, self._on_call = self._on_call, None
         if on_call is not None:
             with suppress(OSError):
                 on_call(self._standing.door, self._standing.init_pid)
-
-    @property
-    def door_path(self) -> str:
-        """Where a call from inside goes; empty: nowhere."""
-        return os.fsdecode(self._standing.door_path)
 
     def hang_up(self) -> None:
         """The shell was killed: what it ran is told what a terminal would tell it."""
@@ -165,10 +170,17 @@ class Lines:
 
     # ------------------------------------------------------------------ lines
 
-    def touched(self) -> Shown | None:
-        """The view, if somebody wrote there since the last line was over."""
+    def is_touched(self) -> bool:
+        """Whether somebody wrote in the view since the last line was over."""
+        return self._shown is not None and not is_untouched(self._shown.layer)
+
+    def as_given(self, request: CommandRequest) -> CommandRequest:
+        """The request of a line that is to have the view that is shown."""
         shown = self._shown
-        return None if shown is None or is_untouched(shown.layer) else shown
+        if shown is None:
+            return request
+        made_from = (shown.base, shown.since_ns) if self.is_touched() else None
+        return request._replace(world_id=shown.layer.world_id, made_from=made_from)
 
     def prepare(self) -> None:
         """Before a line: it shall see the workspace as it is now."""
@@ -178,11 +190,10 @@ class Lines:
         else:
             self._standing.refresh()
 
-    def adopt(self, world_id: str) -> Layer:
+    def adopt(self) -> Layer:
         """The view becomes that of a line."""
         if self._shown is None:
             raise WorldFailedError("no view of the workspace could be made")
-        self._shown = self._shown._replace(layer=_renamed(self._shown.layer, world_id))
         self._is_fresh = False
         return self._shown.layer
 
@@ -218,18 +229,20 @@ class Lines:
 
     def after(self) -> None:
         """The line is recorded and has arrived."""
-        shown = self._shown
-        if shown is not None:
+        if self._shown is not None:
             if self._is_fresh:
                 self._standing.refresh()
-            else:
-                shown = shown._replace(layer=_renamed(shown.layer, ids.new_id("wld")))
-            base, since_ns = self._tip(), clock.now_ns()
-            if is_untouched(shown.layer):  # or it holds what was made from the state before
-                shown = shown._replace(base=base, since_ns=since_ns)
-            self._shown = shown
-            self._note_origin(shown)
+            self._rebase(self._shown)
         self.collect()
+
+    def _rebase(self, shown: Shown) -> None:
+        """Who writes in it from now on has seen what history says now."""
+        base, since_ns = self._tip(), clock.now_ns()
+        # Otherwise it holds what was made from the state before.
+        if is_untouched(shown.layer):
+            self._shown = shown._replace(base=base, since_ns=since_ns)
+            if base != shown.base:
+                self._note_origin(self._shown)
 
     def collect(self) -> None:
         """Bring in what jobs wrote that are gone from their views."""
@@ -308,14 +321,3 @@ class Lines:
             shown.base.hex(), shown.since_ns, self.place.session, self.place.agent_id
         )
         unclaimed.note(shown.layer.directory, origin)
-
-
-def _renamed(layer: Layer, world_id: str) -> Layer:
-    """A view does not mind if the directories it is made of are called something else."""
-    directory = layer.directory.parent / world_id
-    os.rename(layer.directory, directory)
-    renamed = layer._replace(
-        world_id=world_id, directory=directory, upper=directory / layer.upper.name
-    )
-    layers.note_kind(renamed)
-    return renamed

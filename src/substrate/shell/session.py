@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 from substrate.errors import MissingDependencyError, RefusedError, SubstrateError
 from substrate.history.unclaimed import COMMAND as BETWEEN
-from substrate.recorder.inside import Inside
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
 from substrate.shell import directory as directories
 from substrate.shell import terminal
 from substrate.shell.channel import Channel, Message
 from substrate.shell.hooks import bash_rc
+from substrate.shell.inside import BetweenLines, Make, OfLine
 from substrate.shell.line_world import DirectLine, WorldLine
 from substrate.shell.lines import Lines
 from substrate.shell.turn import Turn
-from substrate.system import process, spawn
+from substrate.system import files, process, spawn
 from substrate.system.environment import Environment
 
 NOT_KEPT = "(a line that the shell's history does not keep)"
@@ -42,11 +42,11 @@ class Surroundings(NamedTuple):
     recorded: Callable[[Recording], None]
     failed: Callable[[SubstrateError], None]
     note: Callable[[str], None]
+    #: Makes what answers calls from inside the shell.
+    inside: Make
     #: ``--world`` and ``--no-world``.
     world: bool = False
     no_world: bool = False
-    #: Who answers the calls of `substrate` in one line.
-    inside: Callable[[], Inside | None] = lambda: None
 
     def place(self, cwd: Path) -> Place:
         return Place.at(cwd, self.environment, self.session, self.agent_id)
@@ -57,48 +57,47 @@ def run_shell(around: Surroundings) -> int:
     bash = shutil.which("bash")
     if bash is None:
         raise MissingDependencyError("the shell needs bash 4.4 or later", hint="install bash")
-    if around.place(around.cwd).is_inside_world:
+    place = around.place(around.cwd)
+    if place.is_inside_world:
         raise RefusedError(
             "this is a world already: what is done here is recorded",
             hint="for a shell of its own: `bash`",
         )
     directory = directories.make(around.environment.substrate_home)
     try:
-        lines, why = _world(around, directory)
-        try:
-            return _run(bash, directory, around, lines, why)
-        finally:
-            if lines is not None:
-                lines.close()
-                for note in lines.notes:
-                    around.note(note)
+        with place.keeping() as home:
+            return _run_in(home, bash, directory, around)
     finally:
         directories.remove(directory)
 
 
-def _run(bash: str, directory: Path, around: Surroundings, lines: Lines | None, why: str) -> int:
+def _run_in(home: Place, bash: str, directory: Path, around: Surroundings) -> int:
+    lines, why = _world(home, around, directories.room(directory))
     channel = Channel(directory)
     try:
         rc = bash_rc(directory, os.getpid() if lines is None else None)
         (directory / "rc").write_text(rc, "utf-8")
-        return _Shell(bash, directory, channel, around, lines, why).run()
+        return _Shell((bash, directory), channel, around, home, (lines, why)).run()
     finally:
         channel.close()
+        if lines is not None:
+            lines.close()
+            for note in lines.notes:
+                around.note(note)
 
 
-def _world(around: Surroundings, directory: Path) -> tuple[Lines | None, str]:
+def _world(home: Place, around: Surroundings, room: Path) -> tuple[Lines | None, str]:
     """The world that the shell shall live in; or why there is none."""
-    place = around.place(around.cwd)
     required = around.world or around.environment.world == "enabled"
     if around.no_world or (around.environment.world == "disabled" and not around.world):
         return None, "asked for"
-    if place.workspace.history_refused and not required:
-        return None, f"no history is kept here ({place.workspace.history_refused})"
+    if home.workspace.history_refused and not required:
+        return None, f"no history is kept here ({home.workspace.history_refused})"
     from substrate.world.network.command_network import CommandNetwork
     from substrate.world.network.rules import parse
 
     try:
-        return Lines(place, directories.room(directory), CommandNetwork(parse("open"))), ""
+        return Lines(home, room, CommandNetwork(parse("open"))), ""
     except SubstrateError as error:
         if required:
             raise
@@ -107,21 +106,23 @@ def _world(around: Surroundings, directory: Path) -> tuple[Lines | None, str]:
 
 class _Shell:
     def __init__(
-        self, bash: str, directory: Path, channel: Channel, around: Surroundings,
-        lines: Lines | None, why: str,
+        self, shell: tuple[str, Path], channel: Channel, around: Surroundings, home: Place,
+        world: tuple[Lines | None, str],
     ) -> None:  # fmt: skip
+        """`shell`: the program and where its rc file is; `world`: or why there is none."""
+        bash, directory = shell
+        self._lines, self._why = lines, _ = world
+        self._home = home
+        self._configuration: list[bytes | None] = []
         self.channel = channel
         self._around = around
-        self._lines = lines
-        self._why = why
+        self._between: BetweenLines | None = None
         self._status: int | None = None
         self._number = 0
         self._line = b""
         variables = {**around.environment.variables, "SUBSTRATE_SHELL": "1"}
         if lines is not None:
-            variables["SUBSTRATE_WORLD_ID"] = lines.world_id
-            if lines.door_path:
-                variables["SUBSTRATE_BROKER"] = lines.door_path
+            variables.update(lines.variables)
         program = spawn.Program(
             (os.fsencode(bash), b"--rcfile", os.fsencode(directory / "rc"), b"-i"),
             around.cwd, variables, process.INHERITED,
@@ -142,12 +143,15 @@ class _Shell:
                 self._tell()
                 self.channel.answer(message, "ok")
                 message = self.next()
+            self._attempt(self._end_between)
             self._record_rest(Turn(self, None, self._ended), BETWEEN.encode())
         return self._ended()
 
     def next(self) -> Message | None:
-        heard = {} if self._lines is None else self._lines.heard(terminal.stop_with)
-        return self.channel.next(self._is_over, heard)
+        lines = self._lines
+        return self.channel.next(
+            self._is_over, lambda: {} if lines is None else lines.heard(terminal.stop_with)
+        )
 
     def _record(self, begin: Message) -> Message | None:
         """One line, whole: recorded as a command, from its start to the next prompt."""
@@ -155,6 +159,7 @@ class _Shell:
         line = begin.fields[1] if kept else NOT_KEPT.encode()
         again = kept and line == self._line
         self._number, self._line = begin.number - again, line
+        self._attempt(self._end_between)
         turn = Turn(self, begin, self._ended)
         self._attempt(lambda: self._record_line(turn, line, Path(os.fsdecode(begin.fields[2]))))
         if not turn.has_run:
@@ -165,7 +170,10 @@ class _Shell:
 
     def _record_line(self, turn: Turn, line: bytes, cwd: Path) -> None:
         place, lines = self._around.place(cwd), self._lines
-        if lines is not None and place.workspace.root == lines.place.workspace.root:
+        if place.workspace.root == self._home.workspace.root:
+            place = place._replace(kept=self._home.kept)
+            self._heed_configuration()
+        if lines is not None and place.kept is not None:
             lines.prepare()
             self._record_in_world(turn, line, place)
             return
@@ -174,23 +182,39 @@ class _Shell:
         self._around.recorded(record_command(place, world, request))
         self._record_rest(turn, line)
 
+    def _heed_configuration(self) -> None:
+        """What was open all the while knows the settings of its time."""
+        home = self._home
+        paths = (home.workspace.store, home.environment.substrate_home)
+        said = [files.read_bytes_or_none(path / "config.toml") for path in paths]
+        if said != self._configuration and home.kept is not None:
+            home.kept.close()
+        self._configuration = said
+
     def _record_in_world(self, turn: Turn, line: bytes, place: Place) -> None:
         lines = self._lines
         assert lines is not None
-        touched = lines.touched()
-        made_from = None if touched is None else (touched.base, touched.since_ns)
-        request = CommandRequest(
-            cwd=place.cwd, shell=line, made_from=made_from, inside=self._around.inside()
-        )
+        calls = OfLine(self._around.inside)
+        request = CommandRequest(cwd=place.cwd, shell=line, inside=calls)
         try:
-            self._around.recorded(record_command(place, WorldLine(turn, lines), request))
+            world = WorldLine(turn, lines)
+            self._around.recorded(record_command(place, world, lines.as_given(request)))
         finally:
             lines.after()
+            if calls.scene is not None and not self._is_over():
+                self._between = BetweenLines(self._around.inside, calls.scene)
+                lines.answer_by(self._between.on_call)
+
+    def _end_between(self) -> None:
+        between, self._between = self._between, None
+        if between is not None and self._lines is not None:
+            self._lines.answer_by(None)
+            self._lines.notes += between.finish()
 
     def _record_rest(self, turn: Turn, line: bytes) -> None:
         """What is in the view although no line of this workspace has put it there."""
         lines = self._lines
-        if lines is not None and lines.touched() is not None:
+        if lines is not None and lines.is_touched():
             self._attempt(lambda: self._record_in_world(turn, line, lines.place))
 
     def _attempt(self, work: Callable[[], None]) -> None:

@@ -62,8 +62,8 @@ def run(args: Namespace, context: Context) -> int:
             recorded,
             failed,
             context.output.note,
+            lambda: InsideCalls(_answer),
             args.world,
             args.no_world,
-            lambda: InsideCalls(_answer),
         )
     )
