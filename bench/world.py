@@ -1,6 +1,6 @@
 """Commands in a world beside the same commands bare: DESIGN's table, row by row.
 
-    python bench/world.py [--quick] [--only spawn,size,changed,output,work,walk,first]
+    python bench/world.py [--quick] [--only spawn,size,changed,bulk,output,work,walk,first]
                           [--program substrate] [--without-agent] [--rounds N] [--dir DIRECTORY]
 
 Every figure is a median over rounds in which the two take turns, so that a busy machine weighs on
@@ -28,10 +28,11 @@ from typing import NamedTuple
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
+from bench.bulk import bulk_work, prepare  # noqa: E402
 from bench.trees import file_path, make_tree  # noqa: E402
 from bench.workloads import GIT, all_work, difference, fingerprint, quiet  # noqa: E402
 
-SECTIONS = ("spawn", "size", "changed", "output", "work", "walk", "first")
+SECTIONS = ("spawn", "size", "changed", "bulk", "output", "work", "walk", "first")
 
 
 _APPEND = """
@@ -236,6 +237,28 @@ def _new_files(bench: Bench, root: Path, twin: Path) -> None:
         Figure("10,000 new files", f"{ours:.0f} ms, bare {theirs:.0f} ms, {ours / theirs:.2f} ×",
                "≤ 2.2 × bare", ours / theirs <= 2.2)
     )  # fmt: skip
+
+
+def bulk(bench: Bench) -> None:
+    """Modes, times, a rename and a removal of 10,000 files."""
+    rounds = 2 if bench.quick else 4
+    root, twin = bench.workspace("bulk"), bench.workspace("bulk-bare")
+    for each in (root, twin):
+        make_tree(each, 10_000)
+        bench.bare(prepare(rounds + 1), each)
+    bench.world("true", root)
+    for work in bulk_work():
+        ours, theirs = (iter(range(rounds + 1)), iter(range(rounds + 1)))
+        took = in_turns(
+            rounds,
+            lambda w=work, n=ours: bench.world(w.command(next(n)), root),
+            lambda w=work, n=theirs: bench.bare(w.command(next(n)), twin),
+        )
+        differs = difference(fingerprint(twin), fingerprint(root))
+        bench.say(
+            Figure(work.name, f"{took[0]:.0f} ms, bare {took[1]:.0f} ms; "
+                   + (differs or "the same tree"))
+        )  # fmt: skip
 
 
 def output(bench: Bench) -> None:

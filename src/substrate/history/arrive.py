@@ -123,7 +123,8 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
         may_rename = source.is_beside(own)
     for _ in range(_MOST_TRIES):
         below = met.look_below_emptied(store, batch, arriving.diff.emptied)
-        found = below.changes or met.look_again(store, batch, _put_back(arriving.diff))
+        odd = [] if below.changes else met.not_as_known(store, batch, _put_back(arriving.diff))
+        found = below.changes or met.look_again(store, batch, odd)
         if not found:
             world = edited(batch, base, changes)
             wish = _wish(store, batch, base, world, changes)

@@ -19,14 +19,14 @@ from substrate.history.line import Extension
 from substrate.history.observe import count_files, edited
 from substrate.history.store import HistoryStore
 from substrate.model.nodes import ABSENT, BlobWriter, Change, Kind, Node
-from substrate.model.paths import RelPath, ancestors, join
+from substrate.model.paths import RelPath, ancestors, join, split
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
 from substrate.objects.snapshot import Reader, Snapshot
 from substrate.system import clock, ids
 from substrate.workspace.dirwalk import Walker
 from substrate.workspace.plan import Op
-from substrate.workspace.probe import kind_of
+from substrate.workspace.probe import kind_of, look
 from substrate.workspace.scan import node_at, observe
 
 #: Paths that something happened to. True: with all below it; False: the directory's own mode and
@@ -108,6 +108,27 @@ def excluded_below(store: HistoryStore, path: RelPath) -> list[Op]:
                     out.append(Op(below, Node(kind_of(at)), ABSENT))
                 elif is_dir:
                     pending.append(below)
+    return out
+
+
+def not_as_known(store: HistoryStore, reader: Reader, paths: Iterable[RelPath]) -> list[RelPath]:
+    """Those of many paths, not directories, that may not stand as the tip says."""
+    tip, walker = store.tip(), Walker(store.root, keep=True)
+    out: list[RelPath] = []
+    above, known = None, None
+    for path in paths:
+        here, name = split(path)
+        if here != above:
+            above, known = here, snapshots.directory(reader, tip, here)
+        try:
+            place, _ = walker.parent_of(path)
+            with place:
+                is_so = known is not None and look(place, name).node == known.node(name)
+        except OSError:
+            is_so = False
+        if not is_so:
+            out.append(path)
+    walker.close()
     return out
 
 

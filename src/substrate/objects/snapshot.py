@@ -15,6 +15,7 @@ __all__ = [
     "Snapshot",
     "build",
     "diff",
+    "directory",
     "edit",
     "listing",
     "lookup",
@@ -35,6 +36,12 @@ def listing(reader: Reader, snap: Snapshot, path: RelPath) -> dict[bytes, Node]:
     """Names and nodes in the directory at `path`; nothing if that is no directory."""
     at = _find_directory(reader, snap, path)
     return {} if at is None else dict(Directory(reader, at).nodes())
+
+
+def directory(reader: Reader, snap: Snapshot, path: RelPath) -> Directory | None:
+    """The directory at `path`, to ask for one name after the other; None if that is none."""
+    at = _find_directory(reader, snap, path)
+    return None if at is None else Directory(reader, at)
 
 
 def _find_directory(reader: Reader, snap: Snapshot, path: RelPath) -> Snapshot | None:
