@@ -44,6 +44,11 @@ def _until_ahead(agent: Agent) -> Path:
     raise AssertionError("no world is made ahead")
 
 
+def _children(agent: Agent) -> list[int]:
+    text = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text()
+    return [int(pid) for pid in text.split()]
+
+
 def _state(agent: Agent) -> dict[str, object]:
     said = agent.state()
     assert said is not None
@@ -86,20 +91,36 @@ def test_another_workspace_does_not_get_it(agent: Agent, tmp_path: Path) -> None
     done = agent.run("-c", "pwd; echo there > file", cwd=other)
     assert (done.returncode, done.stdout) == (0, f"{other}\n".encode())
     assert (other / "file").read_text() == "there\n"
-    until(lambda: not _worlds(agent), "the end of the other one")
+
+
+def test_each_of_several_workspaces_has_one(agent: Agent, tmp_path: Path) -> None:
+    others = [Agent(tmp_path, tmp_path / name) for name in ("one", "two", "three")]
+    for other in others:
+        other.workspace.mkdir()
+        (other.workspace / "below").mkdir()
+        assert other.run("-c", "true").returncode == 0
+    before = int(str(_state(agent)["ahead"]))
+    for other in others * 3:
+        _until_ahead(other)
+        done = other.run("-c", "pwd", cwd=other.workspace / "below")
+        assert done.stdout == f"{other.workspace / 'below'}\n".encode()
+    assert int(str(_state(agent)["ahead"])) - before >= 6
+    until(lambda: not _worlds(agent), "the end of the fourth, which was asked for longest ago")
 
 
 def _until_history_is_open(agent: Agent) -> None:
     ledger = str(agent.workspace / ".substrate-git" / "index" / "history.db")
 
     def is_open() -> bool:
-        pid = _state(agent)["spare_pid"]
         _until_ahead(agent)
         try:
-            found = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
-        except OSError:
+            return any(
+                os.readlink(one) == ledger
+                for pid in _children(agent)
+                for one in Path(f"/proc/{pid}/fd").iterdir()
+            )
+        except OSError:  # gone meanwhile
             return False
-        return ledger in found
 
     until(is_open, "a history that is open")
 
@@ -152,9 +173,8 @@ def test_it_goes_with_a_killed_agent(agent: Agent) -> None:
 
 def test_killed_itself_it_is_cleared_away_by_the_next_command(agent: Agent) -> None:
     left = _until_ahead(agent)
-    children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
-    for child in children:
-        os.kill(int(child), signal.SIGKILL)
+    for child in _children(agent):
+        os.kill(child, signal.SIGKILL)
     done = agent.run("-c", "echo fine > file")
     assert (done.returncode, done.stderr) == (0, b"")
     assert not left.exists()

@@ -16,12 +16,14 @@ import select
 import signal
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, NoReturn
 
 from substrate.agent import peer, runner, spare
 from substrate.agent.lifecycle import Home
 from substrate.agent.stale import LoadedCode
 from substrate.agent.watcher import Watcher
+from substrate.protocol import door as protocol
 from substrate.system import clock
 from substrate.world import ahead
 
@@ -67,9 +69,7 @@ class Zygote:
         self._limits = peer.limits(os.getpid())
         #: What we listen to; a child closes it.
         self._own: list[int] = []
-        self._spare: spare.Spare | None = None
-        #: How the last world was made, for the next one.
-        self._recipe: ahead.Recipe | None = None
+        self._spares = spare.Spares()
         self._ahead = 0
         # What children tell us when they have answered: one message, one datagram.
         self._news, self._bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -99,13 +99,12 @@ class Zygote:
         finally:
             self._home.leave()
             self._stop_helpers()
-            if self._spare is not None:
-                self._spare.close()
+            self._spares.close()
 
     def _loop(
         self, door: socket.socket, http: socket.socket, watch: socket.socket, awake: int
     ) -> None:
-        self._fork_spare()
+        self._fork_spares()
         while not self._stopping and not self._is_idle():
             poll = select.poll()
             poll.register(awake, select.POLLIN)
@@ -147,22 +146,25 @@ class Zygote:
 
     def _give_to_spare(self, handed: spare.Handed) -> int:
         """The process that takes it; 0 if there is none."""
-        ready, self._spare = self._spare, None
+        try:
+            caller = protocol.peer(handed.connection)[0]
+        except OSError:
+            return 0
+        ready = self._spares.take_for(caller, is_server=caller == self._server_pid)
         return ready.pid if ready is not None and ready.hand_over(handed) else 0
 
-    def _fork_spare(self) -> None:
-        if self._spare is not None or self._stopping:
-            return
-        ours, theirs = spare.pair()
-        pid = self._fork()
-        if pid == 0:
-            ours.close()
-            self._serve_in_child(lambda: spare.wait(theirs, self._recipe))
-        theirs.close()
-        if pid > 0:
-            self._spare = spare.Spare(pid, ours)
-        else:
-            ours.close()
+    def _fork_spares(self) -> None:
+        for root, recipe in self._spares.missing():
+            ours, theirs = spare.pair()
+            pid = -1 if self._stopping else self._fork()
+            if pid == 0:
+                ours.close()
+                self._serve_in_child(partial(spare.wait, theirs, recipe))
+            theirs.close()
+            if pid > 0:
+                self._spares.add(root, spare.Spare(pid, ours))
+            else:
+                ours.close()
 
     def _serve_in_child(self, call: Callable[[], spare.Handed | None]) -> NoReturn:
         try:
@@ -193,10 +195,10 @@ class Zygote:
             news = ahead.News.decode(self._news.recv(_MOST_NEWS_BYTES))
         except (OSError, ValueError, EOFError):
             return
-        if news.needed_world:
-            self._recipe = news.recipe
+        if news.root:
+            self._spares.learn(news)
             self._ahead += news.was_ahead
-        self._fork_spare()
+        self._fork_spares()
 
     def _start_server(self, http: socket.socket) -> None:
         self._used()
@@ -246,8 +248,7 @@ class Zygote:
         self._home.close_in_child()
         for fd in self._own:
             os.close(fd)
-        if self._spare is not None:
-            self._spare.close()  # our copy: it must see the end of the zygote's
+        self._spares.close()  # our copies: they must see the end of the zygote's
 
     def _bury(self) -> None:
         while True:
@@ -263,9 +264,7 @@ class Zygote:
                 continue
             self._used()
             self._running.discard(pid)
-            if self._spare is not None and pid == self._spare.pid:
-                self._spare.close()
-                self._spare = None
+            self._spares.forget(pid)
             if pid == self._server_pid:
                 self._server_pid = 0
                 if status != 0:
@@ -298,7 +297,7 @@ class Zygote:
             "served": self._served,
             "server_pid": self._server_pid or None,
             "watcher_pid": self._watcher_pid or None,
-            "spare_pid": self._spare.pid if self._spare is not None else None,
+            "spares": len(self._spares),
             "ahead": self._ahead,
             "idle_exit_s": self._settings.idle_exit_s,
         }

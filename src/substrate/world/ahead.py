@@ -77,20 +77,21 @@ class Made(NamedTuple):
 class News(NamedTuple):
     """What a process can tell of the world that it needed, for the next one."""
 
-    needed_world: bool = False
+    #: The workspace; empty if it needed none.
+    root: bytes = b""
     #: How it was made, if one like it can be made ahead.
     recipe: Recipe | None = None
     was_ahead: bool = False
 
     def encode(self) -> bytes:
         recipe = None if self.recipe is None else tuple(self.recipe)
-        return marshal.dumps((self.needed_world, recipe, self.was_ahead))  # type: ignore[arg-type]
+        return marshal.dumps((self.root, recipe, self.was_ahead))  # type: ignore[arg-type]
 
     @classmethod
     def decode(cls, data: bytes) -> News:
         """Of our own `encode` only."""
-        needed_world, recipe, was_ahead = marshal.loads(data)
-        return cls(needed_world, None if recipe is None else Recipe(*recipe), was_ahead)
+        root, recipe, was_ahead = marshal.loads(data)
+        return cls(root, None if recipe is None else Recipe(*recipe), was_ahead)
 
 
 news = News()
@@ -129,7 +130,7 @@ def take(recipe: Recipe, world_id: str) -> Made | None:
     """The world made ahead, as `world_id`, if it is what `recipe` would give now."""
     global _made, news
     made, _made = _made, None
-    news = News(True, recipe)
+    news = News(recipe.root, recipe)
     if made is not None:
         try:
             if made.recipe == recipe and made.looks == _looks(recipe) and made.opened.is_there:
@@ -142,10 +143,10 @@ def take(recipe: Recipe, world_id: str) -> Made | None:
     return None
 
 
-def forget() -> None:
+def forget(root: bytes) -> None:
     """The world that is needed now is no ordinary one: none like it is to be made ahead."""
     global news
-    news = News(True)
+    news = News(root)
     drop()
 
 

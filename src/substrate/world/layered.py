@@ -144,7 +144,7 @@ class LayeredWorld:
         is_ordinary = company is None and request.limits == ResourceLimits()
         if self.can_be_ahead and is_beside and is_open and is_ordinary:
             return ahead.take(recipe, world_id)
-        ahead.forget()
+        ahead.forget(recipe.root)
         return None
 
     def discard(self, layer: Layer) -> None:
