@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 import gc
+from array import array
 from collections.abc import Callable
 from contextlib import ExitStack
-from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,8 +63,8 @@ class ColdIndex:
         self._sections = Sections()
         #: Facts of all rows, as they are stored, and where each begins. One piece, because
         #: children that count references to many would copy them all.
-        self._packed = b""
-        self._starts: list[int] = [0]
+        self._packed = bytearray()
+        self._starts = array("Q", [0])
         self.counts = dict.fromkeys(("files", "symbols", "regions", "imports", "calls"), 0)
 
     def run(self, entries: list[TreeEntry], progress: Progress) -> Sections:
@@ -88,7 +88,6 @@ class ColdIndex:
         )  # fmt: skip
         defined: list[bytes] = []
         mentioned: list[bytes] = []
-        every: list[bytes] = []
         rows: list[tuple[bytes, bytes]] = []
         with ExitStack() as opened:
             files = [opened.enter_context(open(self._target / n, "wb")) for n in FILES[:3]]
@@ -101,7 +100,8 @@ class ColdIndex:
                     mentioned.append(section.mentioned)
                     if new:
                         rows.append((row_key(section.oid, section.key), packed))
-                every += read.packed
+                    self._packed += packed
+                    self._starts.append(len(self._packed))
                 for at, file in enumerate(files):
                     data = b"".join([section.chunks[at] for section in read.sections])
                     self.counts[_COUNTED[at]] += data.count(b"\n")
@@ -111,8 +111,6 @@ class ColdIndex:
                     rows = []
         self._cache.put_packed(rows)
         self._sections.defined, self._sections.mentioned = b"".join(defined), b"".join(mentioned)
-        self._packed = b"".join(every)
-        self._starts += accumulate(map(len, every))
 
     def _make_edges(self, workers: int, progress: Progress) -> None:
         unpacker, starts, all_packed = Unpacker(), self._starts, memoryview(self._packed)

@@ -14,9 +14,9 @@ from substrate.graph.resolve.world import Definition, World
 
 #: Re-exports and base classes are followed this far.
 _DEEPEST = 8
-#: Answers that are remembered at a time, where they are many.
-_MOST_KEPT = 200_000
-_MOST_FILES = 20_000
+#: Answers, and files' names, that are remembered at a time: some 10 KB a file.
+_MOST_KEPT = 50_000
+_MOST_FILES = 4_000
 
 
 Key = TypeVar("Key")

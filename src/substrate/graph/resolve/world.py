@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Definitions of one name that are looked at; a name with more is ambiguous anyway.
 MANY = 40
 #: Outlines that are held at a time.
-_MOST_OUTLINES = 20_000
+_MOST_OUTLINES = 4_000
 
 
 class Definition(Struct, frozen=True, gc=False):
