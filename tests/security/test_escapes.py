@@ -206,7 +206,9 @@ def stage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
         yield made
 
 
-CASES = [Case(strategy, uid) for strategy in ("overlay", "copy-diff") for uid in USERS]
+CASES = [
+    Case(strategy, uid) for strategy in ("overlay", "fuse-overlayfs", "copy-diff") for uid in USERS
+]
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case.strategy}-uid{case.uid}")

@@ -59,6 +59,8 @@ class FuseOverlayWorld(LayeredWorld):
         return layer
 
     def view(self, layer: Layer) -> Callable[[], None]:
+        if self._daemon is not None:  # the first try came to nothing
+            self._daemon.end()
         self._daemon = daemon = start(layer)
 
         def mount_view() -> None:

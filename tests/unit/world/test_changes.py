@@ -15,7 +15,6 @@ from substrate.trace.fs_diff import fs_diff
 from substrate.workspace.exclude import Exclusions
 from substrate.world import fuse_marks
 from substrate.world.changes import is_untouched
-from tests.capabilities import present
 from tests.unit.world.overlays import Overlay
 
 pytestmark = pytest.mark.needs("overlay", "root", "mounts")
@@ -245,8 +244,9 @@ _STEPS = (
 @pytest.mark.parametrize("seed", range(12))
 def test_random_commands(tmp_path: Path, seed: int) -> None:
     chooser = random.Random(seed)
-    fuse = ["fuse"] if present("world-fuse-overlayfs") else []
-    overlay = Overlay(tmp_path, chooser.choice(["trusted", "user", *fuse]))
+    # Not fuse-overlayfs: the mount is the oracle here, and 1.10 brings what ``rm -r x; mkdir x``
+    # removed back into its view when it is looked up by name (its layer says it right).
+    overlay = Overlay(tmp_path, chooser.choice(["trusted", "user"]))
     names = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d/e/b", "x", "x/a", "'n n'"]
 
     def step() -> str:
