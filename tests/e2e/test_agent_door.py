@@ -95,6 +95,17 @@ def test_a_call_from_inside_the_world_is_answered(warm: Agent) -> None:
     assert warm.serves(), "all of it went through the agent"
 
 
+def test_a_later_command_ends_what_an_earlier_one_left(warm: Agent) -> None:
+    line = "sleep 300 > /dev/null 2>&1 & echo $!"
+    number = warm.run("-c", line).stdout.decode().strip()
+    assert f"{number} sleep 300" in warm.run("-c", "ps -eo pid=,args=").stdout.decode()
+    assert warm.run("-c", f"kill {number}; echo on > after").returncode == 0
+    until(lambda: b"sleep 300" not in warm.run("-c", "ps -eo args=").stdout)
+    assert (warm.workspace / "after").exists()
+    worlds = warm.workspace / ".substrate-git" / "worlds"
+    until(lambda: not [name for name in os.listdir(worlds) if not name.startswith("ahead-")])
+
+
 def test_an_ignored_signal_stays_ignored(warm: Agent) -> None:
     def ignore() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import substrate.cli.parser  # noqa: F401  so that it is there before the first call
 from substrate.cli.arguments import VERBS, Invocation, load, parse, wants_json
 from substrate.cli.choice import choice_of
 from substrate.cli.context import Context
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from substrate.recorder.inside import UndoWish
 
 _PROGRAM = Program("substrate", VERBS)
+#: Imported once, for all calls.
+_COMMANDS = {verb: load(verb) for verb in ANSWERED_OUTSIDE}
 _ONLY = "log, show, diff, status, checkpoint and undo work in here"
 _LATER = "ask for it outside, when the command around this one is over"
 
@@ -43,7 +46,7 @@ def answer(call: Call) -> Answered:
         if invocation.verb not in ANSWERED_OUTSIDE:
             what = f"`substrate {invocation.verb}`" if invocation.verb else "this"
             raise RefusedError(f"{what} cannot be had from inside a world", hint=_ONLY)
-        command = load(invocation.verb)
+        command = _COMMANDS[invocation.verb]
         args = parse(command, invocation)
         _refuse_other_places(args)
         output.json = args.json

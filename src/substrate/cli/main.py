@@ -109,17 +109,16 @@ def _dispatch(
     words: Sequence[str],
 ) -> int:
     if invocation.verb:
+        if _is_answered_outside(invocation, program, environment):
+            from substrate.client.inside import ask
+
+            return ask(environment, words)
         command = load(invocation.verb, program.verbs)
         try:
             args = parse(command, invocation, program.name)
         except SystemExit:  # argparse's way out after --help
             return EXIT_OK
         output.json = args.json
-        is_ours = program.name == "substrate" and invocation.verb in ANSWERED_OUTSIDE
-        if is_ours and environment.get("SUBSTRATE_BROKER"):
-            from substrate.client.inside import ask
-
-            return ask(environment, words)
         context = Context(
             cwd=_working_directory(args.workspace),
             environment=environment,
@@ -145,6 +144,18 @@ def _dispatch(
     if "shell" in program.verbs:
         hint += "; without one a shell starts, on a terminal only"
     raise UsageError("no verb given", hint=hint)
+
+
+def _is_answered_outside(
+    invocation: Invocation, program: Program, environment: Environment
+) -> bool:
+    """Whether it is a question from inside a world; a page of help needs nobody."""
+    return (
+        environment.get("SUBSTRATE_BROKER") is not None
+        and program.name == "substrate"
+        and invocation.verb in ANSWERED_OUTSIDE
+        and not {"--help", "-h"} & set(invocation.words)
+    )
 
 
 def _is_bare(invocation: Invocation) -> bool:

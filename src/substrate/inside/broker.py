@@ -11,6 +11,7 @@ import _socket
 import os
 import select
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn, cast
 
@@ -33,11 +34,13 @@ _MOST_FDS = 1 << 20
 _MOST_GENERATIONS = 1000
 
 
-def serve(listener: int, control: Channel, init_pid: int, scene: Scene, answer: Answer) -> NoReturn:
+def serve(
+    listener: int, control: Channel, init_pid: int, scene: Scene, load: Callable[[], Answer]
+) -> NoReturn:
     """Be the broker. Called right after the fork."""
     try:
         _leave_the_waiting_process(listener, control.fileno())
-        _Server(listener, control, init_pid, scene, answer).run()
+        _Server(listener, control, init_pid, scene, load()).run()
     finally:  # whatever it was: never return into a second copy of our caller
         os._exit(0)
 

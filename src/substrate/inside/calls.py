@@ -13,6 +13,8 @@ from substrate.system import channel as channels
 from substrate.system.channel import Channel, ClosedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from substrate.inside.answering import Answer
 
 #: How long the broker may take to end what is under way.
@@ -22,8 +24,9 @@ _PATIENCE_S = 10.0
 class InsideCalls:
     """Implements `recorder.inside.Inside`. For one command only."""
 
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
+    def __init__(self, load: Callable[[], Answer]) -> None:
+        """`load` is called in the broker's process: it imports what answering takes."""
+        self._load = load
         self._scene: Scene | None = None
         self._kept: Kept | None = None
         self._channel: Channel | None = None
@@ -47,7 +50,7 @@ class InsideCalls:
             warnings.simplefilter("ignore", DeprecationWarning)
             self._pid = os.fork()
         if self._pid == 0:
-            broker.serve(listener, theirs, init_pid, self._scene, self._answer)
+            broker.serve(listener, theirs, init_pid, self._scene, self._load)
         theirs.close()
         self._channel = ours
 

@@ -221,6 +221,17 @@ def _anywhere(words: str) -> bool:
     return False
 
 
+def test_many_join_at_once_and_each_keeps_its_own(session: Session) -> None:
+    number = session.leave()
+    marks = [session.site.base / f"mark{at}" for at in range(6)]
+    line = "echo x > own; sleep 0.2; ls; kill -0 {number} && touch {mark}"
+    children = [_run_apart(session, line.format(number=number, mark=mark)) for mark in marks]
+    for child in children:
+        os.waitpid(child, 0)
+    assert all(mark.exists() for mark in marks)
+    assert session.sees(number)
+
+
 def test_the_ending_of_the_last_one_while_another_joins_is_no_error(session: Session) -> None:
     """The namespace that was found may be gone a moment later."""
     session.leave("exec sleep 0.3")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from substrate.cli.context import Context
     from substrate.client.inside import Nested
-    from substrate.inside.answering import Answered, Call
+    from substrate.inside.answering import Answer
     from substrate.world.protocol import Network
 
 NAME = "run"
@@ -90,7 +90,7 @@ def _run(args: Namespace, context: Context) -> int:
     if place.is_inside_world:
         return _run_inside(args, request, context)
     world = world_for(place, _asked(args, context))
-    recording = record_command(place, world, request._replace(inside=InsideCalls(_answer)))
+    recording = record_command(place, world, request._replace(inside=InsideCalls(_answering)))
     if recording.outcome.notice:
         context.output.note(recording.outcome.notice)
     if recording.no_history:
@@ -176,10 +176,10 @@ def _interpreter(context: Context, file: str) -> tuple[str, ...]:
     return (os.fsdecode(shell), str(path))
 
 
-def _answer(call: Call) -> Answered:
+def _answering() -> Answer:
     from substrate.cli.answer import answer
 
-    return answer(call)
+    return answer
 
 
 def _run_inside(args: Namespace, request: CommandRequest, context: Context) -> int:

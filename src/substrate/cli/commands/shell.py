@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from substrate.cli.context import Context
     from substrate.errors import SubstrateError
-    from substrate.inside.answering import Answered, Call
+    from substrate.inside.answering import Answer
     from substrate.recorder.record_command import Recording
 
 NAME = "shell"
@@ -28,10 +28,10 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--no-world", action="store_true", help="on the real files")
 
 
-def _answer(call: Call) -> Answered:
+def _answering() -> Answer:
     from substrate.cli.answer import answer
 
-    return answer(call)
+    return answer
 
 
 def run(args: Namespace, context: Context) -> int:
@@ -62,7 +62,7 @@ def run(args: Namespace, context: Context) -> int:
             recorded,
             failed,
             context.output.note,
-            lambda: InsideCalls(_answer),
+            lambda: InsideCalls(_answering),
             args.world,
             args.no_world,
         )
