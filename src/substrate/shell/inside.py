@@ -36,8 +36,8 @@ class BetweenLines:
     """Until the next line begins."""
 
     def __init__(self, make: Make, scene: Scene) -> None:
-        # The line's own open history was closed with it.
-        self._scene = scene._replace(place=scene.place._replace(kept=None))
+        # With the history that the shell has open: whoever answers must not inherit it.
+        self._scene = scene
         self._inside = make()
         self._inside.open(self._scene)
 
