@@ -277,3 +277,22 @@ def test_the_states_are_those_of_a_plain_run(tmp_path: Path) -> None:
         subprocess.run(["sh", "-ec", step.line], cwd=tmp_path, check=True)
         assert tree(tmp_path) in known
     assert tree(tmp_path) == known[-1]
+
+
+def test_the_judge_can_fail(agent: Agent) -> None:
+    """Each thing that it looks for, planted."""
+    reset(agent)
+    (agent.workspace / "b").write_bytes(b"torn")
+    with pytest.raises(AssertionError, match="never made"):
+        judge(agent, 0, "runner")
+    (agent.workspace / "b").write_bytes(b"old\n")
+    assert agent.run("--world", "-c", "echo 0 > t").returncode == 0
+    with pytest.raises(AssertionError, match="half of it"):
+        judge(agent, 0, "runner")
+    store = agent.workspace / ".substrate-git"
+    for place in ("worlds/wld_x", "journal/c-x"):
+        (store / place).mkdir()
+    (store / "index" / "tmp_x").touch()
+    said = "\n".join(left_behind(agent))
+    assert {"world wld_x", "journal c-x"} <= set(left_behind(agent))
+    assert "tmp_x" in said and "process " in said
