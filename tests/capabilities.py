@@ -193,6 +193,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "not-root": lambda: not _has_root(),
     "ssh-keygen": lambda: shutil.which("ssh-keygen") is not None,
     "strace": _has_strace,
+    "zsh": lambda: shutil.which("zsh") is not None,
     "symlinks": lambda: os.name == "posix",
     "user-namespaces": _has_user_namespaces,
     "user-xattrs": _has_user_xattrs,

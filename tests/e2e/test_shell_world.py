@@ -159,14 +159,14 @@ def test_a_job_that_writes_by_a_path_from_the_root(site: Site) -> None:
     assert terminal.changed_by("touch go; until [ -e j ]; do sleep .1; done") == ["go", "j"]
 
 
-def test_edits_outside_are_seen_by_the_next_line(either: Site) -> None:
+def test_edits_outside_are_seen_by_the_next_line(site: Site) -> None:
     """Although the prompt had looked at the file: a view remembers what it looked up."""
-    either.put("a", "one\n")
-    either.rc(RC + "PROMPT_COMMAND='cat a > /dev/null; ls > /dev/null'\n")
-    terminal = either.open()
+    site.put("a", "one\n")
+    site.rc(RC + "PROMPT_COMMAND='cat a > /dev/null; ls > /dev/null'\n")
+    terminal = site.open()
     assert b"one\r\n" in terminal.line("cat a")
-    either.put("a", "two\n")
-    either.put("b", "new\n")
+    site.put("a", "two\n")
+    site.put("b", "new\n")
     assert b"two\r\nnew\r\n" in terminal.line("cat a b")
     assert terminal.exit() == 0
 
@@ -199,18 +199,18 @@ def test_a_line_that_is_held_takes_its_directory_along(site: Site) -> None:
     assert (site.project / "d" / ".envrc").read_text() == "x\n"
 
 
-def test_what_the_shell_knows_of_directories_stays(either: Site) -> None:
-    either.rc(RC + 'cd() { echo mine >&2; builtin cd "$@"; }; CDPATH=/:/usr; ln -s / root\n')
-    terminal = either.open()
+def test_what_the_shell_knows_of_directories_stays(site: Site) -> None:
+    site.rc(RC + 'cd() { echo mine >&2; builtin cd "$@"; }; CDPATH=/:/usr; ln -s / root\n')
+    terminal = site.open()
     terminal.line("mkdir -p x/y; builtin cd x; builtin cd y; echo 1 > f")
     said = terminal.line('echo "$PWD" "$OLDPWD" $(pwd -P) "${DIRSTACK[*]}"')
-    here = f"{either.project}/x"
+    here = f"{site.project}/x"
     assert f"{here}/y {here} {here}/y ~".encode() not in said
     assert f"{here}/y {here} {here}/y".encode() in said
     assert b"mine" not in said
     said = terminal.line("rm -r ../../x; echo gone")
     assert b"x/y is not there any more" in said
-    assert str(either.project).encode() + b"\r\n" in terminal.line("pwd -P")
+    assert str(site.project).encode() + b"\r\n" in terminal.line("pwd -P")
     assert terminal.exit() == 0
 
 
@@ -289,16 +289,16 @@ def test_a_file_that_the_shell_keeps_open(site: Site) -> None:
     assert terminal.exit() == 0
 
 
-def test_the_end_of_bash_is_the_end_of_its_jobs(either: Site) -> None:
-    terminal = either.open()
+def test_the_end_of_bash_is_the_end_of_its_jobs(site: Site) -> None:
+    terminal = site.open()
     terminal.line("echo one > a; sleep 300 &")
     last = "echo two > b; sh -c 'echo inner > c; kill -9 $PPID; sleep 300'"
     terminal.type(last.encode() + b"\r")
     assert terminal.process.wait(60) == 128 + signal.SIGKILL
-    assert either.processes() == []
-    assert (either.project / "c").read_text() == "inner\n"
+    assert site.processes() == []
+    assert (site.project / "c").read_text() == "inner\n"
     assert terminal.changed_by(last) == ["b", "c"]
-    assert either.worlds == []
+    assert site.worlds == []
 
 
 def test_a_closed_window(either: Site) -> None:
@@ -357,6 +357,25 @@ def test_what_was_written_between_two_lines_is_not_lost(site: Site) -> None:
     assert (site.project / "prompts").read_text() == "x\nx\nx\nx\n"
 
 
+def test_the_view_changer_is_killed_and_nothing_is_lost(site: Site) -> None:
+    terminal = site.open()
+    terminal.line("echo one > a")
+    recorder = terminal.process.pid
+    for pid in Path(f"/proc/{recorder}/task/{recorder}/children").read_text().split():
+        if "inotify" in str([os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()]):
+            os.kill(int(pid), signal.SIGKILL)
+    said = terminal.line("echo two > b")
+    assert b"was ended" in said
+    terminal.line("echo three > c")
+    terminal.exit()
+    terminal.substrate("-c", "true")
+    for world in terminal.json("world", "list")["worlds"]:
+        assert terminal.substrate("world", "apply", world["world_id"]).returncode == 0
+    assert (site.project / "b").read_text() == "two\n"
+    assert (site.project / "c").read_text() == "three\n"
+    assert site.worlds == []
+
+
 def test_leaving_with_jobs(site: Site) -> None:
     terminal = site.open()
     terminal.line("(until [ -e ~/go ]; do sleep .1; done; echo late > late) > /dev/null 2>&1 &")
@@ -401,9 +420,9 @@ def test_without_a_world(site: Site) -> None:
     assert first["changed_files"] == ["a"]
 
 
-def test_ctrl_c_again_and_again(either: Site) -> None:
+def test_ctrl_c_again_and_again(site: Site) -> None:
     """At any moment: while a line begins, runs, is recorded, and at the prompt."""
-    terminal = either.open()
+    terminal = site.open()
     for number in range(40):
         terminal.type(f"echo {number} >> a\r".encode())
         terminal.type(b"\x03" * (number % 3))
@@ -412,14 +431,14 @@ def test_ctrl_c_again_and_again(either: Site) -> None:
     terminal.type(b"\r")
     time.sleep(0.5)
     terminal.type(b"\x15echo last > last\r")
-    until((either.project / "last").exists)
+    until((site.project / "last").exists)
     terminal.until(b"last\r\n")
     terminal.until(PROMPT)
     assert terminal.exit() == 0
-    text = (either.project / "a").read_text().split() if (either.project / "a").exists() else []
+    text = (site.project / "a").read_text().split() if (site.project / "a").exists() else []
     assert text == sorted(set(text), key=int)
     assert terminal.changed_by("echo last > last") == ["last"]
-    assert either.worlds == []
+    assert site.worlds == []
 
 
 def test_hooks_of_the_prompt_that_are_set_anew(site: Site) -> None:
@@ -433,7 +452,7 @@ def test_hooks_of_the_prompt_that_are_set_anew(site: Site) -> None:
     assert terminal.changed_by("echo 2 > b") == ["b"]
 
 
-def test_what_a_line_reaches_over_the_network(either: Site) -> None:
+def test_what_a_line_reaches_over_the_network(site: Site) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
@@ -442,7 +461,7 @@ def test_what_a_line_reaches_over_the_network(either: Site) -> None:
                 server.accept()[0].close()
 
         threading.Thread(target=serve, daemon=True).start()
-        terminal = either.open()
+        terminal = site.open()
         terminal.line("true")
         terminal.line(f"exec 4<> /dev/tcp/127.0.0.1/{port}; exec 4>&-")
         terminal.line("true")

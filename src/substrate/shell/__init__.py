@@ -1,6 +1,8 @@
-"""The interactive shell: the user's own bash in a world, each of its lines a recorded command.
+"""The interactive shell: the user's own, in a world, each of its lines a recorded command.
 
 hooks       what bash is given to say when a line starts and ends
+zsh_hooks   the same for zsh
+program     which of them is the user's own
 channel     the two pipes by which it says so, and waits for us
 directory   where those are
 turn        one line as a conversation

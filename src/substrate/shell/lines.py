@@ -163,7 +163,7 @@ class Lines:
             self._standing.close()
             for layer in self._lingering.values():
                 layers.note_kind(layer)
-        if self._shown is not None:
+        if self._shown is not None and is_untouched(self._shown.layer):
             layers.remove(self._shown.layer)
         if self._lingering or self._is_due:
             self.notes += collect_detached(self.place)[0]
@@ -188,7 +188,7 @@ class Lines:
         if self._shown is None:
             self._try_to_show()
         else:
-            self._standing.refresh()
+            self._refresh()
 
     def adopt(self) -> Layer:
         """The view becomes that of a line."""
@@ -210,7 +210,8 @@ class Lines:
         self._shown, self._is_fresh = None, True
         stow = self._stow(shown.key) if others else None
         if self.ended is not None:
-            self._standing.hide(stow)
+            with suppress(WorldFailedError):
+                self._standing.hide(stow)
         else:
             self._try_to_show(stow)
         for _ in range(1 if others else _LOOKS):
@@ -231,7 +232,7 @@ class Lines:
         """The line is recorded and has arrived."""
         if self._shown is not None:
             if self._is_fresh:
-                self._standing.refresh()
+                self._refresh()
             self._rebase(self._shown)
         self.collect()
 
@@ -253,13 +254,16 @@ class Lines:
         self._is_due = False
         try:
             self.notes += collect_detached(self.place)[0]
-            self._standing.refresh()
+            self._refresh()
         except SubstrateError as error:
             self.notes.append(error.message)
 
     def _gone(self) -> list[str]:
         """Keys of views at rest; their layers say so, too."""
-        keys = self._standing.gone()
+        try:
+            keys = self._standing.gone()
+        except WorldFailedError:  # nobody can tell: they are at rest when the world ends
+            return []
         for key in keys:
             layer = self._lingering.pop(key, None)
             with suppress(OSError):
@@ -286,6 +290,12 @@ class Lines:
         )
 
     # ------------------------------------------------------------------ views
+
+    def _refresh(self) -> None:
+        try:
+            self._standing.refresh()
+        except WorldFailedError as error:
+            self.notes.append(f"edits from outside may not be seen: {error.message}")
 
     def _stow(self, key: str) -> Path:
         """Where the view of a line goes, while its jobs are in it."""

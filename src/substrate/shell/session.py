@@ -8,23 +8,23 @@ waits for us; in between we wait for bash.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import MissingDependencyError, RefusedError, SubstrateError
+from substrate.errors import RefusedError, SubstrateError
 from substrate.history.unclaimed import COMMAND as BETWEEN
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
 from substrate.shell import directory as directories
+from substrate.shell import program as programs
 from substrate.shell import terminal
 from substrate.shell.channel import Channel, Message
-from substrate.shell.hooks import bash_rc
 from substrate.shell.inside import BetweenLines, Make, OfLine
 from substrate.shell.line_world import DirectLine, WorldLine
 from substrate.shell.lines import Lines
+from substrate.shell.program import ShellProgram
 from substrate.shell.turn import Turn
 from substrate.system import files, process, spawn
 from substrate.system.environment import Environment
@@ -53,10 +53,8 @@ class Surroundings(NamedTuple):
 
 
 def run_shell(around: Surroundings) -> int:
-    """Run bash until it ends, and return its status."""
-    bash = shutil.which("bash")
-    if bash is None:
-        raise MissingDependencyError("the shell needs bash 4.4 or later", hint="install bash")
+    """Run the user's shell until it ends, and return its status."""
+    path = programs.find(around.environment)
     place = around.place(around.cwd)
     if place.is_inside_world:
         raise RefusedError(
@@ -66,18 +64,18 @@ def run_shell(around: Surroundings) -> int:
     directory = directories.make(around.environment.substrate_home)
     try:
         with place.keeping() as home:
-            return _run_in(home, bash, directory, around)
+            return _run_in(home, path, directory, around)
     finally:
         directories.remove(directory)
 
 
-def _run_in(home: Place, bash: str, directory: Path, around: Surroundings) -> int:
+def _run_in(home: Place, path: str, directory: Path, around: Surroundings) -> int:
     lines, why = _world(home, around, directories.room(directory))
     channel = Channel(directory)
     try:
-        rc = bash_rc(directory, os.getpid() if lines is None else None)
-        (directory / "rc").write_text(rc, "utf-8")
-        return _Shell((bash, directory), channel, around, home, (lines, why)).run()
+        pid = os.getpid() if lines is None else None
+        program = programs.prepare(path, directory, pid, around.environment)
+        return _Shell(program, channel, around, home, (lines, why)).run()
     finally:
         channel.close()
         if lines is not None:
@@ -106,11 +104,10 @@ def _world(home: Place, around: Surroundings, room: Path) -> tuple[Lines | None,
 
 class _Shell:
     def __init__(
-        self, shell: tuple[str, Path], channel: Channel, around: Surroundings, home: Place,
+        self, program: ShellProgram, channel: Channel, around: Surroundings, home: Place,
         world: tuple[Lines | None, str],
     ) -> None:  # fmt: skip
-        """`shell`: the program and where its rc file is; `world`: or why there is none."""
-        bash, directory = shell
+        """`world`: or why there is none."""
         self._lines, self._why = lines, _ = world
         self._home = home
         self._configuration: list[bytes | None] = []
@@ -120,16 +117,15 @@ class _Shell:
         self._status: int | None = None
         self._number = 0
         self._line = b""
-        variables = {**around.environment.variables, "SUBSTRATE_SHELL": "1"}
+        variables = {
+            **around.environment.variables, "SUBSTRATE_SHELL": "1", **program.variables,
+        }  # fmt: skip
         if lines is not None:
             variables.update(lines.variables)
-        program = spawn.Program(
-            (os.fsencode(bash), b"--rcfile", os.fsencode(directory / "rc"), b"-i"),
-            around.cwd, variables, process.INHERITED,
-        )  # fmt: skip
-        self._pid = _start(program) if lines is None else 0
+        starting = spawn.Program(program.argv, around.cwd, variables, process.INHERITED)
+        self._pid = _start(starting) if lines is None else 0
         if lines is not None:
-            lines.start(program)
+            lines.start(starting)
 
     def run(self) -> int:
         with terminal.LeftToTheShell(self._lines.shell_pid if self._lines else self._pid):
