@@ -37,6 +37,8 @@ _LOG = "fuse-overlayfs.log"
 
 class FuseOverlayWorld(LayeredWorld):
     strategy = "fuse-overlayfs"
+    #: Whatever serves the view must end with it, and with a pid namespace of its own it does.
+    shares_processes = False
 
     _daemon: Daemon | None = None
     _broken = ""
