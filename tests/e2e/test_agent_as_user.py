@@ -94,6 +94,27 @@ def test_commands_go_through_the_agent_and_run_in_worlds(agent: Agent) -> None:
     assert not (agent.workspace / "new").exists()
 
 
+def test_it_watches(agent: Agent) -> None:
+    serve(agent)
+    (agent.workspace / "a").write_text("1\n")
+    os.chown(agent.workspace / "a", NOBODY, NOBODY)
+    assert agent.run("-c", "true").returncode == 0
+
+    def is_watched() -> bool:
+        assert agent.run("-c", "true").returncode == 0
+        return bool(agent.completed()[-1]["base_known"] == "watched")
+
+    until(is_watched, "watching")
+    with (agent.workspace / "a").open("a") as file:
+        file.write("by hand\n")
+    assert agent.run("-c", "echo x > b").returncode == 0
+    assert agent.completed()[-1]["base_known"] == "watched"
+    newest = json.loads(agent.run("log", "--json", "--limit", "2").stdout)["commands"]
+    assert [entry["kind"] for entry in newest] == ["command", "external"]
+    assert agent.run("run", "--live", "--", "sh", "-c", "echo y > c").returncode == 0
+    assert agent.completed()[-1]["changed_files"] == ["c"]
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_held_worlds_outlive_their_agent(agent: Agent, end: str) -> None:
     serve(agent)

@@ -145,6 +145,25 @@ def test_a_recorder_that_is_killed_leaves_what_was_recorded(here: Agent) -> None
     assert tree(here.workspace) == {"a": b"one\n"}
 
 
+def test_without_who_watches_the_end_tells_all(here: Agent) -> None:
+    server, steps = serve(here)
+    steps.write_text("1\n")
+    until(lambda: len(log(here)) == 1, "the first part")
+    children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    own = Path(f"/proc/{server.pid}/cmdline").read_bytes()
+    [watching] = [p for p in children if Path(f"/proc/{p}/cmdline").read_bytes() == own]
+    os.kill(int(watching), signal.SIGKILL)
+    steps.write_text("2\n")
+    until((here.workspace / "made/g").exists, "its second step")
+    steps.write_text("3\n")
+    assert server.communicate(timeout=PATIENCE_S)[1] == b""
+    assert server.returncode == 0
+    part, whole = log(here)
+    assert part["changed_files"] == ["a", "made/f"]
+    assert whole["changed_files"] == ["a", "made/g"]
+    assert here.completed()[-1]["parts"] == 1
+
+
 def test_a_command_that_changes_nothing(here: Agent) -> None:
     went_well(here, "run", "--live", "--", "true")
     span = here.completed()[-1]

@@ -87,13 +87,13 @@ def record(place: Place, suspects: dict[RelPath, bool]) -> Result:
     with place.existing_history() as store:
         found = outside.differing(store, suspects)
         if not found:
-            return {"recorded": 0}
+            return {"recorded": []}
         if outside.has_other_names(store, found):
             found = outside.differing_anywhere(store)
         with store.writing(f"{IDLE}record outside edits", timeout_s=0.0):
             if not outside.record_suspects(store, found):
                 return {"busy": True}
-        return {"recorded": len(found)}
+        return {"recorded": [bytes(path) for path in found]}
 
 
 def tidy_up(place: Place, is_watched: bool) -> Result:
@@ -113,7 +113,7 @@ def tidy_up(place: Place, is_watched: bool) -> Result:
                     store, config.retention_checkpoints, config.retention_sessions
                 )
     return {
-        "recorded": len(found),
+        "recorded": [bytes(path) for path in found],
         "compacted": report is not None,
         "freed_bytes": max(0, report.size_before - report.size_after) if report else 0,
         "trash": len(trashed),

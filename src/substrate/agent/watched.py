@@ -13,6 +13,7 @@ from substrate.agent import idle_work
 from substrate.agent.idle_work import Result
 from substrate.errors import MissingDependencyError
 from substrate.model.paths import RelPath
+from substrate.recorder.pace import Pace
 from substrate.system import clock, forked, watch_talk
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.watch import TreeWatch
@@ -26,6 +27,8 @@ _QUIET_NS, _LONGEST_NS = 3 * _S, 30 * _S
 _AGAIN_NS, _FAILED_NS, _CANNOT_NS = 2 * _S, 60 * _S, 600 * _S
 #: Events are read in bunches.
 _BETWEEN_READS_NS = _S // 10
+#: What is written again and again is recorded ever more rarely, but as often as this.
+_LONGEST_PAUSE_S = 900.0
 _SET_UP, _RECORD, _TIDY = "set up", "record", "tidy up"
 #: Nobody has run a command there for so long: it is forgotten.
 _FORGOTTEN_NS = 3600 * _S
@@ -42,6 +45,9 @@ class Watched:
         self.watch: TreeWatch | None = None
         self.is_watching = False
         self.recorded = 0
+        #: How often something was recorded that had not been recorded just before.
+        self.news = 0
+        self._pace = Pace(_LONGEST_PAUSE_S)
         self.recorded_at_ns: int | None = None
         now = clock.monotonic_ns()
         self.asked_ns = now
@@ -149,8 +155,9 @@ class Watched:
     def _record_ns(self) -> int | None:
         if not self.is_watching or self._first_ns is None:
             return None
+        assert self.watch is not None
         quiet_ns = min(self._last_ns + _QUIET_NS, self._first_ns + _LONGEST_NS)
-        return max(quiet_ns, self._not_before_ns)
+        return max(quiet_ns, self._not_before_ns, self._pace.not_before_ns(self.watch.suspects))
 
     def _tidy_ns(self) -> int | None:
         """Once after the last command, when that is long ago."""
@@ -262,8 +269,9 @@ class Watched:
         self.read()
 
     def _is_tidied(self, result: Result) -> None:
-        self._tidied = {"at": clock.iso(clock.now_ns()), **result}
         self._count(result)
+        del result["recorded"]
+        self._tidied = {"at": clock.iso(clock.now_ns()), **result}
 
     def _is_recorded(self, result: Result) -> None:
         if self.watch is not None:
@@ -273,9 +281,10 @@ class Watched:
         self._count(result)
 
     def _count(self, result: Result) -> None:
-        count = result["recorded"]
-        if isinstance(count, int) and count:
-            self.recorded += count
+        paths = result["recorded"]
+        if isinstance(paths, list) and paths:
+            self.news += self._pace.recorded(paths)
+            self.recorded += len(paths)
             self.recorded_at_ns = clock.now_ns()
 
     def state(self) -> dict[str, object]:

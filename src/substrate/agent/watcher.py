@@ -76,9 +76,9 @@ class Watcher:
             if one.fileno() in ready:
                 one.read()
             if one.job is not None and one.job.fileno() in ready:
-                recorded = one.recorded
+                news = one.news
                 one.job_ended()
-                if one.recorded != recorded:
+                if one.news != news:
                     # Somebody is at work there: the agent must not take itself for idle.
                     os.kill(self._agent_pid, signal.SIGUSR1)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from substrate.errors import LockedError, MissingDependencyError
 from substrate.history import outside, parts
 from substrate.history.record import Running
+from substrate.recorder.pace import Pace
 from substrate.recorder.place import Place
 from substrate.system import clock, forked
 
@@ -28,6 +29,8 @@ _S = 1_000_000_000
 _QUIET_NS, _LONGEST_NS = _S, 5 * _S
 #: Somebody else is writing: their work is short, or waits for us.
 _LOCK_S = 5.0
+#: What is written again and again is recorded ever more rarely, but as often as this.
+_LONGEST_PAUSE_S = 300.0
 _BETWEEN_READS_S = 0.1
 
 
@@ -67,7 +70,7 @@ def _record(place: Place, running: Running, stop: int) -> int:
     calls.call("prctl", 1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         return 0
-    count = 0
+    count, pace, pause_s = 0, Pace(_LONGEST_PAUSE_S), 1.0
     while True:
         try:
             watch = TreeWatch(place.workspace.root, Exclusions.load(place.workspace.root))
@@ -78,17 +81,22 @@ def _record(place: Place, running: Running, stop: int) -> int:
             return count  # the scan at the end tells all
         for path, deep in found.items():
             watch.suspect(path, deep=deep)
-        one = _Live(place, running, watch, count)
+        one = _Live(place, running, watch, count, pace)
         is_over = one.run(stop)
         watch.close()
         count = one.count
-        if is_over:
+        # A watch that is lost (too much at once) is set up anew, with a scan: not all the time.
+        if is_over or select.select([stop], [], [], pause_s)[0]:
             return count
+        pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
 
 class _Live:
-    def __init__(self, place: Place, running: Running, watch: TreeWatch, count: int) -> None:
+    def __init__(
+        self, place: Place, running: Running, watch: TreeWatch, count: int, pace: Pace
+    ) -> None:
         self.count = count
+        self._pace = pace
         self._place = place
         self._running = running
         self._watch = watch
@@ -118,7 +126,8 @@ class _Live:
                 self._first_ns = self._last_ns
 
     def _due_ns(self) -> int:
-        return min(self._last_ns + _QUIET_NS, self._first_ns + _LONGEST_NS)
+        quiet_ns = min(self._last_ns + _QUIET_NS, self._first_ns + _LONGEST_NS)
+        return max(quiet_ns, self._pace.not_before_ns(self._watch.suspects))
 
     def _is_due(self) -> bool:
         return clock.monotonic_ns() >= self._due_ns()
@@ -140,6 +149,8 @@ class _Live:
                 except LockedError:
                     self._last_ns = clock.monotonic_ns()
                     return
-                self.count += bool(changes)
+                if changes:
+                    self.count += 1
+                    self._pace.recorded(differing)
         self._watch.settled(generation)
         self._first_ns = self._last_ns = clock.monotonic_ns()
