@@ -61,7 +61,7 @@ def test_commands_get_it_and_are_recorded_as_ever(agent: Agent) -> None:
         done = agent.run("-c", f"cat file; echo {number} > file; exit {number}")
         assert done.returncode == number
         assert done.stdout == (b"" if number == 0 else b"%d\n" % (number - 1))
-    assert int(str(_state(agent)["ahead"])) >= 4
+    assert int(str(_state(agent)["ahead"])) >= 2
     assert [span["exit"] for span in agent.completed()][-6:] == list(range(6))
     assert [span["fs_diff"]["mods"] for span in agent.completed()][-5:] == [
         [str(agent.workspace / "file")]
@@ -104,7 +104,8 @@ def test_each_of_several_workspaces_has_one(agent: Agent, tmp_path: Path) -> Non
         _until_ahead(other)
         done = other.run("-c", "pwd", cwd=other.workspace / "below")
         assert done.stdout == f"{other.workspace / 'below'}\n".encode()
-    assert int(str(_state(agent)["ahead"])) - before >= 6
+    # Not all: somebody may have mounted something in between. Taking turns, one alone gets none.
+    assert int(str(_state(agent)["ahead"])) - before >= 3
     until(lambda: not _worlds(agent), "the end of the fourth, which was asked for longest ago")
 
 

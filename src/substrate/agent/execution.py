@@ -20,7 +20,7 @@ import substrate
 from substrate.errors import SubstrateError
 from substrate.protocol import door
 from substrate.protocol.http import Execute
-from substrate.system import environment
+from substrate.system import agent_place, environment
 
 _CHUNK_BYTES = 64 * 1024
 #: After the command is done, its background children may hold the pipes open for ever.
@@ -136,7 +136,7 @@ def _hand_over(
     )  # fmt: skip
     directory = os.open(call.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        connection = door.connect(os.fsencode(door_path))
+        connection = agent_place.connect(os.fsencode(door_path))
         try:
             door.send_request(connection, request, (*stdio, directory))
             return socket.socket(fileno=connection.detach())

@@ -158,7 +158,7 @@ def ask(door_path: Path, kind: bytes) -> bytes:
     if not agent_place.is_ours(os.fsencode(door_path.parent)):
         raise FileNotFoundError(f"no agent at {door_path}")
     null = os.open(os.devnull, os.O_RDWR)
-    connection = door.connect(os.fsencode(door_path))
+    connection = agent_place.connect(os.fsencode(door_path))
     try:
         connection.settimeout(door.PATIENCE_S)
         request = door.Request(kind, [], [], version=b"", install=b"")

@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 
 from substrate.agent import peer
 from substrate.protocol import door
-from substrate.system import afterwards, environment, process_tree, signals
+from substrate.system import afterwards, agent_place, environment, process_tree, signals
 from substrate.trace import writer
 from substrate.world import ahead, world_init
 
@@ -61,12 +61,13 @@ def serve(connection: _socket.socket, household: Household) -> NoReturn:
     """Serve one connection, and end this process, which leads a session of its own."""
     status = 1
     try:
+        caller = _caller(connection)  # while the request is still on its way
         connection.settimeout(door.PATIENCE_S)
         request, descriptors = door.receive_request(connection)
         connection.settimeout(None)
         if request.kind == b"run":
-            status = _serve_run(connection, household, request, descriptors)
-        elif not _is_trusted(connection, household):
+            status = _serve_run(connection, household, request, descriptors, caller)
+        elif isinstance(caller, bytes) or peer.differs(household.standing, caller.standing):
             pass  # a command in a world, or in somebody's sandbox: it must not stop us
         elif request.kind == b"status":
             import json
@@ -96,8 +97,8 @@ def _serve_run(
     household: Household,
     request: door.Request,
     descriptors: list[int],
+    caller: _Caller | bytes,
 ) -> int:
-    caller = _caller(connection)
     reason = caller if isinstance(caller, bytes) else _why_not(caller, household, request)
     if isinstance(caller, bytes) or reason:
         door.send_reply(connection, door.DECLINED, reason)
@@ -123,7 +124,7 @@ class _Caller(NamedTuple):
 def _caller(connection: _socket.socket) -> _Caller | bytes:
     """Who it is, or why nobody can say."""
     try:
-        pid, uid, _ = door.peer(connection)
+        pid, uid, _ = agent_place.peer(connection)
         return _Caller(pid, peer.standing(pid)) if uid == os.geteuid() else b"other-user"
     except OSError:
         return b"unknown-caller"
@@ -149,11 +150,6 @@ def _why_not(caller: _Caller, household: Household, request: door.Request) -> by
         if not peer.take_limits(limits):
             return b"other-limits"
     return b""
-
-
-def _is_trusted(connection: _socket.socket, household: Household) -> bool:
-    caller, uid, _ = door.peer(connection)
-    return uid == os.geteuid() and not peer.differs(household.standing, peer.standing(caller))
 
 
 def _number(version: bytes) -> tuple[int, ...]:

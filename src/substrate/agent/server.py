@@ -18,8 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from substrate.agent import peer
 from substrate.agent.app import Service
 from substrate.agent.lifecycle import Home
-from substrate.protocol import door
-from substrate.system import clock
+from substrate.system import agent_place, clock
 
 HEADER_S = 10.0
 MOST_CONNECTIONS = 128
@@ -79,7 +78,7 @@ _STANDING: list[peer.Standing] = []
 
 def _stranger(connection: socket.socket) -> str:
     """What makes this peer one that we do not serve; empty if nothing does."""
-    pid, uid, _ = door.peer(connection)
+    pid, uid, _ = agent_place.peer(connection)
     if uid != os.geteuid():
         return "another user"
     try:

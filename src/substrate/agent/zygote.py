@@ -23,8 +23,7 @@ from substrate.agent import peer, runner, spare
 from substrate.agent.lifecycle import Home
 from substrate.agent.stale import LoadedCode
 from substrate.agent.watcher import Watcher
-from substrate.protocol import door as protocol
-from substrate.system import clock
+from substrate.system import agent_place, clock
 from substrate.world import ahead
 
 #: Calls beyond this wait in the socket's queue.
@@ -147,7 +146,7 @@ class Zygote:
     def _give_to_spare(self, handed: spare.Handed) -> int:
         """The process that takes it; 0 if there is none."""
         try:
-            caller = protocol.peer(handed.connection)[0]
+            caller = agent_place.peer(handed.connection)[0]
         except OSError:
             return 0
         ready = self._spares.take_for(caller, is_server=caller == self._server_pid)

@@ -46,14 +46,14 @@ def offer(words: Sequence[str]) -> int | None:
     socket = agent_place.socket_path(env)
     if socket is None:
         return None
-    directory = agent_place.directory(socket)
-    from substrate.protocol import door
-
     try:
-        connection = _meet(directory)
+        connection = _meet(agent_place.directory(socket))
     except OSError:
         _start_agent(socket, b"")
         return None
+    # Only now: while this is imported, the agent wakes up.
+    from substrate.protocol import door
+
     umask = os.umask(0o077)
     os.umask(umask)
     request = door.Request(
@@ -64,11 +64,9 @@ def offer(words: Sequence[str]) -> int | None:
 
 
 def _meet(directory: bytes) -> _socket.socket:
-    from substrate.protocol import door
-
     if not agent_place.is_ours(directory):
         raise FileNotFoundError("no agent")
-    return door.connect(agent_place.door(directory))
+    return agent_place.connect(agent_place.door(directory))
 
 
 def is_run(argv: Sequence[bytes]) -> bool:

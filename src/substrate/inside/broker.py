@@ -17,9 +17,8 @@ from typing import NoReturn, cast
 
 from substrate.inside import answering
 from substrate.inside.answering import Answer, Begun, State
-from substrate.protocol import door
 from substrate.recorder.inside import Scene, UndoWish
-from substrate.system import afterwards, process_tree
+from substrate.system import afterwards, agent_place, process_tree
 from substrate.system import channel as channels
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import process_name
@@ -164,7 +163,7 @@ def _is_from(call: _socket.socket, init_pid: int) -> bool:
 
     What nobody waits for any more is a child of the init, so this finds all of them.
     """
-    pid, uid, _ = door.peer(call)
+    pid, uid, _ = agent_place.peer(call)
     if uid != os.geteuid():
         return False
     for _ in range(_MOST_GENERATIONS):

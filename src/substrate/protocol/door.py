@@ -19,8 +19,6 @@ import _socket
 import os
 import sys
 
-from substrate.system.agent_place import Address
-
 MAGIC = b"SBD1"
 #: Arguments and environment: the kernel itself takes no more than a few MiB.
 MOST_BYTES = 16 * 1024 * 1024
@@ -35,7 +33,6 @@ STALE, NEWER_CLIENT = b"stale", b"newer-client"
 
 _HEADER_BYTES = len(MAGIC) + 4
 _DESCRIPTORS = 4
-_SO_PEERCRED = 17
 
 
 class Request:
@@ -78,27 +75,6 @@ def decode(body: bytes) -> Request:
         kind, fields[6 : 6 + number], fields[6 + number :],
         version=version, install=install, umask=int(umask, 8) & 0o777, flags=flags,
     )  # fmt: skip
-
-
-def connect(path: bytes) -> _socket.socket:
-    """A connection to the door; `OSError` if nobody answers, or somebody else does."""
-    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
-    try:
-        with Address(path) as address:
-            connection.connect(address)
-        if peer(connection)[1] != os.geteuid():
-            raise PermissionError("the agent belongs to another user")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def peer(connection: _socket.socket) -> tuple[int, int, int]:
-    """The other side's process, user and group, as the kernel knows them (Linux)."""
-    said = connection.getsockopt(_socket.SOL_SOCKET, _SO_PEERCRED, 12)
-    pid, uid, gid = (int.from_bytes(said[at : at + 4], sys.byteorder) for at in (0, 4, 8))
-    return pid, uid, gid
 
 
 def send_request(

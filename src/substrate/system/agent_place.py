@@ -18,10 +18,12 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import _socket
     from collections.abc import Mapping
 
 #: What sockaddr_un holds, with the final NUL.
 _LONGEST_ADDRESS = 108
+_SO_PEERCRED = 17
 
 
 def variables() -> Mapping[bytes, bytes]:
@@ -91,3 +93,28 @@ class Address:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def connect(path: bytes) -> _socket.socket:
+    """A connection to the door; `OSError` if nobody answers, or somebody else does."""
+    import _socket
+
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    try:
+        with Address(path) as address:
+            connection.connect(address)
+        if peer(connection)[1] != os.geteuid():
+            raise PermissionError("the agent belongs to another user")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def peer(connection: _socket.socket) -> tuple[int, int, int]:
+    """The other side's process, user and group, as the kernel knows them (Linux)."""
+    import _socket
+
+    said = connection.getsockopt(_socket.SOL_SOCKET, _SO_PEERCRED, 12)
+    pid, uid, gid = (int.from_bytes(said[at : at + 4], sys.byteorder) for at in (0, 4, 8))
+    return pid, uid, gid

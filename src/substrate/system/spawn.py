@@ -72,6 +72,12 @@ def _exec(program: Program, mask: Iterable[int], tell: int) -> NoReturn:
 
 def restore_signals(mask: Iterable[int]) -> None:
     """Give the program the dispositions and the mask we were started with."""
+    restore_dispositions()
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def restore_dispositions() -> None:
+    """As they were before Python and we had our own."""
     # Python ignores these two for itself, and exec would pass that on.
     for ignored in ("SIGPIPE", "SIGXFSZ"):
         if hasattr(signal, ignored):
@@ -80,7 +86,6 @@ def restore_signals(mask: Iterable[int]) -> None:
     for signum in signals.WAITED_FOR:
         if signal.getsignal(signum) not in (signal.SIG_IGN, signal.SIG_DFL):
             signal.signal(signum, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _environment(env: Mapping[str, str] | None) -> Mapping[bytes, bytes]:

@@ -192,6 +192,7 @@ def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
         step = "privileges"
         tiers.restrict_process(sandbox, privileged=is_privileged())
         step = "start"
+        spawn.restore_dispositions()  # they wait, blocked, for the mask to be lifted
         program, umask = _receive_program(orders)
         spawn.move_stdio(program.stdio)
         os.umask(umask)
@@ -203,7 +204,7 @@ def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
         assert program.env is not None
         env = {os.fsencode(name): os.fsencode(value) for name, value in program.env.items()}
         step = "exec"
-        spawn.restore_signals(mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         # Not `send`: the network's filter would tell of it, and nobody may be listening.
         os.write(orders.fileno(), ATTEMPT)
         spawn.exec_first(program.argv, env)
