@@ -94,7 +94,7 @@ class Terminal:
 
     def close(self) -> None:
         if self._leader >= 0:
-            os.close(self._leader)
+            self.hang_up()
         self.process.kill()
         self.process.wait()
 
