@@ -76,6 +76,10 @@ def test_parts_while_it_runs_and_one_command_in_the_end(here: Agent) -> None:
     assert second["changed_files"] == ["made/f", "made/g"]
     assert whole["changed_files"] == ["a", "made/g"]
     assert first["command"] == second["command"] == whole["command"]
+    assert (second["part"], second["part_of"]) == (2, whole["command_id"])
+    assert whole["parts"] == 2
+    assert b"none since its last part" in here.run("show", "@").stdout
+    assert f"2 of {whole['command_id']}" in here.run("show", second["command_id"]).stdout.decode()
 
     span = here.completed()[-1]
     assert span["command_id"] == whole["command_id"]

@@ -68,7 +68,8 @@ _AS_NOBODY = """
 import os, socket, sys
 fd = os.open(sys.argv[1], os.O_PATH)
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-s = socket.socket(socket.AF_UNIX)
+kind = socket.SOCK_SEQPACKET if sys.argv[2] == "watch.sock" else socket.SOCK_STREAM
+s = socket.socket(socket.AF_UNIX, kind)
 s.settimeout(20)
 try:
     s.connect(f"/proc/self/fd/{fd}/{sys.argv[2]}")
@@ -90,13 +91,13 @@ def _as_nobody(directory: Path, name: str) -> str:
 
 @pytest.mark.needs("other-user")
 def test_another_user_cannot_connect(agent: Agent) -> None:
-    for path in (agent.socket, agent.directory / "door.sock"):
+    for path in (agent.socket, agent.directory / "door.sock", agent.directory / "watch.sock"):
         assert _as_nobody(path.parent, path.name) == "error PermissionError"
 
 
 @pytest.mark.needs("other-user")
 def test_another_user_is_refused_even_if_the_modes_let_him_in(agent: Agent) -> None:
-    for path in (agent.socket, agent.directory / "door.sock"):
+    for path in (agent.socket, agent.directory / "door.sock", agent.directory / "watch.sock"):
         modes = path.parent.stat().st_mode
         path.chmod(0o666)
         path.parent.chmod(0o755)

@@ -69,6 +69,10 @@ def entry_json(entry: Entry, changed: Sequence[RelPath]) -> dict[str, object]:
     }
     if any("encoded" in name for name in names):
         out["encoded"] = True
+    if "part" in entry.detail:
+        out |= {"part": entry.detail["part"], "part_of": entry.detail["of"]}
+    if "parts" in entry.detail:
+        out["parts"] = entry.detail["parts"]
     return out
 
 

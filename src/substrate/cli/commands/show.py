@@ -61,6 +61,8 @@ def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
     assert entry is not None
     isolation = entry.detail.get("isolation")
     strategy = isolation.get("strategy") if isinstance(isolation, dict) else None
+    is_part, parts = "part" in entry.detail, entry.detail.get("parts")
+    nothing = "none since its last part" if parts else "none: nothing changed"
     rows: list[tuple[str, str | None]] = [
         ("command", entry.command),
         ("id", entry.command_id),
@@ -70,7 +72,9 @@ def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
         ("when", when(entry.ts_ns) + " UTC"),
         ("exit", None if entry.exit is None else str(entry.exit)),
         ("took", None if entry.duration_ms is None else f"{entry.duration_ms} ms"),
-        ("commit", hex_or_none(target.present.commit) or "none: nothing changed"),
+        ("part", f"{entry.detail['part']} of {entry.detail['of']}" if is_part else None),
+        ("parts", str(parts) if parts else None),
+        ("commit", hex_or_none(target.present.commit) or nothing),
         ("strategy", str(strategy) if strategy else None),
         ("outcome", str(entry.detail["outcome"]) if "outcome" in entry.detail else None),
         ("cwd", str(entry.detail["cwd"]) if "cwd" in entry.detail else None),
