@@ -506,3 +506,27 @@ def test_substrate_is_answered_in_lines_and_at_the_prompt(site: Site) -> None:
     assert terminal.exit() == 0
     assert (site.project / "b").exists()
     assert site.worlds == []
+
+
+def test_suspend_completion_and_exec(site: Site) -> None:
+    """From an interactive shell, whose job it is."""
+    outer = ("bash", "--norc", "--noprofile", "-i", "-c", 'set -m; "$@"; echo stopped; fg', "bash")
+    terminal = site.open(before=outer)
+    terminal.line("echo text > a_long_name")
+    terminal.type(b"suspend\r")
+    terminal.until(b"stopped\r\n")
+    assert b"two" in terminal.line("echo two | tee b")
+    terminal.type(b"cat a_lo\t")
+    terminal.until(b"a_long_name")
+    assert b"text" in terminal.line("")
+    terminal.type(b"sleep 300\r")
+    until(lambda: is_in_foreground("sleep", str(site.project)))
+    terminal.type(b"\x03")
+    terminal.until(PROMPT)
+    terminal.type(b"exec sh -c 'echo three > c; cat; echo four > d'\r")
+    until(lambda: is_in_foreground("cat", str(site.project)))
+    terminal.type(b"\x04")
+    assert terminal.process.wait(60) == 0
+    assert terminal.changed_by("echo two | tee b") == ["b"]
+    assert terminal.lines()[-1][2] == ["c", "d"]
+    assert site.processes() == []

@@ -35,8 +35,8 @@ def prepare(path: str, directory: Path, pid: int | None, environment: Environmen
     if os.path.basename(path) == "zsh":
         own = environment.get("ZDOTDIR") or ""
         for name, text in zsh_files(directory, pid, own).items():
-            (directory / name).write_text(text, "utf-8")
+            (directory / name).write_bytes(os.fsencode(text))
         return ShellProgram((program, b"-i"), {"ZDOTDIR": str(directory)})
     rc = directory / "rc"
-    rc.write_text(bash_rc(directory, pid), "utf-8")
+    rc.write_bytes(os.fsencode(bash_rc(directory, pid)))
     return ShellProgram((program, b"--rcfile", os.fsencode(rc), b"-i"), {})
