@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -104,8 +105,14 @@ def row_key(oid: bytes, key: str) -> bytes:
 
 
 class Packer:
-    """Encoded facts -> the bytes of a row, and back; one per process."""
+    """Encoded facts -> the bytes of a row, and back. Not for two threads at once."""
 
     def __init__(self) -> None:
         self.compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
         self.decompress = zstandard.ZstdDecompressor().decompress
+
+
+@cache
+def packer() -> Packer:
+    """This process's own: making one takes longer than packing a row."""
+    return Packer()

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.graph.cache import DAMAGED, Cache, Packer, row_key
+from substrate.graph.cache import DAMAGED, Cache, packer, row_key
 from substrate.graph.extract import extract
 from substrate.graph.fact_source import (
     Batch,
@@ -161,21 +161,20 @@ _COUNTED = ("files", "symbols", "regions")
 
 
 def _read_batch(batch: Batch) -> _Read:
-    packer, unpack = Packer(), Unpacker().facts
-    read = _Read([], [], [])
-    for one, known, data in batch:
-        if known is not None:
-            try:
-                facts, packed = unpack(known), known
-            except DAMAGED:
-                return _Read([], [], [])
-        else:
-            assert data is not None
-            facts = extract(one.key, data)
-            packed = packer.compress(encode_facts(facts))
-        read.sections.append(static_section(one.path, one.oid, one.key, facts))
-        read.packed.append(packed)
-        read.new.append(known is None)
+    # One kind of work after the other: its code stays in the processor's caches.
+    unpack, compress = Unpacker().facts, packer().compress
+    try:
+        facts = [
+            unpack(known) if known is not None else extract(one.key, data or b"")
+            for one, known, data in batch
+        ]
+    except DAMAGED:
+        return _Read([], [], [])
+    read = _Read([], [], [known is None for _, known, _ in batch])
+    for (one, _, _), said in zip(batch, facts, strict=True):
+        read.sections.append(static_section(one.path, one.oid, one.key, said))
+    for (_, known, _), said in zip(batch, facts, strict=True):
+        read.packed.append(known if known is not None else compress(encode_facts(said)))
     return read
 
 
@@ -198,6 +197,6 @@ def _rescue(batch: Batch) -> _Read:
 def _given_up(one: Wanted, data: bytes) -> _Read:
     facts = failed_facts(data)
     section = static_section(one.path, one.oid, one.key, facts)
-    packed = Packer().compress(encode_facts(facts))
+    packed = packer().compress(encode_facts(facts))
     # Remembered, so that no later command dies on it.
     return _Read([section], [packed], [True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from substrate.graph.cache import Cache, Packer, row_key
+from substrate.graph.cache import Cache, Packer, packer, row_key
 from substrate.graph.facts import (
     Facts,
     Links,
@@ -51,11 +51,11 @@ def _packed(item: tuple[str, bytes]) -> bytes:
     from substrate.graph.extract import extract
 
     key, data = item
-    return Packer().compress(encode_facts(extract(key, data)))
+    return packer().compress(encode_facts(extract(key, data)))
 
 
 def _packed_without(item: tuple[str, bytes]) -> bytes:
-    return Packer().compress(encode_facts(failed_facts(item[1])))
+    return packer().compress(encode_facts(failed_facts(item[1])))
 
 
 class FactSource:
