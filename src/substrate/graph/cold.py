@@ -131,7 +131,7 @@ class ColdIndex:
             rows = range(start, min(start + _EDGE_BATCH, len(paths)))
             near.clear()
             near.update((row, unpacker.links(packed(row))) for row in rows)
-            made = [maker.edges(paths[row], links) for row, links in near.items()]
+            made = maker.edges_of((paths[row], links) for row, links in near.items())
             joined = Edges(*(b"".join(part) for part in zip(*made, strict=True)))
             return joined, [(len(e.imports), len(e.calls), len(e.called) // 4) for e in made]
 

@@ -47,6 +47,9 @@ class SplicedWorld:
     def has(self, path: bytes) -> bool:
         return self.row(path) is not None
 
+    def may_have_module(self, name: bytes) -> bool:
+        return True  # for a few files, nobody looks at all names
+
     def outline(self, path: bytes) -> Outline | None:
         one = self.row(path)
         return outline_of(self._facts.get(one.oid, one.key)) if one is not None else None

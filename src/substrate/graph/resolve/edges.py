@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
@@ -23,9 +24,6 @@ class Edges(NamedTuple):
     called: bytes
 
 
-NO_EDGES = Edges(b"", b"", b"")
-
-
 class EdgeMaker:
     """Makes the edges of file after file, and remembers what names meant."""
 
@@ -35,19 +33,17 @@ class EdgeMaker:
 
     def edges(self, path: bytes, facts: Facts | Links) -> Edges:
         """The edges that begin in one file."""
-        if not facts.imports and not facts.calls:
-            return NO_EDGES
-        file = self._names.file_of(path, outline_of(facts))
-        if file is None:
-            return NO_EDGES
-        calls = self._calls(file, facts)
-        ids = {call.to_symbol_id for call in calls}  # many calls, few callees
-        called = {name_hash(one) for one in ids if one}
-        return Edges(
-            encode_lines(self._imports(file)),
-            encode_lines(calls),
-            array("I", sorted(called)).tobytes(),
-        )
+        return self.edges_of([(path, facts)])[0]
+
+    def edges_of(self, files: Iterable[tuple[bytes, Facts | Links]]) -> list[Edges]:
+        """The same for several: one kind of work at a time, for the processor's caches."""
+        named = [(self._names.file_of(path, outline_of(facts)), facts) for path, facts in files]
+        imports = [self._imports(file) if file is not None else [] for file, _ in named]
+        calls = [self._calls(file, facts) if file is not None else [] for file, facts in named]
+        return [
+            Edges(encode_lines(import_edges), encode_lines(call_edges), _called(call_edges))
+            for import_edges, call_edges in zip(imports, calls, strict=True)
+        ]
 
     def _imports(self, file: FileNames) -> list[ImportEdge]:
         records = []
@@ -114,3 +110,8 @@ class EdgeMaker:
         if path not in self._path_ids:
             self._path_ids[path] = path_id(path)
         return self._path_ids[path]
+
+
+def _called(calls: list[CallEdge]) -> bytes:
+    ids = {call.to_symbol_id for call in calls}  # many calls, few callees
+    return array("I", sorted({name_hash(one) for one in ids if one})).tobytes()

@@ -70,6 +70,8 @@ class PythonModules:
                 package = (b"/__init__.py", b"/__init__.pyi")
                 return _first(world, directory, package) if directory else []
             return _first(world, _join(directory, inner), _PYTHON_ENDINGS)
+        if not world.may_have_module(inner.rpartition(b"/")[2]):
+            return []
         if directory not in self._roots:
             self._roots[directory] = self._roots_above(directory)
         for root in self._roots[directory]:

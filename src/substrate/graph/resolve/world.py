@@ -39,6 +39,10 @@ class World(Protocol):
         """
         ...
 
+    def may_have_module(self, name: bytes) -> bool:
+        """False only if no Python file and no package is called so."""
+        ...
+
     def ending(self, suffix: bytes) -> list[bytes]:
         """Paths that are `suffix` or end with ``/`` and it."""
         ...
@@ -78,9 +82,23 @@ class TreeWorld:
         self._outline_at = outline_at
         self._outlines: dict[int, Outline | None] = {}
         self._places: Places | None = None
+        self._modules: set[bytes] | None = None
 
     def has(self, path: bytes) -> bool:
         return path in self._rows
+
+    def may_have_module(self, name: bytes) -> bool:
+        """Most imports are of other packages, and would be looked for at every root."""
+        if self._modules is None:
+            self._modules = set()
+            for path in self._table.paths:
+                if path.endswith((b".py", b".pyi")):
+                    above, _, base = path.rpartition(b"/")
+                    stem = base.rpartition(b".")[0]
+                    self._modules.add(stem)
+                    if stem == b"__init__":
+                        self._modules.add(above.rpartition(b"/")[2])
+        return name in self._modules
 
     def outline(self, path: bytes) -> Outline | None:
         row = self._rows.get(path)
