@@ -17,12 +17,15 @@ from typing import NamedTuple, cast
 
 from substrate.recorder import place
 from substrate.system import channel as channels
+from substrate.system import clock
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import memory
 from substrate.world import ahead
 
 #: A world keeps every mount of the machine in use: one that nobody asks for must go.
 _KEEP_S = 120.0
+#: Longer than it takes to get ready.
+_YOUNG_NS = 60_000_000
 #: For so many workspaces a process waits with a world.
 _MOST_WORKSPACES = 3
 
@@ -42,6 +45,12 @@ class Spare:
     def __init__(self, pid: int, channel: Channel) -> None:
         self.pid = pid
         self._channel = channel
+        self._forked_ns = clock.monotonic_ns()
+
+    @property
+    def is_young(self) -> bool:
+        """Whether it may still be getting ready: the calls come quickly."""
+        return clock.monotonic_ns() - self._forked_ns < _YOUNG_NS
 
     def hand_over(self, handed: Handed) -> bool:
         """Whether it will serve the connection; it is given away then, and ours to close."""

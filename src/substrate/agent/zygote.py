@@ -70,6 +70,7 @@ class Zygote:
         self._own: list[int] = []
         self._spares = spare.Spares()
         self._ahead = 0
+        self._is_pressed = False
         # What children tell us when they have answered: one message, one datagram.
         self._news, self._bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._news.setblocking(False)
@@ -142,6 +143,8 @@ class Zygote:
             self._running.add(pid)
         connection.close()
         self._stopping = self._stopping or handed.is_stale
+        if self._is_pressed:
+            self._fork_spares()
 
     def _give_to_spare(self, handed: spare.Handed) -> int:
         """The process that takes it; 0 if there is none."""
@@ -150,7 +153,12 @@ class Zygote:
         except OSError:
             return 0
         ready = self._spares.take_for(caller, is_server=caller == self._server_pid)
-        return ready.pid if ready is not None and ready.hand_over(handed) else 0
+        if ready is None or not ready.hand_over(handed):
+            return 0
+        # Calls that come quickly cannot wait until this one is answered; others are not to be
+        # disturbed by the next one's preparations.
+        self._is_pressed = ready.is_young
+        return ready.pid
 
     def _fork_spares(self) -> None:
         for root, recipe in self._spares.missing():
