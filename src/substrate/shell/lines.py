@@ -87,6 +87,7 @@ class Lines:
         #: Views of lines that are over, in which somebody still is.
         self._lingering: dict[str, Layer] = {}
         self._is_fresh = False
+        self._done_with: list[Layer] = []
         #: A view is at rest, and what is in it not yet brought in.
         self._is_due = False
         #: The shell's status and what it left running, once it has ended.
@@ -154,6 +155,7 @@ class Lines:
 
     def close(self) -> None:
         """The shell is over, and all its lines are recorded."""
+        self.tidy()
         if self._network is not None:
             self._network.finish()
         if self.ended is not None and self.ended[1] > 0:
@@ -226,7 +228,12 @@ class Lines:
     def discard(self, layer: Layer) -> None:
         """It has arrived; unless it is shown still, nobody needs it."""
         if self._shown is None or layer != self._shown.layer:
-            layers.remove(layer)
+            self._done_with.append(layer)
+
+    def tidy(self) -> None:
+        """Nobody waits for this: the prompt is there."""
+        while self._done_with:
+            layers.remove(self._done_with.pop())
 
     def after(self) -> None:
         """The line is recorded and has arrived."""

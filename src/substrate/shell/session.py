@@ -162,6 +162,8 @@ class _Shell:
             turn.run()  # the line runs all the same
         self._tell()
         turn.close("again" if again else "ok")
+        if self._lines is not None:
+            self._lines.tidy()
         return turn.successor
 
     def _record_line(self, turn: Turn, line: bytes, cwd: Path) -> None:
