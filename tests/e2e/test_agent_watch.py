@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agents import Agent, agent_in, pids_with, until
+from tests.agents import PATIENCE_S, Agent, agent_in, pids_with, until
 
 pytestmark = [pytest.mark.needs("linux"), pytest.mark.needs("overlay")]
 
@@ -195,3 +196,55 @@ def test_a_watcher_that_dies_is_replaced_and_one_whose_agent_dies_goes(tmp_path:
         assert ["f"] in [sorted(changed(own, e)) for e in log(own) if e["kind"] == "external"]
         os.kill(own.pid, signal.SIGKILL)
         until(lambda: not pids_with(f"SUBSTRATE_SOCKET={own.socket}"), "the end of all of it")
+
+
+def test_an_editor_and_three_agents_at_once(agent: Agent) -> None:
+    """Each has files of its own: nobody's work is taken for another's, and none is lost."""
+    root = agent.workspace
+    for name in ("by-hand", "c0", "c1", "c2"):
+        (root / name).mkdir()
+    stop = threading.Event()
+    saved: dict[str, bytes] = {}
+
+    def edit() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            name, text = f"by-hand/f{number % 5}", b"%d\n" % number
+            if number % 3:
+                (root / name).write_bytes(text)
+            else:  # as most editors do it
+                (root / "by-hand/.new").write_bytes(text)
+                (root / "by-hand/.new").rename(root / name)
+            saved[name] = text
+            stop.wait(0.03)
+
+    editor = threading.Thread(target=edit)
+    editor.start()
+    try:
+        for round_ in range(4):
+            calls = [
+                agent.start(
+                    "--session", f"s-{n}", "-c", f"echo {round_} >> c{n}/log; date > c{n}/d"
+                )
+                for n in range(3)
+            ]
+            for call in calls:
+                assert call.communicate(timeout=PATIENCE_S)[1] == b""
+                assert call.returncode == 0
+    finally:
+        stop.set()
+        editor.join()
+    until(lambda: is_settled(agent), "the end of its looking")
+    for entry in log(agent)[1:]:
+        tops = {path.split("/")[0] for path in changed(agent, entry)}
+        if entry["kind"] == "external":
+            assert tops <= {"by-hand", "c0", "c1", "c2"}
+            assert not any(path.startswith("c") for path in changed(agent, entry) if "/" in path)
+        elif tops:
+            assert tops == {"c" + entry["session_id"].removeprefix("s-")}
+    assert {name: (root / name).read_bytes() for name in saved} == saved
+    assert [(root / f"c{n}/log").read_text() for n in range(3)] == ["0\n1\n2\n3\n"] * 3
+    said = json.loads(agent.run("status", "--json").stdout)
+    assert said["outside_changes"] == []
+    assert agent.run("fsck").returncode == 0
