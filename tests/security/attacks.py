@@ -98,10 +98,14 @@ def through_proc(facts: dict[str, Any]) -> str:
         for link in links:
             looked += 1
             try:
-                found = os.stat(f"/proc/{name}/{link}{facts['root']}/kept")
+                found = [os.stat(f"/proc/{name}/{link}{facts['root']}/kept")]
             except OSError:
-                continue
-            if is_real(found, facts):
+                found = []
+            try:
+                found.append(os.stat(f"/proc/{name}/{link}/kept"))
+            except OSError:
+                pass
+            if any(is_real(one, facts) for one in found):
                 return f"through: {name}/{link}"
     return f"held: {looked} links lead nowhere"
 

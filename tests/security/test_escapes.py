@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import pytest
 
 import substrate
+from substrate.world import layers
 from substrate.world.choose import choose_world
 from substrate.world.protocol import Layer, RunOutcome, RunRequest, Wanted
 from tests.capabilities import present
@@ -151,6 +153,7 @@ class Stage:
         wanted = Wanted(self.site.root, self.site.store, tier, required=True, strategy=strategy)
 
         def work() -> RunOutcome:
+            os.chdir(self.site.root)  # as a caller would stand there: the real directory
             os.environ["XDG_RUNTIME_DIR"] = os.environ["TMUX_TMPDIR"] = str(self.runtime)
             return choose_world(wanted).run(request)
 
@@ -264,6 +267,61 @@ def test_among_processes_of_earlier_commands_it_is_held_as_well(stage: Stage) ->
                        beside=(left.layer,)),
             "workspace",
         )  # fmt: skip
+
+
+_WATCHER = """
+import os, sys, time
+root, device, inode, stop, said = sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:6]
+seen, found = set(), set()
+before = set(os.listdir('/proc'))
+deadline = time.monotonic() + 120
+while not os.path.exists(stop) and time.monotonic() < deadline:
+    for pid in set(os.listdir('/proc')) - before:
+        if not pid.isdigit():
+            continue
+        seen.add(pid)
+        try:
+            links = ['root', 'cwd'] + ['fd/' + fd for fd in os.listdir(f'/proc/{pid}/fd')]
+        except OSError:
+            links = ['root', 'cwd']
+        for link in links:
+            for below in (root + '/kept', '/kept', '/../../../kept'):
+                try:
+                    have = os.stat(f'/proc/{pid}/{link}{below}')
+                except OSError:
+                    continue
+                if (have.st_dev, have.st_ino) == (device, inode):
+                    found.add(link)
+with open(said, 'w') as file:
+    file.write(f'{len(seen)} {sorted(found)}')
+"""
+
+
+def test_a_world_that_is_being_made_among_others_shows_them_nothing(stage: Stage) -> None:
+    """A process of an earlier command looks at all that comes up, as early as it can."""
+    watcher = stage.site.root / "watcher.py"
+    watcher.write_text(_WATCHER)
+    stop, said = stage.site.base / "stop", stage.site.base / "said-by-watcher"
+    said.touch()
+    os.chown(said, stage.site.case.uid, stage.site.case.uid)
+    kept = (stage.site.root / "kept").stat()
+    words = f"{stage.site.root} {kept.st_dev} {kept.st_ino} {stop} {said}"
+    line = f"{PYTHON} -I watcher.py {words} > /dev/null 2>&1 &"
+    left = stage._run(RunRequest(stage.site.root, shell=line, session_id="s-one"), "workspace")
+    assert left.layer is not None and left.left_running
+    for _ in range(12):
+        request = RunRequest(
+            stage.site.root, argv=("true",), session_id="s-one", beside=(left.layer,)
+        )
+        assert stage._run(request, "workspace").exit == 0
+    stop.touch()
+    deadline = time.monotonic() + 60
+    while layers.is_running(left.layer):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    looked_at, _, found = said.read_text().partition(" ")
+    assert int(looked_at) >= 12, "it saw nobody"
+    assert found == "[]"
 
 
 def test_a_forged_attribute_says_nothing(stage: Stage) -> None:
