@@ -64,13 +64,25 @@ def _sweep_trash(trash: Path) -> None:
                 files.remove_tree(path)
 
 
+def sweep_elsewhere(store: HistoryStore, worlds: Path) -> list[str]:
+    """The same for a directory that other workspaces use, too. Inside the lock."""
+    own = str(store.root)
+    return _sweep(store, [path for path in _listed(worlds) if _meta(path).get("root") == own])
+
+
 def _sweep_worlds(store: HistoryStore) -> list[str]:
     """Worlds that nobody waits for: their change has arrived, and then came the kill."""
-    worlds = store.dir / "worlds"
+    return _sweep(store, _listed(store.dir / "worlds"))
+
+
+def _listed(worlds: Path) -> list[Path]:
     try:
-        found = [worlds / name for name in os.listdir(worlds)]
+        return [worlds / name for name in os.listdir(worlds)]
     except FileNotFoundError:
         return []
+
+
+def _sweep(store: HistoryStore, found: list[Path]) -> list[str]:
     if not found:
         return []
     done = []
@@ -88,14 +100,22 @@ def _sweep_worlds(store: HistoryStore) -> list[str]:
 
 def _has_maker(world: Path) -> bool:
     """Whether the process that made a world is alive: it may be one made ahead of its command."""
+    meta = _meta(world)
     try:
-        meta = json.loads((world / "meta.json").read_bytes())
-        pid = int(meta["pid"])
-    except (OSError, ValueError, KeyError, TypeError):
+        pid = int(str(meta["pid"]))
+    except (ValueError, KeyError):
         return False
     if meta.get("boot_id") != platform.boot_id() or not platform.pid_alive(pid):
         return False
     return bool(platform.process_start_token(pid) == meta.get("pid_start"))
+
+
+def _meta(world: Path) -> dict[str, object]:
+    try:
+        found = json.loads((world / "meta.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def after_boot(store: HistoryStore) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError, WorldFailedError
-from substrate.history import record, unclaimed
+from substrate.history import record, settle, unclaimed
 from substrate.recorder.held_worlds import collect_detached
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest
@@ -64,6 +64,8 @@ class Lines:
         workspace = place.workspace
         with place.history() as store, store.writing("open a shell"):
             record.ensure_baseline(store)
+            # Where this file system can hold no layer, they lie there.
+            settle.sweep_elsewhere(store, place.environment.substrate_home / "worlds")
         made = overlay_for(place)
         assert isinstance(made, LayeredWorld)
         self._world = made
