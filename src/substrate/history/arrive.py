@@ -306,6 +306,7 @@ def _only_noted(
     """Nothing to change in the tree: times at most, or conflicts alone."""
     give_touches(store.root, ready.arrival.touches, arriving.running.started_ns)
     kept = _keep_own_version(batch, ready, new)
+    journal.mark_decided(arriving.upper.parent)
     with store.commit_point(batch if kept else None) as ledger:
         if kept is not None:
             kept.take_up(ledger)

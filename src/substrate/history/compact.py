@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from substrate.history import checkpoints, flush, metrics, sessions
+from substrate.history import checkpoints, flush, metrics, sessions, unclaimed
 from substrate.history.ledger import Entry, Intent, Ledger
 from substrate.history.line import write_attrs_commit
 from substrate.history.messages import ATTRS_REF, BRANCH
@@ -164,8 +164,8 @@ def _pack_and_switch(
 def _bases_in_use(store: HistoryStore) -> set[bytes]:
     """What worlds started from that run or wait: needed to tell what their commands did."""
     out: set[bytes] = set()
-    for intent in store.ledger.intents():
-        base = bytes.fromhex(str(intent.payload.get("base", "")))
+    named = {bytes.fromhex(str(one.payload.get("base", ""))) for one in store.ledger.intents()}
+    for base in named | unclaimed.bases(store):
         if base and store.objects.has(base):
             out.add(base)
             out.update(filter(None, [store.snapshot_of(base).attrs]))

@@ -148,6 +148,13 @@ def let_go(store: HistoryStore, held: Held) -> None:
         ledger.drop_intent(held.intent_id)
 
 
+def remove_directory(world: Path) -> None:
+    """What it holds goes first: of one that was cut off in the middle, all that says that it is
+    not needed stands as long as anything else does."""
+    files.remove_tree(world / "upper")
+    files.remove_tree(world)
+
+
 def crashed(store: HistoryStore, intent: Intent) -> str:
     """A recorder died while its command ran in a world: the world is kept if it holds anything."""
     running = Running.from_payload(intent)

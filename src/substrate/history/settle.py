@@ -92,9 +92,9 @@ def _sweep(store: HistoryStore, found: list[Path]) -> list[str]:
             continue
         # One that holds something nobody decided on stays, even if no intent names it.
         if (path / arrival_journal.DECIDED).exists() or held.is_empty(path / "upper"):
-            files.remove_tree(path)
-        elif unclaimed.keep(store, path):
-            done.append(f"what was written between two lines of a shell waits in {path.name}")
+            held.remove_directory(path)
+        elif said := unclaimed.keep(store, path):
+            done.append(said)
     return done
 
 

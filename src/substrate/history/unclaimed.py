@@ -1,12 +1,15 @@
-"""What was written in a shell's world between two of its lines, when the shell was then killed.
+"""Worlds that hold something and that no command in the ledger speaks for.
 
-A prompt, a completion or a job in the background may write there. The next line would have taken
-it along; if there is none any more, the world waits for a decision like any other.
+A prompt, a completion or a job in the background may write in a shell's world between two of its
+lines. The next line would have taken it along; if there is none any more, because the shell was
+killed, the world waits for a decision like any other. So does one whose history was put aside, by
+a reset or a repair, while it waited or its command ran.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +18,9 @@ from substrate.history.record import Result, Running
 from substrate.history.store import HistoryStore
 from substrate.system import files, ids
 
-_ORIGIN = "origin.json"
+_ORIGIN, _META = "origin.json", "meta.json"
 COMMAND = "(between two lines of a shell)"
+_FORGOTTEN = "(a command whose history was put aside)"
 
 
 class Origin(NamedTuple):
@@ -33,24 +37,59 @@ def note(world: Path, origin: Origin) -> None:
 
 
 def are_there(store: HistoryStore) -> bool:
-    """Whether there is something to look after; it may be that of a shell at work."""
-    return any((store.dir / "worlds").glob(f"*/{_ORIGIN}"))
-
-
-def keep(store: HistoryStore, world: Path) -> bool:
-    """Make a world that holds something and has no line a waiting one. Inside the lock."""
+    """Whether there may be something to look after; it may be that of somebody at work."""
     try:
-        origin = Origin(*json.loads((world / _ORIGIN).read_bytes()))
-        base = bytes.fromhex(origin.base)
-    except (OSError, ValueError, TypeError):
+        names = {n for n in os.listdir(store.dir / "worlds") if not n.startswith("ahead-")}
+    except OSError:
         return False
-    if not store.objects.has(base):
-        base = store.tip_commit or b""
+    return not names <= {str(one.payload.get("world_id", "")) for one in store.ledger.intents()}
+
+
+def bases(store: HistoryStore) -> set[bytes]:
+    """What the worlds of shells at work were made from."""
+    found = (_origin(path.parent) for path in (store.dir / "worlds").glob(f"*/{_ORIGIN}"))
+    return {bytes.fromhex(origin.base) for origin in found if origin is not None}
+
+
+def keep(store: HistoryStore, world: Path) -> str:
+    """Make a world that holds something a waiting one. Inside the lock.
+
+    What became of it, for people; empty if it can wait no better than it does. Against the
+    present state: what a world was made from is gone with the history that knew it.
+    """
+    origin = _origin(world)
+    command, reason = COMMAND, "the shell was ended"
+    if origin is None:
+        command, reason = _FORGOTTEN, "the history was put aside before it was recorded"
+        origin = _of_forgotten(world)
+    if origin is None or store.tip_commit is None:
+        return ""
+    base = bytes.fromhex(origin.base)
+    if not base or not store.objects.has(base):
+        base = store.tip_commit
     session = sessions.for_recording(store, origin.session, origin.agent_id)
     running = Running(
-        ids.new_id("c"), ids.new_id("spn"), session, origin.agent_id, COMMAND, base, "",
+        ids.new_id("c"), ids.new_id("spn"), session, origin.agent_id, command, base, "",
         world_id=world.name, places=(world,), started_ns=origin.since_ns,
     )  # fmt: skip
-    result = Result(None, None, {"outcome": "interrupted", "exact": COMMAND})
-    held.hold(store, running, result, "crashed", "the shell was ended")
-    return True
+    result = Result(None, None, {"outcome": "interrupted", "exact": command})
+    held.hold(store, running, result, "crashed", reason)
+    return f"{world.name} waits: {reason}"
+
+
+def _origin(world: Path) -> Origin | None:
+    try:
+        origin = Origin(*json.loads((world / _ORIGIN).read_bytes()))
+        bytes.fromhex(origin.base)
+    except (OSError, ValueError, TypeError):
+        return None
+    return origin
+
+
+def _of_forgotten(world: Path) -> Origin | None:
+    """None: it is not whole, somebody was removing it."""
+    try:
+        meta = json.loads((world / _META).read_bytes())
+        return Origin("", int(meta["made_ns"]), None, None)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import HalfAppliedError, RefusedError, SubstrateError, WorkspaceError
-from substrate.history import held, record
+from substrate.history import held, record, sessions
 from substrate.history.arrival_journal import mark_decided
 from substrate.history.arrive import Arrived, Arriving, arrive, foresee
 from substrate.history.ledger import Entry
@@ -26,7 +26,7 @@ from substrate.recorder.git_outside import is_outside
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
 from substrate.recorder.user_git import effect_since
-from substrate.system import files, ids
+from substrate.system import ids
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.exclude import IGNORE_NAME, Exclusions
 from substrate.workspace.layer import LayerDiff
@@ -99,6 +99,8 @@ def bring_in(place: Place, request: Request) -> Brought:
         store.writing("record a command"),
         store.new_batch() as batch,
     ):
+        if not store.objects.has(request.running.base_commit):
+            request = _begun_anew(store, request)
         if is_untouched(request.layer):
             if request.rest_of:
                 return _nothing_more(store, request)
@@ -108,6 +110,22 @@ def bring_in(place: Place, request: Request) -> Brought:
             notes = ("the command changed nothing: no world is held",) if request.hold else ()
             return Brought(entry, [], notes=notes, is_kept=request.left_running > 0)
         return _bring_in(place, store, batch, request)
+
+
+def _begun_anew(store: HistoryStore, request: Request) -> Request:
+    """The history was put aside while the command ran: nobody can tell what its change is a
+    change of, and whose edits it would take back. It waits, compared with the present state."""
+    running = request.running
+    record.ensure_baseline(store)
+    session = sessions.for_recording(store, running.session_id, running.agent_id)
+    base = store.tip_commit
+    assert base is not None
+    result = request.result
+    return request._replace(
+        running=running._replace(session_id=session, base_commit=base),
+        result=result._replace(detail={**result.detail, "history_lost": True}),
+        hold=request.hold or "the history was put aside while the command ran",
+    )
 
 
 def _with_outside(place: Place, request: Request) -> Result:
@@ -299,4 +317,4 @@ def _brought(
 
 def remove_directory(directory: Path) -> None:
     """The end of a world: its change has arrived or was discarded."""
-    files.remove_tree(directory)
+    held.remove_directory(directory)

@@ -159,6 +159,7 @@ def find(worlds: Path) -> Iterator[Layer]:
 
 def remove(layer: Layer) -> None:
     """Remove the directories, whatever modes the command gave to what lies in them."""
+    files.remove_tree(layer.upper)  # first: see `history.held.remove_directory`
     files.remove_tree(layer.directory)
 
 
