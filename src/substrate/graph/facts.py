@@ -6,6 +6,7 @@ names) or on other files (edges) is made from them later.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from zlib import crc32
 
 from msgspec import Raw, Struct, msgpack
@@ -170,3 +171,8 @@ def decode_outline(data: bytes) -> Outline | None:
 def name_hash(name: str) -> int:
     """32 bits of a name, for the sorted-by-file hash tables in `sections`."""
     return crc32(name.encode("utf-8", "surrogatepass"))
+
+
+def name_hashes(names: Iterable[str]) -> set[int]:
+    """Those of many names."""
+    return {crc32(name.encode("utf-8", "surrogatepass")) for name in names}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from substrate.graph import languages
-from substrate.graph.facts import Facts, Span, Symbol, name_hash
+from substrate.graph.facts import Facts, Span, Symbol, name_hash, name_hashes
 from substrate.graph.grammars import grammar_for
 from substrate.graph.records import (
     FileRecord,
@@ -139,4 +139,4 @@ def _mentioned(facts: Facts) -> bytes:
         names.update([name for name, _ in found.names])
     names.update(WORDS.findall(" ".join(texts)))
     names.update([kind.rpartition(".")[2] for _, _, kind in facts.types])
-    return array("I", sorted({name_hash(name) for name in names})).tobytes()
+    return array("I", sorted(name_hashes(names))).tobytes()

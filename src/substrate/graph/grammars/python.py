@@ -68,7 +68,9 @@ def _docstring(body: Node, source: Source) -> str:
     if string is None or string.type != "string":
         return ""
     end = min(string.end_byte - len(opening[1]), opening.end() + _DOC_PROBE_BYTES)
-    return first_line(source.data[opening.end() : end].decode("utf-8", "ignore"))
+    text = source.data[opening.end() : end]
+    line = text.lstrip().partition(b"\n")[0]  # nearly always the one
+    return first_line(line.decode("utf-8", "ignore")) or first_line(text.decode("utf-8", "ignore"))
 
 
 def identifier(text: str) -> str:
