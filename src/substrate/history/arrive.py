@@ -138,9 +138,10 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
                 break
             staged = _applier(store, arriving.running, source).look(coming.plan)
             clashing = [c.path for c in staged.conflicts]
-            if not clashing:
+            # What stands there already is somebody else's work, even if the command did the same.
+            found = met.look_again(store, batch, [*clashing, *staged.already])
+            if not clashing and not found:
                 return _Ready(changes, wish, world, coming, staged, kept)
-            found = met.look_again(store, batch, clashing)
         if not found:
             break  # in the way, and nothing that history could take note of
         met.record_met(store, batch, found)

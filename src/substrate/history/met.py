@@ -220,13 +220,25 @@ def seen_by_command(store: HistoryStore, changes: list[Change], start_ns: int) -
     return [change for change in changes if _stood_at(store, change, start_ns - _TICK_NS)]
 
 
+def _was_moved(walker: Walker, path: RelPath, since_ns: int) -> bool:
+    """Whether a directory above it has come there since: nothing in it tells. A directory that is
+    renamed gets a new time of change, and no new time of content as it does by a new name in it."""
+    for above in ancestors(path):
+        with walker.directory(above) as directory:
+            at = os.fstat(directory.itself())  # type: ignore[arg-type]
+        if at.st_ctime_ns >= since_ns > at.st_mtime_ns:
+            return True
+    return False
+
+
 def _stood_at(store: HistoryStore, change: Change, when_ns: int) -> bool:
     walker = Walker(store.root)
     try:
         if change.new != ABSENT:
             parent, name = walker.parent_of(change.path)
             with parent:
-                return parent.lstat(name).st_ctime_ns < when_ns
+                stood = parent.lstat(name).st_ctime_ns < when_ns
+            return stood and not _was_moved(walker, change.path, when_ns)
         for above in [*ancestors(change.path), RelPath(b"")]:
             try:
                 with walker.directory(above) as directory:

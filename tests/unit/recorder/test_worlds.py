@@ -142,6 +142,47 @@ def test_an_edit_made_while_the_command_ran_is_merged(bench: Bench) -> None:
     assert is_settled(bench)
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_an_edit_that_the_command_leaves_as_it_is_stays_its_authors(
+    bench: Bench, is_seen: bool
+) -> None:
+    """A formatter reads it and writes it back, byte by byte the same."""
+    edit = write(bench.root / "a", "mine\n")
+    if is_seen:
+        edit()
+        settle_clock()
+    do(bench, "echo mine > a; echo its > b; rm d/c", lambda: None if is_seen else edit())
+    assert bench.kinds()[-2:] == ["external", "command"]
+    assert is_settled(bench)
+    bench.undo()
+    assert (bench.root / "a").read_text() == "mine\n"
+    assert (bench.root / "b").read_text() == "b\n"
+    assert (bench.root / "d/c").read_text() == "c\n"
+
+
+def test_a_file_that_both_remove_stays_removed(bench: Bench) -> None:
+    do(bench, "rm a b", (bench.root / "a").unlink)
+    assert bench.kinds()[-2:] == ["external", "command"]
+    bench.undo()
+    assert not (bench.root / "a").exists()
+    assert (bench.root / "b").read_text() == "b\n"
+
+
+def test_an_old_directory_moved_in_while_the_command_ran_was_not_seen_by_it(bench: Bench) -> None:
+    other = bench.root.parent / "other"
+    shutil.copytree(bench.root / "d", other, symlinks=True)
+    (other / "c").write_text("mine\n")
+    settle_clock()
+
+    def swap() -> None:
+        (bench.root / "d").rename(bench.root.parent / "old")
+        other.rename(bench.root / "d")
+
+    do(bench, "echo its > d/c", swap)
+    assert (bench.root / "d/c").read_text() == "mine\n"
+    assert span()["conflicts"] == ["d/c"]
+
+
 def test_a_collision_is_a_conflict_and_nothing_is_lost(bench: Bench) -> None:
     done = do(bench, "echo its > a; echo its > n", write(bench.root / "a", "mine\n"))
     assert (bench.root / "a").read_text() == "mine\n"
