@@ -126,6 +126,12 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
     found = Node(Kind.FILE, stat.S_IMODE(at.st_mode), blob_id(old), read_user_xattrs(fd))
     if found != item.seen.node:
         raise Mismatch(found, "changed while the operation was under way")
+    # Nobody could be held back from a file that is open elsewhere, and reading takes its time.
+    now = os.fstat(fd)
+    if (now.st_size, now.st_mtime_ns, now.st_ctime_ns) != (
+        at.st_size, at.st_mtime_ns, at.st_ctime_ns,
+    ):  # fmt: skip
+        raise Mismatch(found, "changed while the operation was under way")
     try:
         overwrite(fd, old, new)
         set_attributes(fd, found, item.become)
@@ -151,7 +157,18 @@ def overwrite(fd: int, old: bytes, new: bytes) -> None:
     start = len(old) if new.startswith(old) else 0
     os.lseek(fd, start, os.SEEK_SET)
     write_all(fd, new[start:])
-    os.ftruncate(fd, len(new))
+    _end_after(fd, len(old), len(new))
+
+
+def _end_after(fd: int, old_size: int, new_size: int) -> None:
+    """Cut off what is left of the old content, and nothing that was added meanwhile."""
+    known = max(old_size, new_size)
+    size = os.fstat(fd).st_size
+    added = os.pread(fd, size - known, known) if size > known and hasattr(os, "pread") else b""
+    if added and known > new_size:
+        os.lseek(fd, new_size, os.SEEK_SET)
+        write_all(fd, added)
+    os.ftruncate(fd, new_size + len(added))
 
 
 def _read(fd: int, size: int = 0) -> bytes:
