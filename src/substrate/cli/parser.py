@@ -6,7 +6,16 @@ Kept apart from `arguments`, so that argparse is imported only when words are re
 from __future__ import annotations
 
 import os
-from argparse import SUPPRESS, Action, ArgumentParser, RawDescriptionHelpFormatter
+from argparse import (
+    PARSER,
+    REMAINDER,
+    SUPPRESS,
+    Action,
+    ArgumentParser,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from substrate.errors import UsageError
@@ -50,6 +59,7 @@ class Parser(ArgumentParser):
         # A verb may word a global option's help for itself.
         kwargs.setdefault("conflict_handler", "resolve")
         super().__init__(*args, **kwargs)
+        self._mixes = False
         shared = self.add_argument_group("global options")
         shared.add_argument(
             "--json", action="store_true", default=SUPPRESS, help="one JSON document on stdout"
@@ -61,6 +71,27 @@ class Parser(ArgumentParser):
         shared.add_argument(
             "-C", "--workspace", metavar="DIR", default=SUPPRESS, help="act as if started in DIR"
         )
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Namespace | None = None
+    ) -> tuple[Namespace, list[str]]:
+        """Words of the verb may stand around options: `world apply --dry-run ID`.
+
+        argparse alone gives the first run of words to all positionals and is then out of them.
+        """
+        start = Namespace(**vars(namespace)) if namespace is not None else None
+        read, left_over = super().parse_known_args(args, namespace)
+        if self._mixes or not left_over or not self._takes_several_words():
+            return read, left_over
+        self._mixes = True
+        try:
+            return self.parse_known_intermixed_args(args, start)
+        finally:
+            self._mixes = False
+
+    def _takes_several_words(self) -> bool:
+        words = self._get_positional_actions()
+        return len(words) > 1 and not any(word.nargs in (PARSER, REMAINDER) for word in words)
 
     def _check_value(self, action: Action, value: Any) -> None:
         """A word that is none of those there are, said in our words."""

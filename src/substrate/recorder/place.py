@@ -149,7 +149,8 @@ class Place(NamedTuple):
             raise RefusedError(
                 "this cannot be done from inside a world",
                 hint="log, show, diff, status, checkpoint and undo work in here, where the world"
-                " has a way out; ask for the rest when the command around this one is over",
+                " has a way out; ask for the rest when the command around this one is over;"
+                " in Substrate's shell, ask in another terminal",
             )
 
     def rel_path(self, text: str | bytes) -> RelPath:

@@ -139,3 +139,37 @@ assert loaded == ["tests.unit.cli.sample_verbs.parrot"], loaded
 
 def test_the_table_names_each_verb_after_its_module() -> None:
     assert all(module == f"substrate.cli.commands.{verb}" for verb, module in VERBS.items())
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("world apply --dry-run wld_1", {"action": "apply", "id": "wld_1", "dry_run": True}),
+        ("world diff wld_1 --stat a b", {"id": "wld_1", "paths": ["a", "b"], "stat": True}),
+        ("session --json start fix", {"action": "start", "id": "fix", "json": True}),
+        ("session start --json fix", {"action": "start", "id": "fix", "json": True}),
+        ("diff @ --stat a", {"id": "@", "paths": ["a"], "stat": True}),
+        ("diff --stat -- @ -x", {"id": "@", "paths": ["-x"], "stat": True}),
+        ("recover restore c-1 --dry-run a", {"ref": "c-1", "paths": ["a"], "dry_run": True}),
+    ],
+)
+def test_options_stand_among_the_words_too(line: str, wanted: dict[str, object]) -> None:
+    invocation = split(line.split())
+    args = vars(parse(load(invocation.verb), invocation))
+    assert {name: args[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("world apply wld_1 --bogus", "unrecognized arguments: --bogus"),
+        ("session start a --json b", "unrecognized arguments: b"),
+        ("world", "required: list|diff|apply|discard"),
+        ("recover restore", "required: REF"),
+    ],
+)
+def test_words_that_are_wrong_or_missing_are_named_alone(line: str, wrong: str) -> None:
+    invocation = split(line.split())
+    with pytest.raises(UsageError) as caught:
+        parse(load(invocation.verb), invocation)
+    assert str(caught.value).endswith(wrong)

@@ -96,6 +96,14 @@ def test_by_its_words_it_finds_only_what_was_meant(session: Session) -> None:
     until(lambda: not layers.is_running(session.left[0]))
 
 
+def test_by_its_name_it_finds_only_what_was_meant(session: Session) -> None:
+    """Whoever ends a server of theirs by `pkill -9 python3` must not end our inits with it."""
+    session.leave()
+    both = "[ $(ps -eo comm= | grep -cx substrate-init) = 2 ]"
+    named = session.run(f"until {both}; do sleep 0.05; done", timeout_s=PATIENCE_S)
+    assert named.exit == 0
+
+
 def test_the_view_and_the_changes_stay_apart(session: Session) -> None:
     session.leave("echo first > kept; exec sleep 300")
     later = session.run("cp kept seen; echo second > kept")

@@ -47,7 +47,9 @@ def configure(parser: ArgumentParser) -> None:
     find.add_argument("--in", dest="ref", metavar="REF", help="only in this snapshot")
     restore = verbs.add_parser("restore", help="bring back what it kept, or only some paths of it")
     restore.add_argument("ref", metavar="REF")
-    restore.add_argument("paths", nargs="*", metavar="PATH", help="none: all that it kept")
+    restore.add_argument(
+        "paths", nargs="*", default=[], metavar="PATH", help="none: all that it kept"
+    )
     restore.add_argument(
         "--untracked", action="store_true", help="only what was untracked (a rewrite's snapshot)"
     )

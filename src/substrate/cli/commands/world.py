@@ -32,7 +32,7 @@ def configure(parser: ArgumentParser) -> None:
         help="what to do",
     )  # fmt: skip
     parser.add_argument("id", nargs="?", metavar="ID", help="a world, or the command it came from")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="diff: only these")
+    parser.add_argument("paths", nargs="*", default=[], metavar="PATH", help="diff: only these")
     parser.add_argument("--stat", action="store_true", help="diff: a line per file")
     parser.add_argument(
         "--dry-run", action="store_true", help="apply, discard: only say what would be done"

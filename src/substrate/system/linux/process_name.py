@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from substrate.system.linux import calls
+
+_PR_SET_NAME = 15
 #: Fields of ``/proc/PID/stat``, counted after the name: where the arguments lie in memory.
 _ARG_START, _ARG_END = 48 - 3, 49 - 3
 
 
 def call_ourselves(name: bytes) -> None:
-    """In the place of the words we were started with; where that cannot be, they stay.
+    """As the short name, and in the place of the words we were started with, where that can be.
 
-    Who was forked looks like the one who forked it, and ``pkill -f`` would take it for that.
+    Who was forked looks like the one who forked it, and ``pkill`` would take it for that: a
+    command that ends its own server by ``pkill -9 python3`` must not end us with it.
     """
     import ctypes
 
+    with suppress(OSError):
+        calls.call("prctl", _PR_SET_NAME, name, 0, 0, 0)
     with suppress(OSError, ValueError, IndexError):
         with open("/proc/self/stat", "rb") as file:
             text = file.read()
