@@ -3,7 +3,8 @@
 A prompt, a completion or a job in the background may write in a shell's world between two of its
 lines. The next line would have taken it along; if there is none any more, because the shell was
 killed, the world waits for a decision like any other. So does one whose history was put aside, by
-a reset or a repair, while it waited or its command ran.
+a reset or a repair, while it waited or its command ran; and one whose command was announced so
+shortly before a power cut that the announcement is gone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import NamedTuple
 from substrate.history import held, sessions
 from substrate.history.record import Result, Running
 from substrate.history.store import HistoryStore
-from substrate.system import files, ids
+from substrate.system import files, ids, platform
 
 _ORIGIN, _META = "origin.json", "meta.json"
 COMMAND = "(between two lines of a shell)"
 _FORGOTTEN = "(a command whose history was put aside)"
+_CUT_OFF = "(a command that the machine's end cut off)"
 
 
 class Origin(NamedTuple):
@@ -61,7 +63,9 @@ def keep(store: HistoryStore, world: Path) -> str:
     command, reason = COMMAND, "the shell was ended"
     if origin is None:
         command, reason = _FORGOTTEN, "the history was put aside before it was recorded"
-        origin = _of_forgotten(world)
+        origin, is_of_this_boot = _of_forgotten(world)
+        if not is_of_this_boot:
+            command, reason = _CUT_OFF, "the machine stopped while its command ran"
     if origin is None or store.tip_commit is None:
         return ""
     base = bytes.fromhex(origin.base)
@@ -86,10 +90,11 @@ def _origin(world: Path) -> Origin | None:
     return origin
 
 
-def _of_forgotten(world: Path) -> Origin | None:
-    """None: it is not whole, somebody was removing it."""
+def _of_forgotten(world: Path) -> tuple[Origin | None, bool]:
+    """None: it is not whole, somebody was removing it. And whether the machine is still up."""
     try:
         meta = json.loads((world / _META).read_bytes())
-        return Origin("", int(meta["made_ns"]), None, None)
+        origin = Origin("", int(meta["made_ns"]), None, None)
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return None, True
+    return origin, meta.get("boot_id") == platform.boot_id()

@@ -19,6 +19,9 @@ from substrate.system import clock
 from substrate.system.locks import FileLock
 from substrate.workspace.exclude import Exclusions
 
+#: How the names begin under which a reset puts a history aside.
+_RESET = "reset-"
+
 
 class Status(NamedTuple):
     workspace: Path
@@ -96,7 +99,7 @@ def reset_history(place: Place) -> Path:
     _require_store(place)
     store = place.workspace.store
     with _Locked(place, "reset"):
-        aside = store / "quarantine" / ("reset-" + clock.iso(clock.now_ns()).replace(":", ""))
+        aside = store / "quarantine" / (_RESET + clock.iso(clock.now_ns()).replace(":", ""))
         aside.mkdir(parents=True, mode=0o700)
         for name in (".git", "index", "journal"):
             if (store / name).exists():
@@ -112,6 +115,18 @@ def _require_store(place: Place) -> None:
             f"no history in {place.workspace.root}",
             hint="run something first: substrate -c 'your command'",
         )
+    if _is_put_aside(place.workspace.store):
+        raise NotFoundError(
+            f"no history in {place.workspace.root}: it was put aside",
+            hint="the next command begins a new one",
+        )
+
+
+def _is_put_aside(store: Path) -> bool:
+    """By a reset, with nothing recorded since: that is no damage."""
+    if (store / ".git").exists() or (store / "index").exists():
+        return False
+    return any((store / "quarantine").glob(_RESET + "*"))
 
 
 def _config(place: Place) -> Path:

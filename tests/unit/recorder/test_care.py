@@ -56,6 +56,16 @@ def test_reset_puts_everything_aside(bench: Bench) -> None:
     assert bench.fsck() == []
 
 
+def test_what_was_put_aside_is_not_taken_for_damaged(bench: Bench) -> None:
+    bench.run({"a": b"1"})
+    care.reset_history(bench.place())
+    for act in (care.check_store, care.repair_store, care.reset_history):
+        with pytest.raises(NotFoundError, match="put aside"):
+            act(bench.place())
+    bench.run({"a": b"2"})
+    assert care.check_store(bench.place()) == []
+
+
 def test_without_a_store_there_is_nothing_to_care_for(bench: Bench) -> None:
     for act in (care.check_store, care.repair_store, care.reset_history):
         with pytest.raises(NotFoundError):

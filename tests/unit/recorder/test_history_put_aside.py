@@ -100,6 +100,24 @@ def test_while_a_world_waits(bench: Bench, put_aside: object) -> None:
     assert bench.read("a") == b"one\ntwo\n"
 
 
+def test_an_announcement_that_went_with_the_power(bench: Bench) -> None:
+    """It is not synced, and the world's own files may have reached the disk before it."""
+    world = ScriptWorld(bench.root, "echo two >> a")
+    held = do(bench, world, hold=True)
+    with bench.writing() as store, store.commit_point() as ledger:
+        ledger.db.execute("DELETE FROM intents")
+        ledger.db.execute("DELETE FROM entries WHERE command_id = ?", (held.command_id,))
+    assert world.layer is not None
+    meta = world.layer.directory / "meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_bytes()), "boot_id": "before"}))
+    (waiting,) = held_worlds.list_worlds(bench.place())
+    assert (waiting.world_id, waiting.reason) == (
+        held.world_id, "the machine stopped while its command ran",
+    )  # fmt: skip
+    held_worlds.apply_world(bench.place(), held.world_id)
+    assert bench.read("a") == b"one\ntwo\n"
+
+
 def test_one_that_was_being_removed_does_not_wait(bench: Bench) -> None:
     for script in ("echo two >> a", "touch a"):
         world = KilledBeforeTheEnd(bench.root, script)
