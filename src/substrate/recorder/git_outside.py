@@ -5,21 +5,31 @@ its world. The span says so, where its refs stood is written down, and `undo --w
 them back. What the tiers that shut everything leave open is what a commit needs, and nothing by
 which other programs could be made to run code: no hook, no configuration, no pointer to another
 repository.
+
+The pointer to it, a file `.git`, is a file that commands may write: it is believed only if the
+repository points back, from where those tiers let nobody write. Otherwise one command could say
+what the next one may write to, or in `full` see.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 from substrate.system.files import read_bytes_or_none
-from substrate.workspace.locate import Workspace
+from substrate.workspace.locate import Workspace, first_line
 
 #: Of the shared directory: what commits, branches, merges and fetches write.
 _WRITTEN = ("objects", "refs", "logs")
-#: Of a worktree's own directory: where it looks for all the rest, and its own configuration.
-_POINTERS = ("commondir", "gitdir", "config.worktree")
+#: Of a worktree's own directory: where it looks for all the rest, and its own configuration, and
+#: that of its submodules.
+_OWN_CONFIG = "config.worktree"
+_POINTERS = ("commondir", "gitdir", _OWN_CONFIG, "modules")
+_WORK_TREE = re.compile(
+    rb"^[ \t]*worktree[ \t]*=[ \t]*(.*?)[ \t\r]*$", re.IGNORECASE | re.MULTILINE
+)
 _HOOKS, _CONFIG = "hooks", "config"
 
 Stamp = tuple[int, int, int]
@@ -46,15 +56,40 @@ def git_outside(workspace: Workspace) -> GitOutside:
     if git_dir is None or common is None or not is_outside(workspace):
         return GitOutside()
     note = f"the repository's own directory lies outside the workspace, not protected: {git_dir}"
+    settings = _content(common / _CONFIG)
+    if not _points_back(workspace.root, git_dir, common, settings):
+        return GitOutside(note=f"{note}; it does not name this workspace")
     if git_dir == common:
         # A submodule's: whoever may write there may write its configuration.
         return GitOutside((common,), note=note)
+    if b"worktreeconfig" in settings.lower() and not os.path.lexists(git_dir / _OWN_CONFIG):
+        # It would be read as soon as a command made it, and what is not there cannot be shut.
+        return GitOutside((git_dir, common), note=note)
     return GitOutside(
         (git_dir, common),
         (git_dir, *(common / name for name in _WRITTEN)),
         tuple(git_dir / name for name in _POINTERS if os.path.lexists(git_dir / name)),
         note,
     )
+
+
+def _points_back(root: Path, git_dir: Path, common: Path, settings: bytes) -> bool:
+    if git_dir == common:
+        named = _WORK_TREE.findall(settings)
+        return bool(named) and _leads_to(git_dir, named[-1].strip(b'"'), root)
+    back = first_line(git_dir / "gitdir").strip()
+    return git_dir.parent == common / "worktrees" and _leads_to(git_dir, back, root / ".git")
+
+
+def _leads_to(git_dir: Path, named: bytes, wanted: Path) -> bool:
+    return bool(named) and os.path.realpath(git_dir / os.fsdecode(named)) == os.fspath(wanted)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_bytes_or_none(path) or b""
+    except OSError:  # a FIFO, a directory: a command can make anything of it
+        return b""
 
 
 def branches_of_others(workspace: Workspace) -> set[str]:

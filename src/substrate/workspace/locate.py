@@ -166,7 +166,7 @@ def _git_dir(root: Path) -> Path | None:
     if mark.is_dir():
         found = mark
     else:
-        pointer = _first_line(mark)
+        pointer = first_line(mark)
         if not pointer.startswith(b"gitdir:"):
             return None
         found = root / os.fsdecode(pointer[len(b"gitdir:") :].strip())
@@ -175,13 +175,13 @@ def _git_dir(root: Path) -> Path | None:
 
 
 def _common_dir(git_dir: Path) -> Path:
-    shared = _first_line(git_dir / "commondir").strip()
+    shared = first_line(git_dir / "commondir").strip()
     if not shared:
         return git_dir
     return Path(os.path.realpath(git_dir / os.fsdecode(shared)))
 
 
-def _first_line(path: Path) -> bytes:
+def first_line(path: Path) -> bytes:
     """The first line of a small file; nothing if it is anything but a regular file."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):

@@ -214,7 +214,7 @@ class LayeredWorld:
             ),
             masked=tuple(path for path in masked if path != where),
             writable=surroundings.writable(here, self._wanted),
-            readable=surroundings.readable(here, self._wanted.readable) if is_full else (),
+            readable=surroundings.readable(here, self._wanted) if is_full else (),
             private=(os.fsencode(here.home),) if is_full and here.home is not None else (),
             door=where,
         )

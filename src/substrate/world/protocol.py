@@ -199,6 +199,8 @@ class Wanted(NamedTuple):
     allow_host_services: bool = False
     #: Directories that `guarded` and `full` let the command write to, beside the workspace.
     writable: tuple[Path, ...] = ()
+    #: The same, of what nobody named for this: a link there is not followed.
+    git_writable: tuple[Path, ...] = ()
     #: What lies in those and stays shut, and what `full` shows beside the system.
     read_only: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()

@@ -96,8 +96,12 @@ def writable(environment: Environment, wanted: Wanted) -> tuple[bytes, ...]:
     """
     paths = [str(path) for path in wanted.writable]
     if wanted.tier == "guarded":
-        paths += [*_TEMPORARY, environment.get("TMPDIR") or _TEMPORARY[0]]
+        paths += [*_TEMPORARY, *_own_temporary(environment, wanted.root)]
     found = {os.path.realpath(path) for path in paths if os.path.isdir(path)}
+    # A command may have put a link there, to have what it leads to opened for the next one.
+    for path in map(str, wanted.git_writable):
+        if os.path.realpath(path) == path and os.path.isdir(path):
+            found.add(path)
     # One that lies in another needs no mount of its own, nor does what holds the workspace: the
     # view is its own mount.
     return tuple(
@@ -107,18 +111,31 @@ def writable(environment: Environment, wanted: Wanted) -> tuple[bytes, ...]:
     )
 
 
-def readable(environment: Environment, also: tuple[Path, ...] = ()) -> tuple[bytes, ...]:
+def _own_temporary(environment: Environment, root: Path) -> list[str]:
+    """TMPDIR; in what is open anyway it needs no opening, and a command may have made it a link."""
+    path = os.path.normpath(environment.get("TMPDIR") or _TEMPORARY[0])
+    is_open = any(_is_below(path, top) for top in (*_TEMPORARY, str(root)))
+    return [] if is_open else [path]
+
+
+def readable(environment: Environment, wanted: Wanted) -> tuple[bytes, ...]:
     """Where programs lie that the system's directories do not hold: what `full` adds to them."""
-    found = [os.path.realpath(path) for path in also]
+    found = [os.path.realpath(path) for path in wanted.readable]
     for entry in (environment.get("PATH") or "").split(os.pathsep):
         path = os.path.realpath(entry) if entry.startswith("/") else ""
         if not os.path.isdir(path) or path.startswith(_SHOWN_ANYWAY):
             continue
+        # What lies in the workspace a command may have written, to have more shown to the next one.
+        is_inside = _is_below(os.path.normpath(entry), str(wanted.root))
+        if is_inside and not _is_below(path, str(wanted.root)):
+            continue
         # A Python environment is more than its bin: its libraries, and the Python it was made of.
         base = _python_of(os.path.dirname(path))
+        if is_inside and base is not None and not _is_python(base):
+            continue
         found += [path] if base is None else [os.path.dirname(path), base]
-    wanted = [path for path in found if not path.startswith(_SHOWN_ANYWAY) and path != "/"]
-    return tuple(os.fsencode(path) for path in sorted(set(wanted)))
+    shown = [path for path in found if not path.startswith(_SHOWN_ANYWAY) and path != "/"]
+    return tuple(os.fsencode(path) for path in sorted(set(shown)))
 
 
 def _python_of(environment: str) -> str | None:
@@ -132,6 +149,11 @@ def _python_of(environment: str) -> str | None:
         if name.strip() == "home":
             return os.path.dirname(os.path.realpath(value.strip()))
     return None
+
+
+def _is_python(base: str) -> bool:
+    """Whether a Python's standard library lies there."""
+    return any(Path(base).glob("lib*/py*/os.py"))
 
 
 def _own_program(environment: Environment, root: Path) -> tuple[str, ...]:
