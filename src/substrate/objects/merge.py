@@ -99,7 +99,7 @@ def _describe(base: Node, ours: Node, theirs: Node) -> str:
     if theirs == ABSENT:
         return "would be removed, but was changed since"
     if ours == ABSENT:
-        return "would be changed back, but was removed since"
+        return "would be changed, but was removed since"
     if base == ABSENT:
-        return "would be restored, but something else stands there now"
+        return "would be put there, but something else stands there now"
     return f"is a {ours.kind.value} now, would become a {theirs.kind.value}"

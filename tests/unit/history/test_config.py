@@ -21,6 +21,16 @@ def test_without_files_the_defaults_hold(tmp_path: Path) -> None:
     assert config.max_file_bytes == 64 << 20
 
 
+def test_each_setting_is_told_with_its_default() -> None:
+    page = Path(__file__, "../../../../docs/commands.md").resolve().read_text()
+    rows = [line.split(" | ") for line in page.partition("## Settings")[2].splitlines()]
+    told = {row[0].strip("| `"): row[1] for row in rows if row[0].startswith("| `")}
+    assert told == {
+        name.replace("_", ".", 1): str(value).lower()
+        for name, value in Config._field_defaults.items()
+    }
+
+
 def test_the_workspace_wins_over_the_user_key_by_key(tmp_path: Path) -> None:
     home = write(tmp_path / "home.toml", "[retention]\ncheckpoints = 9\nsessions = 8\n")
     here = write(tmp_path / "here.toml", "[retention]\nsessions = 2\n[compact]\nauto = false\n")

@@ -136,7 +136,7 @@ def test_directories_hold_no_contradiction(contents: Contents) -> None:
 FILE, LINK, FOLDER = "file", "link", "folder"
 COLLISIONS = {
     "removed, changed since": ("file:b", "file:o", "absent", "would be removed, but was changed"),
-    "removed since": ("file:b", "absent", "file:t", "would be changed back, but was removed"),
+    "removed since": ("file:b", "absent", "file:t", "would be changed, but was removed"),
     "something else stands there": ("absent", "file:o", "file:t", "something else stands there"),
     "a link meanwhile": ("file:b", "link:o", "file:t", "is a symlink now, would become a file"),
     "links never merge": ("link:b", "link:o", "link:t", "is a symlink now"),
