@@ -42,6 +42,7 @@ from substrate.workspace.dirwalk import Directory
 from substrate.workspace.layer import LayerDiff, LayerSource
 from substrate.workspace.newer import holds_newer
 from substrate.workspace.plan import How, Op
+from substrate.workspace.site import State
 from substrate.workspace.trash import Trash
 
 #: How often the tree may change under our eyes before the world is held instead.
@@ -138,8 +139,8 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
                 break
             staged = _applier(store, arriving.running, source).look(coming.plan)
             clashing = [c.path for c in staged.conflicts]
-            # What stands there already is somebody else's work, even if the command did the same.
-            found = met.look_again(store, batch, [*clashing, *staged.already])
+            suspects = {**_done_by_others(staged), **dict.fromkeys(clashing, True)}
+            found = met.compared(store, batch, batch, suspects)
             if not clashing and not found:
                 return _Ready(changes, wish, world, coming, staged, kept)
         if not found:
@@ -152,6 +153,16 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
         "the workspace keeps changing where the command worked: its change was not applied",
         hint="`substrate world list` shows where it is kept; `substrate world apply` tries again",
     )
+
+
+def _done_by_others(staged: Staged) -> dict[RelPath, bool]:
+    """What stands there already is somebody else's work, even if the command did the same; of a
+    directory that was and is one, that is its own mode and attributes (False)."""
+    return {
+        one.path: not one.op.expect.kind is one.op.become.kind is Kind.DIRECTORY
+        for one in staged.items
+        if one.state is State.ALREADY
+    }
 
 
 def _wish(

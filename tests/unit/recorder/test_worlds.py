@@ -168,6 +168,13 @@ def test_a_file_that_both_remove_stays_removed(bench: Bench) -> None:
     assert (bench.root / "b").read_text() == "b\n"
 
 
+def test_a_directorys_mode_that_both_change_stays(bench: Bench) -> None:
+    do(bench, "chmod 700 d; echo its > b", lambda: (bench.root / "d").chmod(0o700))
+    bench.undo()
+    assert stat.S_IMODE((bench.root / "d").stat().st_mode) == 0o700
+    assert (bench.root / "b").read_text() == "b\n"
+
+
 def test_an_old_directory_moved_in_while_the_command_ran_was_not_seen_by_it(bench: Bench) -> None:
     other = bench.root.parent / "other"
     shutil.copytree(bench.root / "d", other, symlinks=True)
