@@ -47,6 +47,14 @@ def test_questions_are_answered_as_outside(program: Program) -> None:
     assert answered.err == b""
 
 
+@pytest.mark.parametrize("words", ["doctor", "agent status", "agent stop"])
+def test_what_cannot_be_seen_from_inside_is_not_told(program: Program, words: str) -> None:
+    """It would say that this machine has no overlay, and that no agent runs."""
+    done = inside(program, f"@S {words}")
+    assert (done.status, done.text) == (5, "")
+    assert "this cannot be done from inside a world" in done.errors
+
+
 def test_a_path_counts_from_where_the_caller_stands(program: Program) -> None:
     first = program.json("log")["commands"][0]["command_id"]
     shown = inside(program, f"cd sub && @S diff {first} new --stat").went_well()

@@ -87,10 +87,12 @@ class Output:
         *,
         header: Sequence[str] = (),
         right: Sequence[int] = (),
+        whole: bool = False,
     ) -> None:
         """Rows in columns that line up; the columns numbered in `right` lean right.
 
-        On a terminal the last column is cut to fit; elsewhere nothing is.
+        On a terminal the last column is cut to fit, unless it is to be read `whole`; elsewhere
+        nothing is.
         """
         lines: list[list[Styled]] = [[_cell(piece) for piece in row] for row in rows]
         if header:
@@ -98,7 +100,11 @@ class Output:
         if not lines:
             return
         widths = [max(width(row[i].text) for row in lines) for i in range(len(lines[0]))]
-        room = self._columns() - sum(w + 2 for w in widths[:-1]) if self.is_terminal else 0
+        room = (
+            self._columns() - sum(w + 2 for w in widths[:-1])
+            if self.is_terminal and not whole
+            else 0
+        )
         out: list[str] = []
         for row in lines:
             for i, cell in enumerate(row):

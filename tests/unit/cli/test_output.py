@@ -121,6 +121,7 @@ output = open_output(environment.current(), json=False)
 output.progress("reading", 1, 2)
 output.line(Styled("red", "red"), " ", Styled("a\\x1bb", "plain"))
 output.table([["x", "long " * 40]])
+output.table([["x", "long " * 40]], whole=True)
 output.block(b"+\\x1b[31m\\tend\\n")
 output.diff(b"diff --git a/x b/x\\n--- a/x\\n@@ -1,2 +1,2 @@\\n--- old\\n+\\x1b[1m\\n same\\n")
 output.flush()
@@ -156,11 +157,12 @@ def on_a_terminal(**variables: str) -> str:
 def test_on_a_terminal_there_is_colour_progress_and_a_cut_last_column() -> None:
     progress, _, rest = on_a_terminal().partition("\r\x1b[K")
     assert progress == "\rreading 1/2\x1b[K"
-    red, row, block, *diff, end = rest.split("\n")
+    red, row, whole, block, *diff, end = rest.split("\n")
     assert red == "\x1b[31mred\x1b[0m a\\x1bb"
     assert row.startswith("x  long long")
     assert row.endswith("…")
     assert len(row) <= 80
+    assert whole == "x  " + "long " * 40
     assert block == "+\\x1b[31m\tend".replace("\t", block[9:-3])
     assert diff == [
         "\x1b[1mdiff --git a/x b/x\x1b[0m",

@@ -23,6 +23,8 @@ EXAMPLE = "substrate agent status"
 
 _ACTIONS = ("serve", "status", "stop")
 _WATCHER_S = 2.0
+#: Names of the state that do not tell a person what is counted.
+_LABELS = {"commands": "running now", "served": "calls answered"}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -118,6 +120,8 @@ def _server(listener: socket.socket, home: Home) -> None:
 
 def _status(_: Namespace, context: Context, home: Home) -> int:
     state = _ask(home, b"status")
+    if state is None:
+        _refuse_inside(context)
     watching = _watching(home) if state is not None and state.get("watcher_pid") else []
     if context.json:
         found = {} if state is None else {**state, "watching": watching}
@@ -126,7 +130,8 @@ def _status(_: Namespace, context: Context, home: Home) -> int:
         context.output.line(f"no agent serves {home.socket_path}")
     else:
         context.output.table(
-            [(name, str(value)) for name, value in state.items() if value is not None]
+            [(_LABELS.get(n, n), str(value)) for n, value in state.items() if value is not None],
+            whole=True,
         )
         for one in watching:
             context.output.line(_in_words(one))
@@ -165,6 +170,8 @@ def _watching(home: Home) -> list[dict[str, object]]:
 
 def _stop(_: Namespace, context: Context, home: Home) -> int:
     stopped = _ask(home, b"stop") is not None
+    if not stopped:
+        _refuse_inside(context)
     if stopped:
         home.take(replace=True)  # it has gone when its lock is free
         home.leave()
@@ -173,6 +180,13 @@ def _stop(_: Namespace, context: Context, home: Home) -> int:
     else:
         context.output.line("stopped" if stopped else f"no agent serves {home.socket_path}")
     return EXIT_OK
+
+
+def _refuse_inside(context: Context) -> None:
+    """A command in a world does not see the agent, which may well be there."""
+    from substrate.cli.render import place_of
+
+    place_of(context).refuse_inside()
 
 
 def _ask(home: Home, kind: bytes) -> dict[str, object] | None:

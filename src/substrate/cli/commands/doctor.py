@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from substrate.cli.output import Styled
+from substrate.cli.render import place_of
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK
 from substrate.world.probe import probe
 from substrate.world.promises import promises
@@ -26,6 +27,7 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     """0 if commands run in worlds here, 1 if they run on the real files."""
     del args
+    place_of(context).refuse_inside()  # a world in a world says nothing of the machine
     found = probe(fresh=True)
     kept = promises(found)
     status = EXIT_OK if any(p.tier == "workspace" and p.works for p in kept) else EXIT_DIFFERENT
@@ -38,15 +40,15 @@ def run(args: Namespace, context: Context) -> int:
         )
         return status
     context.output.line(Styled("tiers", "bold"))
-    context.output.table([(p.tier, _word(p.works), p.strategy or p.why) for p in kept])
+    context.output.table([(p.tier, _word(p.works), p.strategy or p.why) for p in kept], whole=True)
     context.output.line("")
     context.output.line(Styled("what was found", "bold"))
-    context.output.table([(f.name, _word(f.works), f.detail or f.why) for f in found])
+    context.output.table([(f.name, _word(f.works), f.detail or f.why) for f in found], whole=True)
     gaps = [(f.name, f.fix) for f in found if not f.works and f.fix]
     if gaps:
         context.output.line("")
         context.output.line(Styled("to close a gap", "bold"))
-        context.output.table(gaps)
+        context.output.table(gaps, whole=True)
     return status
 
 

@@ -83,7 +83,7 @@ def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
         rows.append(("now part of", f"{target.holder.command_id} ({target.holder.command})"))
     if b"" in store.ledger.reversed_paths(entry.seq):
         rows.append(("undone", "yes"))
-    context.output.table([(Styled(k, "dim"), v) for k, v in rows if v is not None])
+    context.output.table([(Styled(k, "dim"), v) for k, v in rows if v is not None], whole=True)
 
 
 def _show_other(store: HistoryStore, target: Target, context: Context) -> int:

@@ -66,7 +66,8 @@ def _for_people(found: Status, context: Context) -> None:
             ("session", found.session_id or _none_open(found)),
             ("agent", found.agent_id),
             ("strategy", found.strategy + (f": {why}" if (why := found.cannot_promise) else "")),
-        ]
+        ],
+        whole=True,
     )
     for command_id in found.running:
         out.line(Styled("running", "yellow"), f"  {command_id}")
