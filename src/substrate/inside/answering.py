@@ -25,6 +25,8 @@ _HEARING_S = 3
 #: A reader inside may be a pager; but nobody is waited for all day.
 _LONGEST_S = 600
 _LONGEST_CPU_S = 120
+#: What it takes counts for no limit of the command's.
+_MOST_MEMORY = 1 << 30
 #: More of them would push older ones out of what is kept.
 MOST_UNDOS = 50
 MOST_CHECKPOINTS = 20
@@ -114,6 +116,9 @@ def _limit() -> None:
     signal.alarm(_LONGEST_S)
     resource.setrlimit(resource.RLIMIT_CPU, (_LONGEST_CPU_S, _LONGEST_CPU_S))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    if most == resource.RLIM_INFINITY or most > _MOST_MEMORY:
+        resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
 
 
 def _note(

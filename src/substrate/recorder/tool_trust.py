@@ -1,13 +1,15 @@
 """Whether the programs that a project registers as tools may run in a replay.
 
 They run outside any world, and `.ctx/config.json` may have come with a clone. So a person says yes
-once for each set of them in each project; a changed configuration is asked about again.
+once for each set of them in each project; a changed configuration is asked about again, and so is
+a changed program that lies in the project, where any command in a world can write.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,8 +39,27 @@ def require(environment: Environment, store: Store, names: Sequence[str], *, giv
 
 def _mark(store: Store) -> str:
     """This project's tools as they are configured now."""
-    said = {"project": str(store.directory.resolve()), "tools": store.config().get("tools")}
+    tools = store.config().get("tools")
+    said = {
+        "project": str(store.directory.resolve()),
+        "tools": tools,
+        "programs": _programs(tools, store.directory.parent),
+    }
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _programs(tools: object, project: Path) -> list[str]:
+    """What the tools' files hold that are named by a path, in their order."""
+    found: list[str] = []
+    for one in tools.values() if isinstance(tools, dict) else ():
+        command = one.get("command") if isinstance(one, dict) else None
+        words = [command] if isinstance(command, str) else command
+        if not isinstance(words, list):
+            continue
+        # An interpreter's script, too.
+        paths = [project / word for word in words if isinstance(word, str) and os.sep in word]
+        found += [hashlib.sha256(p.read_bytes()).hexdigest() for p in paths if p.is_file()]
+    return found
 
 
 def _marks(memory: Path) -> list[str]:

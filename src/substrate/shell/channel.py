@@ -9,6 +9,7 @@ given again: who waits for one in vain says the same once more, with the same to
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 from collections.abc import Callable, Mapping
@@ -18,6 +19,12 @@ from typing import NamedTuple
 _TICK_S = 0.2
 #: Fields between the two tokens.
 _FIELDS = {b"\1begin": 3, b"\1end": 2, b"\1left": 0}
+#: Anything in the shell's world can write here: which fields are numbers, and bounds for the rest.
+_NUMBERS = {b"\1begin": (2,), b"\1end": (2, 3), b"\1left": ()}
+_MOST_DIGITS = 9
+_MOST_BYTES = 4 * 1024 * 1024
+#: Who only ever reads would not see that the shell is over.
+_MOST_READS = 64
 #: How many answers are known again: one is enough, if nobody writes here but the shell.
 _REMEMBERED = 16
 
@@ -33,6 +40,10 @@ class Message(NamedTuple):
     @property
     def number(self) -> int:
         return int(self.fields[0]) if self.fields[0].isdigit() else 0
+
+    @property
+    def status(self) -> int:
+        return min(int(self.fields[1] or b"0"), 255)
 
 
 class Channel:
@@ -57,6 +68,7 @@ class Channel:
 
         `others`: whom to call when other descriptors become readable meanwhile.
         """
+        reads = 0
         while True:
             message = self._whole()
             if message is not None:
@@ -64,11 +76,13 @@ class Channel:
             heard = others()
             readable, _, _ = select.select([self._said, *heard], [], [], _TICK_S)
             if self._said in readable:
-                *whole, self._rest = (self._rest + os.read(self._said, 65536)).split(b"\0")
-                self._fields += whole
-                continue
+                self._read()
+                reads += 1
+                if reads % _MOST_READS:
+                    continue
             for fd in readable:
-                heard[fd]()
+                if fd in heard:
+                    heard[fd]()
             if is_over():
                 return None
 
@@ -82,21 +96,31 @@ class Channel:
         except BlockingIOError:
             pass  # full of answers that nobody reads any more; the shell asks again
 
+    def _read(self) -> None:
+        *whole, self._rest = (self._rest + os.read(self._said, 8192)).split(b"\0")
+        self._fields += whole
+        if len(self._rest) > _MOST_BYTES:
+            self._rest = b""
+
     def _whole(self) -> Message | None:
         while True:
-            while self._fields and self._fields[0] not in _FIELDS:
-                self._fields.pop(0)
+            strange = itertools.takewhile(lambda field: field not in _FIELDS, self._fields)
+            del self._fields[: sum(1 for _ in strange)]
             if not self._fields or len(self._fields) < _FIELDS[self._fields[0]] + 3:
                 return None
             kind, token = self._fields[:2]
             last = _FIELDS[kind] + 2
-            if self._fields[last] != token:  # torn
+            if self._fields[last] != token or not self._are_numbers(_NUMBERS[kind]):  # torn
                 self._fields.pop(0)
                 continue
             message = Message(kind[1:].decode(), token, tuple(self._fields[2:last]))
             del self._fields[: last + 1]
             if self._is_new(message):
                 return message
+
+    def _are_numbers(self, places: tuple[int, ...]) -> bool:
+        found = [self._fields[at] for at in places]
+        return all(len(one) <= _MOST_DIGITS and (not one or one.isdigit()) for one in found)
 
     def _is_new(self, message: Message) -> bool:
         if message.token in self._answers:

@@ -44,7 +44,7 @@ class Turn:
                 return self._over()
             if message.kind == "end":
                 self._waiting = message
-                return int(message.fields[1])
+                return message.status
             if message.kind == "begin":
                 if not merge:
                     self.successor = message

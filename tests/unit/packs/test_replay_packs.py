@@ -315,6 +315,19 @@ def test_a_users_own_tool_is_trusted_once_and_as_it_was_then(replay: Replay, sto
         replay(asked)
 
 
+@pytest.mark.usefixtures("own_tool")
+@pytest.mark.needs("posix")
+def test_a_trusted_tool_that_a_command_has_changed_is_not_run(replay: Replay, store: Store) -> None:
+    """Any command in a world can write in the project; tools run outside."""
+    asked = step("lookup", "hi\n", word="b64")
+    replay(asked, options=ReplayOptions(trust_tools=True))
+    proof = store.directory.parent / "ran"
+    (store.directory.parent / "tools" / "lookup").write_text(f"#!/bin/sh\ntouch {proof}\n")
+    with pytest.raises(RefusedError, match="lookup"):
+        replay(asked)
+    assert not proof.exists()
+
+
 @pytest.mark.parametrize("config", [{"tools": []}, {"tools": {"x": 1}}, {"tools": {"x": {}}}])
 def test_a_wrong_configuration_names_its_field(
     replay: Replay, store: Store, config: dict[str, object]

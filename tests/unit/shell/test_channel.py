@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,3 +88,41 @@ def test_noise_is_skipped(ends: Ends) -> None:
     ends.say("nonsense", "", "x")
     ends.say(*END)
     assert ends.next() is not None
+
+
+@pytest.mark.parametrize("said", ["abc", "-5", "1" * 5000, "9" * 20, "²"])
+def test_numbers_that_are_none_are_no_message(ends: Ends, said: str) -> None:
+    """Anything in the shell's world can write here: it must not end the shell."""
+    ends.say("end", "t0", "1", said, "t0")
+    ends.say("begin", "t0", said, "ls", "/", "t0")
+    ends.say(*END)
+    message = ends.next()
+    assert message is not None and message.token == b"t2"
+    assert (message.number, message.status) == (12, 0)
+
+
+@pytest.mark.parametrize("flood", [b"x", b"\0", b"\1end\0"])
+def test_who_writes_without_end_is_not_listened_to_for_ever(
+    tmp_path: Path, ends: Ends, flood: bytes
+) -> None:
+    """The end of the shell is seen all the same, and nothing is kept without bound."""
+    asked = 0
+
+    def is_over() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 1
+
+    yes = subprocess.Popen(
+        [sys.executable, "-c", f"while True: out.write({flood!r} * 65536)".join(
+            ["import sys\nout = open(sys.argv[1], 'wb', 0)\n", "\n"]
+        ), str(tmp_path / "said")],
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert ends.channel.next(is_over, dict) is None
+    finally:
+        yes.kill()
+        yes.wait()
+    kept = ends.channel._rest + b"".join(ends.channel._fields)
+    assert len(kept) < 8 * 1024 * 1024
