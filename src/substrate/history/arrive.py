@@ -13,11 +13,12 @@ layer, which is only removed after the second one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import HalfAppliedError, RefusedError
+from substrate.errors import HalfAppliedError, RefusedError, SubstrateError
 from substrate.history import arrival_journal as journal
 from substrate.history import met, recovery, sessions
 from substrate.history.arrival_plan import Arrival, arrival
@@ -103,15 +104,31 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
         except HalfAppliedError:
             raise  # the intent stays: the next call finishes it
         except BaseException:
-            journal.abandon(store, intent)
+            with _or_the_next_call("nothing is changed yet"):
+                journal.abandon(store, intent)
             raise
     give_touches(store.root, ready.arrival.touches, arriving.running.started_ns)
     # What somebody changed in that very moment stays his; the layer then keeps ours.
-    entry = journal.complete(store, intent, announced, is_all=not report.conflicts)
+    with _or_the_next_call("the change is made"):
+        entry = journal.complete(store, intent, announced, is_all=not report.conflicts)
     if overtaken and ref is None:
         way_back(store, new, overtaken)
     arrived = _arrived(entry, ready, ref, report)
     return arrived._replace(notes=[*arrived.notes, *_notes_of_overtaken(entry, overtaken)])
+
+
+@contextmanager
+def _or_the_next_call(state: str) -> Iterator[None]:
+    """What was announced and cannot be closed is finished by the next call: it must not be held
+    as well, as if nothing had been announced."""
+    try:
+        yield
+    except (SubstrateError, OSError) as error:
+        reason = error.message if isinstance(error, SubstrateError) else str(error)
+        raise HalfAppliedError(
+            f"{state}, but that could not be written down: {reason}",
+            hint="the next command finishes it",
+        ) from error
 
 
 # ------------------------------------------------------------------------------ deciding

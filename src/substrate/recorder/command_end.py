@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar, cast
 
-from substrate.errors import SubstrateError
+from substrate.errors import HalfAppliedError, SubstrateError
 from substrate.history import parts, record
 from substrate.history.ledger import Entry
 from substrate.history.record import Recorded, Running
@@ -175,9 +175,11 @@ def _translated(outcome: RunOutcome, work: Callable[[], Value]) -> Value:
     except (SubstrateError, OSError) as error:
         reason = error.message if isinstance(error, SubstrateError) else str(error)
         hint = error.hint if isinstance(error, SubstrateError) else ""
+        if not isinstance(error, HalfAppliedError):  # that is finished by whoever comes next
+            hint += ("; " if hint else "") + _later(outcome)
         raise SubstrateError(
             f"the command ran (exit {outcome.exit}) but could not be recorded yet: {reason}",
-            hint=(hint + "; " if hint else "") + _later(outcome),
+            hint=hint,
         ) from error
 
 

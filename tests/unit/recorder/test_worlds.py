@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from substrate.errors import SubstrateError
 from substrate.history import record
 from substrate.model.paths import RelPath
 from substrate.recorder.place import Place
@@ -173,6 +176,30 @@ def test_a_directorys_mode_that_both_change_stays(bench: Bench) -> None:
     bench.undo()
     assert stat.S_IMODE((bench.root / "d").stat().st_mode) == 0o700
     assert (bench.root / "b").read_text() == "b\n"
+
+
+def test_a_disk_that_fills_up_between_the_change_and_its_entry(bench: Bench) -> None:
+    """What was announced and done is finished by the next call, and does not wait in its world."""
+    database = bench.root / ".substrate-git" / "index" / "history.db"
+
+    def fill() -> None:
+        with closing(sqlite3.connect(database)) as ledger:
+            ledger.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON entries WHEN NEW.commit_oid IS NOT NULL"
+                " BEGIN SELECT RAISE(ABORT, 'no room'); END"
+            )
+
+    with pytest.raises(SubstrateError, match="the change is made"):
+        do(bench, "echo its > a", fill)
+    with closing(sqlite3.connect(database)) as ledger:
+        ledger.execute("DROP TRIGGER full")
+    assert (bench.root / "a").read_text() == "its\n"
+    do(bench, "echo more > b")
+    assert bench.kinds() == ["baseline", "command", "command", "command"]
+    assert bench.fsck() == []
+    bench.undo()
+    bench.undo()
+    assert (bench.root / "a").read_text() == "a\n"
 
 
 def test_an_old_directory_moved_in_while_the_command_ran_was_not_seen_by_it(bench: Bench) -> None:
