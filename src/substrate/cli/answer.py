@@ -29,7 +29,7 @@ _PROGRAM = Program("substrate", VERBS)
 #: Imported once, for all calls.
 _COMMANDS = {verb: load(verb) for verb in ANSWERED_OUTSIDE}
 _ONLY = "log, show, diff, status, checkpoint and undo work in here"
-_LATER = "ask for it outside, when the command around this one is over"
+_LATER = "ask for it outside: when the command around this one is over, or in another terminal"
 
 
 def answer(call: Call) -> Answered:

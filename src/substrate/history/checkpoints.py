@@ -74,7 +74,8 @@ def resolve(store: HistoryStore, text: str, default_session: str | None) -> Chec
         listing = ", ".join(map(str, known)) or "none"
         raise NotFoundError(
             f"session {session.session_id} has no checkpoint {seq_text}",
-            hint=f"its checkpoints: {listing}; see `substrate checkpoint list`",
+            hint=f"its checkpoints: {listing}; `substrate checkpoint list` shows those of"
+            " every session, to be named SESSION/N",
         )
     return found
 
