@@ -40,6 +40,12 @@ def test_a_command_that_was_not_quoted(substrate: Program) -> None:
     substrate("-c", "make", "test").is_clear(125, "'test' is one too many", "-c 'make test'")
 
 
+def test_an_empty_command_is_refused_and_not_recorded(finished: Program) -> None:
+    before = finished.json("log")
+    finished("-c", "").is_clear(125, "no command was given")
+    assert finished.json("log") == before
+
+
 def test_a_missing_action_is_named(substrate: Program) -> None:
     substrate("session").is_clear(2, "start|close|list|current")
     substrate("history").is_clear(2, "reset")

@@ -142,6 +142,8 @@ def _request(args: Namespace, context: Context) -> CommandRequest:
             f"-c takes the command as one word; {args.argv[0]!r} is one too many",
             hint="put the whole line in quotes: substrate -c 'make test'",
         )
+    if args.command == "":
+        raise UsageError("no command was given", hint="substrate -c 'make test'")
     given = [bool(args.argv), args.command is not None, args.file is not None]
     if given.count(True) != 1 and not (args.file is not None and args.command is None):
         raise UsageError(
