@@ -99,9 +99,11 @@ def test_the_least_trusted_see_their_own_session_only(roots: Victim) -> None:
         {"words": ["diff", theirs]},
         {"words": ["status"]},
         {"words": ["log", "--session", "s-"]},
+        {"words": ["undo", "--dry-run", theirs]},
+        {"words": ["--json", "undo", "--dry-run", theirs]},
         options=full,
     )
-    assert [one["X"] for one in answers[2:]] == ["5", "5", "5", "5"]
+    assert [one["X"] for one in answers[2:]] == ["5"] * 6
     assert "echo 2 > a" not in "".join(one.get("o", "") for one in answers)
     # In the other tiers it is the workspace's whole history.
     (seen,) = roots.call({"words": ["show", theirs]}, options=("--session", "mine"))

@@ -100,16 +100,15 @@ def _refuse_other_sessions(verb: str, args: Namespace, context: Context, call: C
 
     if verb == "status":
         raise RefusedError("`substrate status` tells of other sessions, too", hint=_LATER)
-    if verb not in ("show", "diff"):
+    if verb not in ("show", "diff", "undo") or args.id is None:
         return
     place = context.place
     assert place is not None
     with place.existing_history() as store:
         found = resolve(store, args.id, place.session)
-        own = found.entry.session_id if found.entry else None
-        if found.session is not None:
-            own = found.session.session_id
-    if own != call.scene.session_id:
+    # What swallowed an entry of our own may hold what others did, and is what would be shown.
+    told = {one.session_id for one in (found.entry, found.session, found.holder) if one is not None}
+    if told != {call.scene.session_id}:
         raise RefusedError(f"{args.id!r} is not of the command's own session", hint=_LATER)
 
 

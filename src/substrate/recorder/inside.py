@@ -74,7 +74,9 @@ def wish_to_undo(
             entry = undo.newest_undoable(store, own, besides=already)
         else:
             found = resolve(store, target, own)
-            if found.entry is None or found.entry.session_id != own:
+            # What swallowed it may hold what others did, and is what would be undone.
+            told = [one.session_id for one in (found.entry, found.holder) if one is not None]
+            if found.entry is None or any(session_id != own for session_id in told):
                 raise RefusedError(
                     f"{target!r} is no command of this session: it cannot be undone in here",
                     hint="undo it outside, when the command around this one is over",

@@ -75,7 +75,8 @@ def _remove_old(temporary: Path) -> None:
         try:
             if path.lstat().st_uid != os.geteuid() or path.is_symlink():
                 continue
-            found = _OLD_PID.search((path / "rc").read_bytes())
+            # Where every command may write: it may be a pipe.
+            found = _OLD_PID.search(files.read_bytes_or_none(path / "rc") or b"")
         except OSError:
             continue
         if found and not platform.pid_alive(int(found[1])):
