@@ -30,7 +30,7 @@ def require(environment: Environment, store: Store, names: Sequence[str], *, giv
     if not given:
         raise RefusedError(
             f"{store.directory / 'config.json'} has programs run for {', '.join(names)}, outside"
-            " any world, and nobody has said yet that they may",
+            " any world, and nobody has said that they may, as they are now",
             hint="read it; then `ctx replay --trust-tools …` runs them, now and from now on",
         )
     memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
