@@ -162,3 +162,11 @@ def test_programs_of_the_project_show_nothing_else(site: Site, prepare: str) -> 
     said = site.attempt("full", prepare.format(victim=site.victim), PATH=path)
     assert SECRET not in said
     assert not site.is_written
+
+
+@pytest.mark.parametrize("tier", ["workspace", "guarded"])
+def test_the_first_world_of_all_does_not_see_the_others(site: Site, tier: str) -> None:
+    """Their directory is not there yet when it is decided what is hidden."""
+    worlds = f"{site.env['SUBSTRATE_HOME']}/worlds"
+    assert not os.path.lexists(worlds)
+    assert site.program("--isolate", tier, "-c", f"ls -A {worlds}").went_well().text == ""

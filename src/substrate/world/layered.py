@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from substrate.errors import WorldFailedError
@@ -203,6 +203,9 @@ class LayeredWorld:
         here = environment.current()
         is_full = self._wanted.tier == "full"
         where = door.directory(self._wanted.tier, here.substrate_home) if with_door else b""
+        if not self._worlds.is_dir():  # only what is there is hidden: not from the first of all
+            with suppress(OSError):
+                layers.make_private(self._worlds)
         masked = surroundings.masked(here, allow_host_services=self._wanted.allow_host_services)
         return Recipe(
             worlds=os.fsencode(self._worlds),

@@ -35,7 +35,7 @@ def create(
     directory = worlds / world_id
     layer = Layer(world_id, directory, directory / UPPER, root, kind, xattr_prefix)
     try:
-        _make_private(worlds)
+        make_private(worlds)
         os.mkdir(directory, 0o700)
         os.mkdir(layer.upper, 0o700)
         os.mkdir(directory / "work", 0o700)
@@ -163,7 +163,8 @@ def remove(layer: Layer) -> None:
     files.remove_tree(layer.directory)
 
 
-def _make_private(worlds: Path) -> None:
+def make_private(worlds: Path) -> None:
+    """The directory of all worlds, for nobody else."""
     if not worlds.is_dir():
         os.makedirs(worlds, 0o700, exist_ok=True)
     files.spread_subdirectories(worlds)
