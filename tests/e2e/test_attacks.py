@@ -138,9 +138,11 @@ def test_a_directory_that_stays_is_not_called_deleted(place: Path, program: Prog
     (place / "d" / "node_modules" / "x").write_text("x")
     program("-c", "true").went_well()
     program("-c", "mv d d2").went_well()
+    (place / "d2/node_modules/mine").write_text("since then")
     answer = program.json("undo")
     assert answer["deleted"] == []
     assert (place / "d2/node_modules/x").exists()
+    assert (place / "d2/node_modules/mine").exists()
 
 
 @pytest.mark.needs("posix")

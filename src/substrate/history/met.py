@@ -154,7 +154,7 @@ def differences(
             new = stands.get(one, ABSENT if scope in stands else known.get(one, ABSENT))
             if known.get(one, ABSENT) != new:
                 out[one] = Change(one, known.get(one, ABSENT), new)
-    return [out[path] for path in sorted(out)]
+    return _possible(out)
 
 
 def _is_other_directory(store: HistoryStore, known: Node, path: RelPath) -> bool:
@@ -187,7 +187,18 @@ def compared(
         elif old != new and new.kind is Kind.DIRECTORY:
             alone.append(Change(path, old, new))
     found = {change.path: change for change in [*alone, *differences(store, reader, blobs, deep)]}
-    return [found[path] for path in sorted(found)]
+    return _possible(found)
+
+
+def _possible(found: Mapping[RelPath, Change]) -> list[Change]:
+    """Sorted; a directory that became a file between two looks does not hold what the first saw.
+    Whoever acts on this looks again."""
+    gone = {path for path, change in found.items() if change.new.kind is not Kind.DIRECTORY}
+    return [
+        found[path]
+        for path in sorted(found)
+        if found[path].new == ABSENT or gone.isdisjoint(ancestors(path))
+    ]
 
 
 def _highest_difference(

@@ -36,7 +36,7 @@ def run(program: spawn.Program, limits: Limits, on_start: Callable[[], None]) ->
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WAITED_FOR)
     # Where SIGCHLD is ignored (an inherited disposition) nobody could be waited for, and some
     # systems drop even a blocked SIGCHLD unless it has a handler.
-    old_chld = _set_handler(signal.SIGCHLD, lambda *_: None)
+    old_chld = signals.heed_children()
     try:
         # Other children of ours are none of the command's.
         ours = set(process_tree.descendants(os.getpid())) if limits.kill_children else set()
@@ -49,7 +49,7 @@ def run(program: spawn.Program, limits: Limits, on_start: Callable[[], None]) ->
         killed = child.end_leftovers(ours) if limits.kill_children else 0
         return child.finished(clock.monotonic_ns() - started, killed)
     finally:
-        _set_handler(signal.SIGCHLD, old_chld)
+        signals.heed_as_before(old_chld)
         # What is still pending was meant for the command: it must not end us now.
         signals.drain()
         signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
@@ -154,11 +154,3 @@ def _not_started(program: spawn.Program, error: OSError, duration_ns: int) -> Fi
     found = not isinstance(error, FileNotFoundError)
     code = EXIT_NOT_EXECUTABLE if found else EXIT_NOT_FOUND
     return Finished(code, None, False, duration_ns, start_error(program.argv[0], error))
-
-
-def _set_handler(signum: int, handler: object) -> object:
-    """`signal.signal`, or nothing outside the main thread, where Python forbids it."""
-    try:
-        return signal.signal(signum, handler)  # type: ignore[arg-type]
-    except ValueError:
-        return None

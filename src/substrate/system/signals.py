@@ -28,6 +28,29 @@ _TICK_S = 1.0
 _LONGEST_PAUSE_S = 0.02
 
 
+def heed_children() -> object:
+    """Give SIGCHLD a handler that does nothing; returns what stood there, for `heed_as_before`."""
+    return _set_child_handler(lambda *_: None)
+
+
+def heed_as_before(old: object) -> None:
+    """Undo `heed_children`, unless there was no handler.
+
+    A SIGCHLD that another thread has taken by then is still to be handled, and Python complains
+    of one for which there is nothing to call. To have a handler that does nothing changes nothing.
+    """
+    if old not in (None, signal.SIG_DFL):
+        _set_child_handler(old)
+
+
+def _set_child_handler(handler: object) -> object:
+    """Nothing outside the main thread, where Python forbids it."""
+    try:
+        return signal.signal(signal.SIGCHLD, handler)  # type: ignore[arg-type]
+    except ValueError:
+        return None
+
+
 def next_signal(timeout_s: float | None) -> tuple[int, bool]:
     """The next signal for us, 0 after a while; and whether the command has got it, too.
 

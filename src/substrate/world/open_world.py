@@ -341,11 +341,11 @@ class _Signals:
 
     def __enter__(self) -> Iterable[int]:
         self._old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WAITED_FOR)
-        self._old_chld = _set_handler(signal.SIGCHLD, lambda *_: None)
+        self._old_chld = signals.heed_children()
         return self._old_mask
 
     def __exit__(self, *_: object) -> None:
-        _set_handler(signal.SIGCHLD, self._old_chld)
+        signals.heed_as_before(self._old_chld)
         # What is still pending was meant for the command: it must not end us now.
         signals.drain()
         signal.pthread_sigmask(signal.SIG_SETMASK, self._old_mask)
@@ -436,11 +436,3 @@ def _pid_of(pidfd: int) -> int:
             if line.startswith("Pid:"):
                 return int(line.split()[1])
     return -1
-
-
-def _set_handler(signum: int, handler: object) -> object:
-    """`signal.signal`, or nothing outside the main thread, where Python forbids it."""
-    try:
-        return signal.signal(signum, handler)  # type: ignore[arg-type]
-    except ValueError:
-        return None

@@ -217,10 +217,24 @@ def test_signals_start_as_they_were_for_us(capfd: pytest.CaptureFixture[str]) ->
 
 def test_our_own_handlers_are_back_afterwards() -> None:
     names = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP)
-    before = [signal.getsignal(signum) for signum in names]
-    run_foreground(["true"])
-    run_foreground(["no-such-command"])
-    assert [signal.getsignal(signum) for signum in names] == before
+    ours = signal.signal(signal.SIGCHLD, lambda *_: None)
+    try:
+        before = [signal.getsignal(signum) for signum in names]
+        run_foreground(["true"])
+        run_foreground(["no-such-command"])
+        assert [signal.getsignal(signum) for signum in names] == before
+    finally:
+        signal.signal(signal.SIGCHLD, ours)
+
+
+def test_the_end_of_a_child_never_finds_nobody_to_hear_it() -> None:
+    """Another thread may take it just as ours is put away; Python would complain then."""
+    ours = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        run_foreground(["true"])
+        assert signal.getsignal(signal.SIGCHLD) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGCHLD, ours)
 
 
 def test_a_parent_that_ignores_the_end_of_children_is_no_obstacle(tmp_path: Path) -> None:
