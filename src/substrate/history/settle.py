@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError
@@ -92,7 +93,8 @@ def _sweep(store: HistoryStore, found: list[Path]) -> list[str]:
             continue
         # One that holds something nobody decided on stays, even if no intent names it.
         if (path / arrival_journal.DECIDED).exists() or held.is_empty(path / "upper"):
-            held.remove_directory(path)
+            with suppress(OSError):  # its own process may be at it; what stays goes next time
+                held.remove_directory(path)
         elif said := unclaimed.keep(store, path):
             done.append(said)
     return done
@@ -104,10 +106,17 @@ def _has_maker(world: Path) -> bool:
     try:
         pid = int(str(meta["pid"]))
     except (ValueError, KeyError):
-        return False
+        return _is_being_made(world.name)
     if meta.get("boot_id") != platform.boot_id() or not platform.pid_alive(pid):
         return False
     return bool(platform.process_start_token(pid) == meta.get("pid_start"))
+
+
+def _is_being_made(name: str) -> bool:
+    """One made ahead has its maker's number in its name, before anything is written in it."""
+    kind, _, rest = name.partition("-")
+    pid = rest.partition("-")[0]
+    return kind == "ahead" and pid.isdecimal() and platform.pid_alive(int(pid))
 
 
 def _meta(world: Path) -> dict[str, object]:

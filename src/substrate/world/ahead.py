@@ -112,7 +112,8 @@ def prepare(recipe: Recipe) -> None:
         worlds = Path(os.fsdecode(recipe.worlds))
         if not _is_plain(recipe) or not worlds.is_dir():
             return
-        name = f"ahead-{ids.new_id('wld')}"
+        # Whose it is shows from the first moment on: who tidies up leaves it to us.
+        name = f"ahead-{os.getpid()}-{ids.new_id('wld')}"
         layer = overlay.new_layer(worlds, name, root, ahead=True)
         network = network_for("open")
         opened = open_world(recipe.sandbox(layer, overlay.overlay_view(layer), network))

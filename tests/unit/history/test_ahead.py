@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -84,3 +86,16 @@ def test_what_is_not_trusted_is_not_opened(bench: Bench) -> None:
     journal.symlink_to(bench.root / "elsewhere")
     with pytest.raises(HistoryRefusedError):
         open_ahead(find_workspace(bench.root))
+
+
+def test_a_world_that_somebody_is_making_is_left_to_him(bench: Bench) -> None:
+    """Its directory is there before anything is written in it."""
+    worlds = bench.root / ".substrate-git/worlds"
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    being_made, left = worlds / f"ahead-{os.getpid()}-x", worlds / f"ahead-{gone.pid}-x"
+    for world in (being_made, left):
+        (world / "upper").mkdir(parents=True)
+    bench.run({"a": b"2"})
+    assert being_made.exists()
+    assert not left.exists()
