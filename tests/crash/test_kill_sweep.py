@@ -238,7 +238,9 @@ def sweep(agent: Agent, rounds: int, seed: int) -> None:
     chance = random.Random(seed)
     ended: Counter[str] = Counter()
     struck: Counter[str] = Counter()
-    for n in range(rounds):
+    for n in range(rounds * 3):
+        if n >= rounds and all(struck[name] for name in _VICTIMS):
+            break  # a victim that was gone too soon each time gets further rounds
         reset(agent)
         victim, met = strike(agent, n, chance)
         try:
