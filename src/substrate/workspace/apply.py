@@ -10,7 +10,6 @@ An error in the middle takes back what was done. `docs/decisions/0003` has the r
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,16 +19,10 @@ from substrate.errors import (
     SubstrateError,
     WorkspaceError,
 )
-from substrate.model.nodes import BlobReader, Kind
+from substrate.model.nodes import BlobReader
 from substrate.model.paths import RelPath
-from substrate.workspace import (
-    directory_steps,
-    leftovers,
-    retouch,
-    rewrite_in_place,
-    steps,
-    whole_removal,
-)
+from substrate.workspace import leftovers, rewrite_in_place, whole_removal
+from substrate.workspace.apply_cases import handler_of
 from substrate.workspace.layer import LayerSource
 from substrate.workspace.plan import Plan, shown
 from substrate.workspace.site import (
@@ -45,7 +38,7 @@ from substrate.workspace.site import (
 from substrate.workspace.staging import Stage
 from substrate.workspace.trash import Trash, TrashEntry
 
-__all__ = ["CASES", "LABELS", "Applier", "Conflict", "Noted", "Report", "Staged"]
+__all__ = ["Applier", "Conflict", "Noted", "Report", "Staged"]
 
 
 class Report(NamedTuple):
@@ -274,10 +267,9 @@ def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:
         return
     if item.takes and _do_whole(site, item, late, done):
         return
-    handler = CASES[_class_of(item.seen.node.kind), _class_of(item.become.kind)].handler
     kept = len(site.kept_directories)
     try:
-        done.extend(handler(site, item, late))
+        done.extend(handler_of(item)(site, item, late))
     except Mismatch as mismatch:
         item.state = State.CONFLICT
         late.conflicts.append(Conflict(item.path, item.op.expect, mismatch.found, mismatch.reason))
@@ -332,80 +324,3 @@ def _translated(error: OSError, path: RelPath | None) -> WorkspaceError:
     else:
         hint = "check the disk and the file system, then try again"
     return WorkspaceError(message, hint=hint)
-
-
-# ------------------------------------------------------------------------ the cases
-
-Handler = Callable[[Site, Item, Stage], list[Step]]
-
-
-class Case(NamedTuple):
-    label: str
-    handler: Handler
-
-
-def _nothing(site: Site, item: Item, late: Stage) -> list[Step]:
-    return []
-
-
-def _create(site: Site, item: Item, late: Stage) -> list[Step]:
-    return steps.create(site, item)
-
-
-def _remove(site: Site, item: Item, late: Stage) -> list[Step]:
-    return steps.remove(site, item)
-
-
-def _remove_directory(site: Site, item: Item, late: Stage) -> list[Step]:
-    return directory_steps.remove_directory(site, item)
-
-
-def _swap(site: Site, item: Item, late: Stage) -> list[Step]:
-    return steps.swap(site, item)
-
-
-def _replace_directory(site: Site, item: Item, late: Stage) -> list[Step]:
-    return directory_steps.replace_directory(site, item)
-
-
-def _change(site: Site, item: Item, late: Stage) -> list[Step]:
-    """The same kind before and after: as little as will do."""
-    if item.is_whole_directory:
-        return steps.replace_whole(site, item)
-    if item.is_retouch:
-        return retouch.retouch(site, item)
-    if item.is_rewrite:
-        return rewrite_in_place.rewrite(site, item, late.write_late)
-    return steps.swap(site, item)
-
-
-_CLASSES = ("absent", "file", "symlink", "directory", "special")
-
-
-def _class_of(kind: Kind) -> str:
-    return kind.value if kind.value in _CLASSES else "special"
-
-
-def _handler_for(old: str, new: str) -> Handler:
-    if old == new:
-        return _nothing if old == "absent" else _change
-    if old == "absent":
-        return _create
-    if old == "directory":
-        return _remove_directory if new == "absent" else _replace_directory
-    return _remove if new == "absent" else _swap
-
-
-#: (what stands there, what shall) -> what is done. tests/unit/workspace/test_apply_cases.py
-#: fails when a label here has no test.
-CASES: dict[tuple[str, str], Case] = {
-    (old, new): Case(f"{old}->{new}", _handler_for(old, new))
-    for old in _CLASSES
-    for new in _CLASSES
-}
-#: The same kind before and after has several ways to differ; each is a case of its own.
-_SAME_KIND = (
-    *("file->file content", "file->file mode", "file->file xattrs", "file->file all"),
-    *("file->file in place", "directory->directory mode", "directory->directory xattrs"),
-)
-LABELS: tuple[str, ...] = tuple(case.label for case in CASES.values()) + _SAME_KIND

@@ -1,0 +1,92 @@
+"""What is done for a path: by what stands there, and what shall.
+
+Each case is tested by its label: tests/unit/workspace/test_apply_cases.py fails when one has no
+test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from substrate.model.nodes import Kind
+from substrate.workspace import directory_steps, retouch, rewrite_in_place, steps
+from substrate.workspace.site import Item, Site, Step
+from substrate.workspace.staging import Stage
+
+Handler = Callable[[Site, Item, Stage], list[Step]]
+
+
+class Case(NamedTuple):
+    label: str
+    handler: Handler
+
+
+def _nothing(site: Site, item: Item, late: Stage) -> list[Step]:
+    return []
+
+
+def _create(site: Site, item: Item, late: Stage) -> list[Step]:
+    return steps.create(site, item)
+
+
+def _remove(site: Site, item: Item, late: Stage) -> list[Step]:
+    return steps.remove(site, item)
+
+
+def _remove_directory(site: Site, item: Item, late: Stage) -> list[Step]:
+    return directory_steps.remove_directory(site, item)
+
+
+def _swap(site: Site, item: Item, late: Stage) -> list[Step]:
+    return steps.swap(site, item)
+
+
+def _replace_directory(site: Site, item: Item, late: Stage) -> list[Step]:
+    return directory_steps.replace_directory(site, item)
+
+
+def _change(site: Site, item: Item, late: Stage) -> list[Step]:
+    """The same kind before and after: as little as will do."""
+    if item.is_whole_directory:
+        return steps.replace_whole(site, item)
+    if item.is_retouch:
+        return retouch.retouch(site, item)
+    if item.is_rewrite:
+        return rewrite_in_place.rewrite(site, item, late.write_late)
+    return steps.swap(site, item)
+
+
+_CLASSES = ("absent", "file", "symlink", "directory", "special")
+
+
+def _class_of(kind: Kind) -> str:
+    return kind.value if kind.value in _CLASSES else "special"
+
+
+def _handler_for(old: str, new: str) -> Handler:
+    if old == new:
+        return _nothing if old == "absent" else _change
+    if old == "absent":
+        return _create
+    if old == "directory":
+        return _remove_directory if new == "absent" else _replace_directory
+    return _remove if new == "absent" else _swap
+
+
+#: (what stands there, what shall) -> what is done.
+CASES: dict[tuple[str, str], Case] = {
+    (old, new): Case(f"{old}->{new}", _handler_for(old, new))
+    for old in _CLASSES
+    for new in _CLASSES
+}
+#: The same kind before and after has several ways to differ; each is a case of its own.
+_SAME_KIND = (
+    *("file->file content", "file->file mode", "file->file xattrs", "file->file all"),
+    *("file->file in place", "directory->directory mode", "directory->directory xattrs"),
+)
+LABELS: tuple[str, ...] = tuple(case.label for case in CASES.values()) + _SAME_KIND
+
+
+def handler_of(item: Item) -> Handler:
+    return CASES[_class_of(item.seen.node.kind), _class_of(item.become.kind)].handler
