@@ -11,26 +11,17 @@ from __future__ import annotations
 
 import errno
 import os
-import select
-import signal
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import NoReturn, cast
 
-from substrate.system import clock, spawn
+from substrate.system import spawn
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import privileges
 from substrate.system.process import Stdio
 from substrate.world import tiers, world_init
+from substrate.world.children import TICK_S, Children, others
 from substrate.world.sandbox import Sandbox, SetupError, is_privileged, mount_proc
-
-#: What is only just about to end is not "left running".
-_SETTLE_S = 0.1
-_PAUSE_S = 0.01
-#: Something in the namespace may be nobody's child of ours; look once in a while.
-_TICK_S = 5.0
-#: closerange costs nothing for descriptors that are not there.
-_MOST_FDS = 1 << 20
 
 
 def live(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
@@ -49,12 +40,7 @@ class _Init:
         self._channel = channel
         self._mask = mask
         self._program = 0
-        self._news, self._bell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        # Only SIGCHLD may interrupt us; the keys of the terminal are the program's.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        self._children = Children(channel)
 
     def run(self) -> None:
         try:
@@ -66,8 +52,8 @@ class _Init:
         self._channel.send("ready")
         message, fds = self._channel.receive()
         if self._start(message, fds):
-            status = self._wait()
-            self._channel.send("ended", status, self._settle())
+            status = self._children.wait_for(self._program)
+            self._channel.send("ended", status, self._children.settle(others))
         message, _ = self._channel.receive()
         if message[0] == "keep":
             self._outlive()
@@ -92,63 +78,15 @@ class _Init:
             self._channel.send("not_started", step.decode(), int(number))
             return False
         self._channel.send("started")
-        self._let_go()
+        self._children.let_go()
         return True
-
-    def _let_go(self) -> None:
-        """A terminal that we keep open would not be known to have gone away."""
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for fd in range(3):
-            os.dup2(null, fd, inheritable=False)
-        low = 2
-        for fd in sorted({self._channel.fileno(), self._news, self._bell}):
-            os.closerange(low + 1, fd)
-            low = fd
-        os.closerange(low + 1, _MOST_FDS)
-
-    def _wait(self) -> int:
-        while True:
-            for pid, status in _reap():
-                if pid != self._program:
-                    continue
-                if not os.WIFSTOPPED(status):
-                    return status
-                self._channel.send("stopped")
-            self._pause(None)
-
-    def _settle(self) -> int:
-        """How many processes go on, once those about to end have ended."""
-        deadline = clock.monotonic_ns() + int(_SETTLE_S * 1e9)
-        while left := _others():
-            if clock.monotonic_ns() >= deadline:
-                break
-            self._pause(_PAUSE_S)
-            _reap()
-        return left
 
     def _outlive(self) -> None:
         """Reap until nothing is left; nobody waits for us any more."""
         self._channel.close()
-        _reap()
-        while _others():
-            select.select([self._news], [], [], _TICK_S)
-            self._drain()
-            _reap()
-
-    def _pause(self, timeout_s: float | None) -> None:
-        """Until a child changes its state; `ClosedError` if the waiting process went away."""
-        poll = select.poll()
-        poll.register(self._news, select.POLLIN)
-        poll.register(self._channel.fileno(), select.POLLIN)
-        ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
-        if any(fd == self._channel.fileno() for fd, _ in ready):
-            raise ClosedError  # it has nothing to say now: this can only be its end
-        self._drain()
-
-    def _drain(self) -> None:
-        with suppress(BlockingIOError):
-            while os.read(self._news, 512):
-                pass
+        self._children.reap()
+        while others():
+            self._children.reap_next(TICK_S)
 
 
 def _become(
@@ -179,18 +117,3 @@ def _become(
         with suppress(OSError):
             os.write(tell, step.encode() + b"\0%d" % number)
         os._exit(127)
-
-
-def _reap() -> list[tuple[int, int]]:
-    found = []
-    with suppress(ChildProcessError):
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
-            if pid == 0:
-                break
-            found.append((pid, status))
-    return found
-
-
-def _others() -> int:
-    return sum(name.isdigit() and name != "1" for name in os.listdir("/proc"))

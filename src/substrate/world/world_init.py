@@ -16,9 +16,7 @@ that does not depend on it: a world made ahead is one write away from its comman
 from __future__ import annotations
 
 import errno
-import itertools
 import os
-import select
 import signal
 import stat
 from collections.abc import Iterable
@@ -26,24 +24,18 @@ from contextlib import suppress
 from typing import NoReturn, cast
 
 from substrate.system import channel as channels
-from substrate.system import clock, process_tree, spawn
+from substrate.system import process_tree, spawn
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import privileges, process_name
 from substrate.system.process import Stdio
 from substrate.world import limits, pid_space, tiers
+from substrate.world.children import PAUSE_S, TICK_S, Children, others
 from substrate.world.sandbox import Sandbox, SetupError, is_privileged, mount_proc
 
-#: What is only just about to end is not "left running".
-_SETTLE_S = 0.1
-_PAUSE_S = 0.01
-#: Something in the namespace may be nobody's child of ours; look once in a while.
-_TICK_S = 5.0
 #: Others see us: not by the words of the command, for which they may look.
 NAME = b"substrate-init"
 #: What the command's process says right before it becomes the command.
 ATTEMPT = b"!"
-#: closerange costs nothing for descriptors that are not there.
-_MOST_FDS = 1 << 20
 
 
 def live(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
@@ -66,8 +58,7 @@ class _Init:
         self.channel = channel
         self.mask = mask
         self.command = 0
-        #: A pipe that becomes readable when a child changes its state.
-        self.child_news, self.child_bell = _listen_for_children()
+        self.children = Children(channel)
 
     def run(self) -> None:
         try:
@@ -81,8 +72,8 @@ class _Init:
         except (SetupError, OSError) as error:
             self.channel.send("failed", str(error))
             return
-        status = self._wait_for_command()
-        left = self._settle()
+        status = self.children.wait_for(self.command)
+        left = self.children.settle(_left)
         self.channel.send("ended", status, left, pid_space.own_namespaces() if left else ())
         if left:
             message, fds = self.channel.receive()
@@ -100,36 +91,7 @@ class _Init:
         privileges.drop_own_capabilities(() if self.sandbox.company is None else ("kill",))
         handle = os.pidfd_open(self.command)
         self.channel.send("ready", fds=(handle, theirs.fileno()))
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Whoever waits for the end of a pipe that the command has would wait for us, too."""
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for fd in range(3):
-            os.dup2(null, fd, inheritable=False)
-        needed = sorted({2, self.channel.fileno(), self.child_news, self.child_bell})
-        for low, high in itertools.pairwise((*needed, _MOST_FDS)):
-            os.closerange(low + 1, high)
-
-    def _wait_for_command(self) -> int:
-        while True:
-            for pid, status in self._reap():
-                if pid != self.command:
-                    continue
-                if not os.WIFSTOPPED(status):
-                    return status
-                self.channel.send("stopped")
-            self._pause(None)
-
-    def _settle(self) -> int:
-        """How many processes the command left, once those about to end have ended."""
-        deadline = clock.monotonic_ns() + int(_SETTLE_S * 1e9)
-        while left := _left():
-            if clock.monotonic_ns() >= deadline:
-                break
-            self._pause(_PAUSE_S)
-            self._reap()
-        return left
+        self.children.let_go()
 
     def _outlive(self, marks: tuple[int, ...]) -> None:
         """Reap until nothing is left; nobody waits for us any more.
@@ -138,42 +100,18 @@ class _Init:
         """
         self.channel.close()
         process_name.call_ourselves(NAME)
-        self._reap()
-        while (left := _left()) or (os.getpid() == 1 and _others()):
+        self.children.reap()
+        while (left := _left()) or (os.getpid() == 1 and others()):
             if not left:
                 marks = _leave(marks)
-            select.select([self.child_news], [], [], _TICK_S)
-            _drain(self.child_news)
-            self._reap()
+            self.children.reap_next(TICK_S)
         _leave(marks)
 
     def end_all(self) -> None:
         """What the command started, whatever it has become; new ones may come while we look."""
         while _has_children():
             process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
-            select.select([self.child_news], [], [], _PAUSE_S)
-            _drain(self.child_news)
-            self._reap()
-
-    def _reap(self) -> list[tuple[int, int]]:
-        found = []
-        with suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
-                if pid == 0:
-                    break
-                found.append((pid, status))
-        return found
-
-    def _pause(self, timeout_s: float | None) -> None:
-        """Until a child changes its state; `ClosedError` if the waiting process went away."""
-        poll = select.poll()
-        poll.register(self.child_news, select.POLLIN)
-        poll.register(self.channel.fileno(), select.POLLIN)
-        ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
-        if any(fd == self.channel.fileno() for fd, _ in ready):
-            raise ClosedError  # it has nothing to say now: this can only be its end
-        _drain(self.child_news)
+            self.children.reap_next(PAUSE_S)
 
 
 def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
@@ -267,16 +205,6 @@ def close_ways_out() -> None:
         os.close(inside)
 
 
-def _listen_for_children() -> tuple[int, int]:
-    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    # Only SIGCHLD may interrupt us; the keys of the terminal are the command's.
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    return reader, writer
-
-
 def _has_children() -> bool:
     """Orphans come to us, so that without a child there is nobody."""
     try:
@@ -291,20 +219,9 @@ def _left() -> int:
     return len(process_tree.descendants(os.getpid())) if _has_children() else 0
 
 
-def _others() -> bool:
-    """Whether anybody else is in our pid namespace."""
-    return any(name.isdigit() and name != "1" for name in os.listdir("/proc"))
-
-
 def _leave(marks: tuple[int, ...]) -> tuple[int, ...]:
     """Say that nothing of this world runs any more."""
     for fd in marks:
         os.write(fd, b"1")
         os.close(fd)
     return ()
-
-
-def _drain(fd: int) -> None:
-    with suppress(BlockingIOError):
-        while os.read(fd, 512):
-            pass

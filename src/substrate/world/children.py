@@ -1,0 +1,102 @@
+"""The children of a world's first process, which reaps them and tells of the one that counts."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+
+from substrate.system import clock
+from substrate.system.channel import Channel, ClosedError
+
+#: What is only just about to end is not "left running".
+_SETTLE_S = 0.1
+PAUSE_S = 0.01
+#: Something in the namespace may be nobody's child of ours; look once in a while.
+TICK_S = 5.0
+#: closerange costs nothing for descriptors that are not there.
+_MOST_FDS = 1 << 20
+
+
+class Children:
+    """Waits for them, and for the end of who is at the other end of `channel`."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        #: A pipe that becomes readable when a child changes its state.
+        self._news, self._bell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        # Only SIGCHLD may interrupt us; the keys of the terminal are the command's.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    def let_go(self) -> None:
+        """Whoever waits for the end of a pipe that a child has, or of its terminal, would wait for
+        us, too."""
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for fd in range(3):
+            os.dup2(null, fd, inheritable=False)
+        needed = sorted({2, self._channel.fileno(), self._news, self._bell})
+        for low, high in itertools.pairwise((*needed, _MOST_FDS)):
+            os.closerange(low + 1, high)
+
+    def wait_for(self, wanted: int) -> int:
+        """The wait status of one of them; each time it stops the other end is told."""
+        while True:
+            for pid, status in self.reap():
+                if pid != wanted:
+                    continue
+                if not os.WIFSTOPPED(status):
+                    return status
+                self._channel.send("stopped")
+            self._pause(None)
+
+    def settle(self, left: Callable[[], int]) -> int:
+        """How many are `left`, once those about to end have ended."""
+        deadline = clock.monotonic_ns() + int(_SETTLE_S * 1e9)
+        while count := left():
+            if clock.monotonic_ns() >= deadline:
+                break
+            self._pause(PAUSE_S)
+            self.reap()
+        return count
+
+    def reap(self) -> list[tuple[int, int]]:
+        found = []
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+                if pid == 0:
+                    break
+                found.append((pid, status))
+        return found
+
+    def reap_next(self, timeout_s: float) -> None:
+        """Wait for a change for so long, whoever may be at the other end, and reap."""
+        select.select([self._news], [], [], timeout_s)
+        self._drain()
+        self.reap()
+
+    def _pause(self, timeout_s: float | None) -> None:
+        """Until a child changes its state; `ClosedError` if the waiting process went away."""
+        poll = select.poll()
+        poll.register(self._news, select.POLLIN)
+        poll.register(self._channel.fileno(), select.POLLIN)
+        ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
+        if any(fd == self._channel.fileno() for fd, _ in ready):
+            raise ClosedError  # it has nothing to say now: this can only be its end
+        self._drain()
+
+    def _drain(self) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._news, 512):
+                pass
+
+
+def others() -> int:
+    """How many others are in our pid namespace, of which we are the first."""
+    return sum(name.isdigit() and name != "1" for name in os.listdir("/proc"))
