@@ -18,9 +18,9 @@ from substrate.errors import RefusedError
 from substrate.system import clock, xattrs
 from substrate.system.linux import mounts
 from substrate.world import layers
+from substrate.world.attend import Limits
 from substrate.world.command import with_reason
 from substrate.world.layered import LayeredWorld
-from substrate.world.open_world import Limits
 from substrate.world.overlay import USER
 from substrate.world.protocol import Isolation, Layer, RunRequest
 

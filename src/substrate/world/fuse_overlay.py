@@ -20,9 +20,9 @@ from substrate.system import clock, environment
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import mounts
 from substrate.world import fuse_marks, layers
+from substrate.world.attend import Limits
 from substrate.world.command import with_reason
 from substrate.world.layered import LayeredWorld
-from substrate.world.open_world import Limits
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 
 PROGRAM = "fuse-overlayfs"

@@ -12,6 +12,7 @@ from substrate.system import environment, ids, platform, spawn
 from substrate.system.process import Stdio
 from substrate.world import ahead, door, layers, pid_space, surroundings
 from substrate.world.ahead import Made, Recipe
+from substrate.world.attend import Limits
 from substrate.world.capture import Capturing
 from substrate.world.command import (
     argv_of,
@@ -22,7 +23,7 @@ from substrate.world.command import (
     with_reason,
 )
 from substrate.world.limits import Limiter
-from substrate.world.open_world import Ended, Limits, OpenWorld, open_world
+from substrate.world.open_world import Ended, OpenWorld, open_world
 from substrate.world.pid_space import Entrance, PidSpace
 from substrate.world.protocol import (
     Isolation,

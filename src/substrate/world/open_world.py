@@ -1,9 +1,7 @@
 """The waiting side of a world: make it, run a command in it in the foreground, end it.
 
 `open_world` may be called ahead of time and from a small warm process: what takes time is then
-done when the command arrives. The command stays in our process group, so the terminal's keys
-reach it directly; a signal sent to us alone is passed on (`system.foreground` does the same for
-a command without a world).
+done when the command arrives. `attend` waits for it.
 """
 
 from __future__ import annotations
@@ -15,31 +13,21 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn, cast
 
 from substrate.errors import WorkspaceError, WorldFailedError
-from substrate.system import afterwards, clock, process_tree, signals, spawn
+from substrate.system import afterwards, clock, process_tree, spawn
 from substrate.system import channel as channels
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import namespaces, privileges
 from substrate.system.process import (
     EXIT_NOT_EXECUTABLE,
     EXIT_NOT_FOUND,
-    EXIT_TIMED_OUT,
-    KILL_GRACE_S,
     Finished,
     current_umask,
     start_error,
 )
 from substrate.world import sandbox as sandboxes
 from substrate.world import world_init
+from substrate.world.attend import Attended, Door, Limits, Signals, Terminal, pid_of
 from substrate.world.sandbox import Sandbox, SetupError
-
-#: A command seen stopped this long was stopped alone, not by a Ctrl-Z that stopped us as well.
-_SETTLE_S = 0.05
-
-
-class Limits(NamedTuple):
-    timeout_s: float | None = None
-    kill_children: bool = False
-    grace_s: float = KILL_GRACE_S
 
 
 class Ended(NamedTuple):
@@ -77,7 +65,7 @@ class OpenWorld:
     @property
     def pids(self) -> tuple[int, int]:
         """The world's init and the process that becomes the command, as seen here."""
-        return self.init_pid, _pid_of(self._pidfd)
+        return self.init_pid, pid_of(self._pidfd)
 
     @property
     def is_there(self) -> bool:
@@ -100,7 +88,7 @@ class OpenWorld:
         was; `WorkspaceError` if there is no such directory in the world.
         """
         started = clock.monotonic_ns()
-        with _Signals() as old_mask:
+        with Signals() as old_mask:
             del old_mask
             try:
                 self._send(program)
@@ -111,7 +99,7 @@ class OpenWorld:
                     return Ended(failure._replace(duration_ns=duration), 0, self.init_pid)
                 on_start()
                 self._door.on_call = on_call
-                with _Terminal():
+                with Terminal():
                     return self._attend(limits, started, ended_mark)
             except ClosedError as error:
                 self._end()
@@ -160,7 +148,7 @@ class OpenWorld:
         raise WorldFailedError(f"the command was not started: {step.decode()}: {error.strerror}")
 
     def _attend(self, limits: Limits, started: int, ended_mark: bytes) -> Ended:
-        command = _Command(self, self._pidfd, limits, started)
+        command = Attended(self.init_pid, self._channel, self._door, self._pidfd, limits, started)
         is_lost = False
         try:
             status, left, where = command.wait()
@@ -208,149 +196,6 @@ class OpenWorld:
             os.waitpid(self.init_pid, 0)
 
 
-class Door:
-    """What listens to calls from inside the world, until somebody takes them over."""
-
-    def __init__(self, fd: int, init_pid: int) -> None:
-        self._fd = fd
-        self._init_pid = init_pid
-        self.on_call: Callable[[int, int], None] | None = None
-
-    def watch(self) -> None:
-        """A call is told by the signal that the waiting process waits for anyway."""
-        if self._fd >= 0 and self.on_call is not None:
-            channels.announce_by(self._fd, signal.SIGCHLD)
-
-    def look(self) -> None:
-        """Hand the door over, if somebody is there."""
-        if self._fd < 0 or self.on_call is None or not channels.is_readable(self._fd):
-            return
-        channels.announce_no_more(self._fd)
-        try:
-            self.on_call(self._fd, self._init_pid)
-        except OSError:
-            pass  # nobody can answer; who calls finds the door shut
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-class _Command:
-    """The running command and what has become of it."""
-
-    def __init__(self, world: OpenWorld, pidfd: int, limits: Limits, started_ns: int) -> None:
-        self._channel = world._channel
-        self._door = world._door
-        self._init_pid = world.init_pid
-        self._pidfd = pidfd
-        self._limits = limits
-        self.timed_out = False
-        self._deadline_ns = (
-            None if limits.timeout_s is None else started_ns + int(limits.timeout_s * 1e9)
-        )
-
-    def wait(self) -> tuple[int, int, tuple[int, ...]]:
-        """The command's wait status, how many processes it left, and in which namespaces."""
-        self._channel.announce_by(signal.SIGCHLD)
-        self._door.watch()
-        while True:
-            self._door.look()
-            while self._channel.ready():
-                message, _ = self._channel.receive()
-                if message[0] == "ended":
-                    where = cast("tuple[int, ...]", message[3])
-                    return cast(int, message[1]), cast(int, message[2]), where
-                self._stop_with_it()
-            signum, from_terminal = signals.next_signal(self._patience_s())
-            if signum in signals.PASSED_ON and not from_terminal:
-                self._send(signum)
-            if self._deadline_ns is not None and clock.monotonic_ns() >= self._deadline_ns:
-                self._enforce_timeout()
-
-    def finished(self, status: int, duration_ns: int, killed_children: int) -> Finished:
-        code = os.waitstatus_to_exitcode(status)
-        exit_code = 128 - code if code < 0 else code
-        if self.timed_out:
-            exit_code = EXIT_TIMED_OUT
-        killed_by = -code if code < 0 else None
-        return Finished(exit_code, killed_by, self.timed_out, duration_ns, "", killed_children)
-
-    def end_leftovers(self) -> int:
-        left = process_tree.descendants(self._init_pid)
-        grace_ns = 0 if self._deadline_ns is None else self._deadline_ns - clock.monotonic_ns()
-        grace_s = max(0.0, grace_ns / 1e9) if self.timed_out else self._limits.grace_s
-        process_tree.end_all(left, grace_s)
-        return len(left)
-
-    def _stop_with_it(self) -> None:
-        """As `foreground` does: a command that stopped only itself stops us, too."""
-        clock.sleep(_SETTLE_S)
-        pid = _pid_of(self._pidfd)
-        if pid > 0 and process_tree.is_stopped(pid):
-            os.kill(os.getpid(), signal.SIGTSTP)
-            self._send(signal.SIGCONT)
-
-    def _send(self, signum: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            signal.pidfd_send_signal(self._pidfd, signum)
-
-    def _patience_s(self) -> float | None:
-        if self._deadline_ns is None:
-            return None
-        return max(0.0, (self._deadline_ns - clock.monotonic_ns()) / 1e9)
-
-    def _enforce_timeout(self) -> None:
-        tree = process_tree.descendants(self._init_pid)
-        if self.timed_out:
-            process_tree.send(tree, signal.SIGKILL)
-            self._deadline_ns = None
-            return
-        self.timed_out = True
-        process_tree.send(tree, signal.SIGTERM)
-        # A stopped process acts on TERM only once it goes on.
-        process_tree.send(tree, signal.SIGCONT)
-        self._deadline_ns = clock.monotonic_ns() + int(self._limits.grace_s * 1e9)
-
-
-class _Terminal:
-    """A shell that was the terminal's foreground cannot give it back: it cannot see our group."""
-
-    def __enter__(self) -> None:
-        self._fd = next((fd for fd in range(3) if os.isatty(fd)), None)
-        if self._fd is not None:
-            with suppress(OSError):
-                if os.tcgetpgrp(self._fd) == os.getpgrp():
-                    return
-        self._fd = None
-
-    def __exit__(self, *_: object) -> None:
-        if self._fd is None:
-            return
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
-        with suppress(OSError):
-            os.tcsetpgrp(self._fd, os.getpgrp())
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
-
-
-class _Signals:
-    """While a command is under way: signals wait for us, orphans come to us."""
-
-    def __enter__(self) -> Iterable[int]:
-        self._old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WAITED_FOR)
-        self._old_chld = signals.heed_children()
-        return self._old_mask
-
-    def __exit__(self, *_: object) -> None:
-        signals.heed_as_before(self._old_chld)
-        # What is still pending was meant for the command: it must not end us now.
-        signals.drain()
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._old_mask)
-
-
 def open_world(sandbox: Sandbox) -> OpenWorld:
     """Make the namespaces and mounts, up to the point where only the command is missing.
 
@@ -361,7 +206,7 @@ def open_world(sandbox: Sandbox) -> OpenWorld:
     ours, theirs = channels.pair()
     # The maker ends once the init is there; the init must then be ours to wait for.
     process_tree.adopt_orphans(True)
-    with _Signals() as mask:
+    with Signals() as mask:
         try:
             maker = os.fork()
             if maker == 0:
@@ -427,12 +272,3 @@ def _await_ready(channel: Channel, maker: int) -> _Ready:
 
 def _words(error: ClosedError | OSError) -> str:
     return str(error) if isinstance(error, OSError) else "its maker ended early"
-
-
-def _pid_of(pidfd: int) -> int:
-    """The process as we number it; -1 once it is gone."""
-    with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("Pid:"):
-                return int(line.split()[1])
-    return -1

@@ -22,7 +22,8 @@ from substrate.system import environment, spawn
 from substrate.system.linux import mounts
 from substrate.system.process import Finished, Stdio
 from substrate.world import surroundings
-from substrate.world.open_world import Limits, open_world
+from substrate.world.attend import Limits
+from substrate.world.open_world import open_world
 from substrate.world.protocol import Isolation, Network, Wanted
 from substrate.world.sandbox import Sandbox
 
