@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
+import tempfile
 import traceback
 from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
+
+import pytest
 
 from substrate.world.probe import probe
 
@@ -21,7 +24,10 @@ T = TypeVar("T")
 def _import_all() -> None:
     """Making a world imports what making a world imports; the other user could not."""
     importlib.import_module("resource")
-    probe(fresh=True)
+    # Not in the home of the test that comes first: it would be ours, and shut to the other user.
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SUBSTRATE_HOME", home)
+        probe(fresh=True)
 
 
 def as_user(uid: int, work: Callable[[], T]) -> T:
