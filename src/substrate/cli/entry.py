@@ -8,7 +8,6 @@ in the middle of an import nobody is there to catch it: the user would see a tra
 
 from __future__ import annotations
 
-import os
 import sys
 
 TYPE_CHECKING = False
@@ -22,12 +21,20 @@ def substrate() -> int:
     """Run one call of `substrate` and return its exit status."""
     before = _let_interrupts_end_us()
     if sys.platform == "linux":
-        from substrate.client.door import offer
+        import posix
 
+        from substrate.client.door import offer
+        from substrate.system import agent_place
+
+        agent_place.forget_coerced_locale()
         status = offer(sys.argv[1:])
         if status is not None:
             # Nothing is buffered, and taking the interpreter down would cost milliseconds.
-            os._exit(status)
+            posix._exit(status)
+    if sys.flags.no_site:  # the launcher left out what the way to the agent does not need
+        import site
+
+        site.main()
     from substrate.cli import main
 
     _signal.signal(_signal.SIGINT, before)

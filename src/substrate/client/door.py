@@ -1,7 +1,7 @@
 """Hand this call to the agent, if that changes nothing but the time it takes.
 
 The interpreter's start is most of what a small command costs, so nothing is imported here that
-is not loaded anyway, besides `_socket`: no `socket`, `signal`, `typing` or `json`.
+is not loaded anyway, besides `_socket`: no `os`, `socket`, `signal`, `typing` or `json`.
 
 The agent's process runs the same command line with our descriptors, directory, environment and
 umask, but in a session of its own. Who has a terminal would notice (Ctrl-Z, /dev/tty, background
@@ -10,7 +10,7 @@ jobs), so with one the call stays in this process; so does a call inside a comma
 
 from __future__ import annotations
 
-import os
+import posix
 import sys
 
 import substrate
@@ -40,7 +40,7 @@ EXIT_RUN_FAILED = 125
 def offer(words: Sequence[str]) -> int | None:
     """The command's exit status from the agent; None: run it in this process."""
     env = agent_place.variables()
-    argv = [os.fsencode(word) for word in words]
+    argv = [_encoded(word) for word in words]
     if not is_run(argv) or not is_wanted(env) or has_terminal():
         return None
     socket = agent_place.socket_path(env)
@@ -54,8 +54,8 @@ def offer(words: Sequence[str]) -> int | None:
     # Only now: while this is imported, the agent wakes up.
     from substrate.protocol import door
 
-    umask = os.umask(0o077)
-    os.umask(umask)
+    umask = posix.umask(0o077)
+    posix.umask(umask)
     request = door.Request(
         b"run", argv, [name + b"=" + value for name, value in env.items()],
         version=substrate.__version__.encode(), install=install(), umask=umask,
@@ -98,13 +98,13 @@ def has_terminal() -> bool:
     """A terminal on 0, 1 or 2, or one that could be opened as /dev/tty; or a closed descriptor."""
     for fd in (0, 1, 2):
         try:
-            os.fstat(fd)
+            posix.fstat(fd)
         except OSError:
             return True
-        if os.isatty(fd):
+        if posix.isatty(fd):
             return True
     try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+        posix.close(posix.open("/dev/tty", posix.O_RDWR | posix.O_NOCTTY | posix.O_CLOEXEC))
     except OSError:
         return False
     return True
@@ -112,7 +112,11 @@ def has_terminal() -> bool:
 
 def install() -> bytes:
     """Which installation this is: two of them can have the same version."""
-    return os.fsencode(os.path.dirname(substrate.__file__))
+    return _encoded(substrate.__file__.rpartition("/")[0])
+
+
+def _encoded(word: str) -> bytes:
+    return word.encode(sys.getfilesystemencoding(), "surrogateescape")
 
 
 def _converse(connection: _socket.socket, request: door.Request, socket: bytes) -> int | None:
@@ -121,7 +125,7 @@ def _converse(connection: _socket.socket, request: door.Request, socket: bytes) 
     relay = _Relay(connection)
     started = False
     try:
-        here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        here = posix.open(".", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
         relay.install()
         door.send_request(connection, request, (0, 1, 2, here))
         while True:
@@ -138,7 +142,7 @@ def _converse(connection: _socket.socket, request: door.Request, socket: bytes) 
     except (OSError, EOFError, ValueError):
         if started:
             relay.end_command()
-            os.write(2, _LOST)
+            posix.write(2, _LOST)
             return EXIT_RUN_FAILED
         _say_fallback(socket, request.argv)
         return None
@@ -177,7 +181,7 @@ class _Relay:
     def end_command(self) -> None:
         """Nobody records it any more; what it still did would be nobody's."""
         try:
-            os.killpg(self.runner, _signal.SIGKILL)
+            posix.killpg(self.runner, _signal.SIGKILL)
         except OSError:
             pass
 
@@ -186,11 +190,11 @@ class _Relay:
         stopping = number == _signal.SIGTSTP
         if self.runner:
             try:
-                os.killpg(self.runner, _signal.SIGSTOP if stopping else _signal.SIGCONT)
+                posix.killpg(self.runner, _signal.SIGSTOP if stopping else _signal.SIGCONT)
             except OSError:
                 pass
         if stopping:
-            os.kill(os.getpid(), _signal.SIGSTOP)
+            posix.kill(posix.getpid(), _signal.SIGSTOP)
 
 
 def _start_agent(socket: bytes, reason: bytes) -> None:

@@ -16,7 +16,6 @@ and nothing is parsed that could run code. On the thin client's path: see `clien
 from __future__ import annotations
 
 import _socket
-import os
 import sys
 
 MAGIC = b"SBD1"
@@ -103,6 +102,8 @@ def receive_request(connection: _socket.socket) -> tuple[Request, list[int]]:
             raise ValueError("not a request")
         return decode(_exactly(connection, size)), descriptors
     except BaseException:
+        import os  # not on the client's way
+
         for fd in descriptors:
             os.close(fd)
         raise

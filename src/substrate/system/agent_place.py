@@ -1,7 +1,8 @@
 """Where the agent is met: its sockets, its lock, and whether they can be trusted.
 
 On the thin client's path, so nothing is imported here that the interpreter has not loaded
-already, and the environment is the raw one (bytes): `system/environment.py` costs a `pathlib`.
+already: `posix` and not `os`, and the raw environment (bytes), for `system/environment.py` costs
+a `pathlib`.
 
     /run/substrate.sock         HTTP, for root; else $SUBSTRATE_HOME/run/substrate.sock
     /run/substrate.agent/       mode 0700
@@ -12,14 +13,20 @@ already, and the environment is the raw one (bytes): `system/environment.py` cos
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
+    import stat
     from collections.abc import Mapping
+else:
+    import _stat as stat
+
+if sys.platform == "win32":
+    import os
+else:
+    import posix as os
 
 #: What sockaddr_un holds, with the final NUL.
 _LONGEST_ADDRESS = 108
@@ -33,11 +40,29 @@ def variables() -> Mapping[bytes, bytes]:
     return posix.environ
 
 
+def forget_coerced_locale() -> None:
+    """Where the locale is C, Python adds LC_CTYPE to the environment: the command that we run would
+    get it, too. (Linux.)"""
+    import posix
+
+    if posix.environ.get(b"LC_CTYPE") != b"C.UTF-8":
+        return
+    with open("/proc/self/environ", "rb") as given:
+        if b"\0LC_CTYPE=" in b"\0" + given.read():
+            return
+    del posix.environ[b"LC_CTYPE"]
+    posix.unsetenv(b"LC_CTYPE")
+    if "os" in sys.modules:  # it has a copy
+        from substrate.system import environment
+
+        environment.forget("LC_CTYPE")
+
+
 def socket_path(env: Mapping[bytes, bytes]) -> bytes | None:
     """Where the agent serves HTTP; None if nobody can say."""
     named = env.get(b"SUBSTRATE_SOCKET")
     if named:
-        return os.path.abspath(named)
+        return _absolute(named)
     if os.geteuid() == 0:
         return b"/run/substrate.sock"
     home = env.get(b"SUBSTRATE_HOME")
@@ -46,7 +71,15 @@ def socket_path(env: Mapping[bytes, bytes]) -> bytes | None:
         if not above or not above.startswith(b"/"):
             return None
         home = above + b"/.substrate"
-    return os.path.abspath(home) + b"/run/substrate.sock"
+    return _absolute(home) + b"/run/substrate.sock"
+
+
+def _absolute(path: bytes) -> bytes:
+    if path.startswith(b"/") and not any(odd in path + b"/" for odd in (b"//", b"/./", b"/../")):
+        return path
+    import posixpath  # brings `os`
+
+    return posixpath.abspath(path)
 
 
 def directory(socket: bytes) -> bytes:
@@ -85,7 +118,7 @@ class Address:
     def __enter__(self) -> bytes:
         if len(self._path) < _LONGEST_ADDRESS or sys.platform != "linux":
             return self._path
-        above, name = os.path.split(self._path)
+        above, _, name = self._path.rpartition(b"/")
         self._fd = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         return b"/proc/self/fd/%d/%s" % (self._fd, name)
 

@@ -56,6 +56,11 @@ def replace(variables: Mapping[bytes, bytes]) -> None:
     os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()})
 
 
+def forget(name: str) -> None:
+    """Take a variable out that nobody set for us."""
+    os.environ.pop(name, None)
+
+
 def parse(variables: Mapping[str, str]) -> Environment:
     """The same from any mapping."""
 
