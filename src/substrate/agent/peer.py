@@ -11,6 +11,8 @@ import os
 from functools import cache
 from typing import NamedTuple
 
+from substrate.system import files
+
 _NAMESPACES = ("mnt", "net", "pid_for_children", "user", "ipc", "uts", "cgroup")
 #: Lines of /proc/PID/status that say what a process may do.
 _RIGHTS = (
@@ -31,8 +33,7 @@ class Standing(NamedTuple):
 
 def standing(pid: int) -> Standing:
     """`OSError` if the process is gone, or hidden from us."""
-    with open(f"/proc/{pid}/status", "rb") as file:
-        lines = file.read().splitlines()
+    lines = files.read_kernel_file(f"/proc/{pid}/status").splitlines()
     rights = tuple(line for line in lines if line.startswith(_RIGHTS))
     ignored = next((line for line in lines if line.startswith(b"SigIgn:")), b"SigIgn: 0")
     namespaces = tuple(_link(f"/proc/{pid}/ns/{name}") for name in _NAMESPACES)

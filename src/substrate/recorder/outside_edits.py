@@ -16,14 +16,14 @@ _MOST_ENTRIES = 256
 _MOST_BYTES = 4 << 20
 
 
-def catch_up(place: Place, store: HistoryStore) -> bool:
+def catch_up(store: HistoryStore, question: watch_talk.Question | None) -> bool:
     """Record the outside edits that are known of. Inside the lock.
 
     Whether there can be no others: the base of what comes next is known, because watched.
     """
-    answer = _ask(place)
-    if answer is None:
+    if question is None:
         return False
+    answer = question.answer()
     try:
         if answer.why_not or store.tip_commit is None:
             return False
@@ -42,8 +42,11 @@ def catch_up(place: Place, store: HistoryStore) -> bool:
         answer.close()
 
 
-def _ask(place: Place) -> watch_talk.Answer | None:
-    """None where there is no agent to ask."""
+def ask(place: Place) -> watch_talk.Question | None:
+    """Ask before the answer is needed; None where there is no agent to ask.
+
+    What others change from now on is met when the command's own change arrives.
+    """
     if not place.environment.agent_enabled or not hasattr(os, "geteuid"):
         return None
     variables = place.environment.variables
@@ -56,7 +59,7 @@ def _ask(place: Place) -> watch_talk.Answer | None:
     directory = agent_place.directory(socket)
     if not agent_place.is_ours(directory):
         return None
-    return watch_talk.ask(
+    return watch_talk.Question(
         agent_place.watch(directory), os.fsencode(place.workspace.root),
         os.fsencode(place.environment.substrate_home),
     )  # fmt: skip

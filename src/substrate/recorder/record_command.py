@@ -27,13 +27,14 @@ from substrate.history.ledger import Entry
 from substrate.history.record import Running
 from substrate.history.store import HistoryStore
 from substrate.model.nodes import Change
-from substrate.recorder import git_arrival, live, worlds
+from substrate.recorder import git_arrival, live, outside_edits, worlds
 from substrate.recorder.command_end import Done, brought_in, exact, found_by_scan, outcome_word
 from substrate.recorder.inside import Asked, Inside, Scene, carry_out
 from substrate.recorder.keep import keep_under_cap
 from substrate.recorder.outputs import capture_for
 from substrate.recorder.place import Place
 from substrate.system import afterwards, clock, ids, process
+from substrate.system.watch_talk import Question
 from substrate.trace import spans
 from substrate.trace.fs_diff import FsDiff
 from substrate.trace.writer import TraceWriter
@@ -109,14 +110,8 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
                           request.argv, request.shell)  # fmt: skip
     isolation = world.isolation
     is_direct = isolation.strategy == "direct"
-    earlier, beside = ([], ()) if is_direct else _collected(place)
-    with place.history() as store, store.writing("record a command"):
-        running = record.begin(
-            store, session=place.session, agent_id=place.agent_id,
-            command=spans.command_text(words), exact=exact(request),
-            world=None if is_direct else _in_world(place, store, request),
-            is_live=request.live and is_direct,
-        )  # fmt: skip
+    text = spans.command_text(words)
+    running, earlier, beside = _begun(place, request, text, is_direct=is_direct)
     command = _named(words, place, running)
     trace.append(spans.command_start(command, clock.now_ns(), isolation))
 
@@ -160,8 +155,31 @@ def _scene(place: Place, running: Running, isolation: Isolation, request: Comman
     return Scene(own, running.session_id, running.command_id, running.span_id, isolation)
 
 
-def _in_world(place: Place, store: HistoryStore, request: CommandRequest) -> record.InWorld:
-    found = worlds.new_world(place, store, request.world_id)
+def _begun(
+    place: Place, request: CommandRequest, text: str, *, is_direct: bool
+) -> tuple[Running, list[str], tuple[Layer, ...]]:
+    """The command announced; what there is to say of earlier ones, and those that still run."""
+    # First of all: while we look after the rest, the watcher thinks about it.
+    asked = None if is_direct else outside_edits.ask(place)
+    try:
+        earlier, beside = ([], ()) if is_direct else _collected(place)
+        with place.history() as store, store.writing("record a command"):
+            running = record.begin(
+                store, session=place.session, agent_id=place.agent_id, command=text,
+                exact=exact(request),
+                world=None if is_direct else _in_world(place, store, request, asked),
+                is_live=request.live and is_direct,
+            )  # fmt: skip
+        return running, earlier, beside
+    finally:
+        if asked is not None:
+            asked.close()
+
+
+def _in_world(
+    place: Place, store: HistoryStore, request: CommandRequest, asked: Question | None
+) -> record.InWorld:
+    found = worlds.new_world(place, store, asked, request.world_id)
     return found._replace(made_from=request.made_from)
 
 

@@ -28,6 +28,7 @@ from substrate.recorder.runs_code import runs_code
 from substrate.recorder.user_git import effect_since
 from substrate.system import ids
 from substrate.system.files import read_bytes_or_none
+from substrate.system.watch_talk import Question
 from substrate.workspace.exclude import IGNORE_NAME, Exclusions
 from substrate.workspace.layer import LayerDiff
 from substrate.workspace.locate import Workspace
@@ -76,10 +77,12 @@ class Request(NamedTuple):
     rest_of: str = ""
 
 
-def new_world(place: Place, store: HistoryStore, world_id: str = "") -> InWorld:
+def new_world(
+    place: Place, store: HistoryStore, asked: Question | None, world_id: str = ""
+) -> InWorld:
     """The id of a world to be, and where its directory may come to stand.
 
-    What others changed before it, as far as it is known of, is recorded first.
+    What others changed before it, as far as `asked` tells, is recorded first.
     """
     world_id = world_id or ids.new_id("wld")
     return InWorld(
@@ -88,7 +91,7 @@ def new_world(place: Place, store: HistoryStore, world_id: str = "") -> InWorld:
             place.workspace.store / "worlds" / world_id,
             place.environment.substrate_home / "worlds" / world_id,
         ),
-        is_watched=outside_edits.catch_up(place, store),
+        is_watched=outside_edits.catch_up(store, asked),
     )
 
 

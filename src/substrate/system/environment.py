@@ -52,8 +52,12 @@ def current() -> Environment:
 
 def replace(variables: Mapping[bytes, bytes]) -> None:
     """Make `variables` the environment of this process, for whom we stand in."""
-    os.environ.clear()
-    os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()})
+    # Most of it is what we have already: only what differs is given to the system again.
+    for name in [name for name in os.environb if name not in variables]:
+        del os.environb[name]
+    for name, value in variables.items():
+        if os.environb.get(name) != value:
+            os.environb[name] = value
 
 
 def forget(name: str) -> None:

@@ -11,6 +11,10 @@ from pathlib import Path
 
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.unlink in os.supports_dir_fd
 _DIRECTORY_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+#: To hold on to a file without opening it; 0 where the system cannot.
+_BY_PATH = getattr(os, "O_PATH", 0) | getattr(os, "O_CLOEXEC", 0) if sys.platform == "linux" else 0
+#: What the kernel adds to the path of a file that has been removed.
+_GONE = " (deleted)"
 #: How the names begin that `write_atomic` renames away; a kill can leave one behind.
 TEMPORARY = ".tmp-"
 #: Directories held open at once; anything deeper is moved up and removed from there.
@@ -42,6 +46,27 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = 
         raise
     if durable:
         fsync_dir(path.parent)
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """As `os.path.realpath`, but asked of the kernel in one go where it can say.
+
+    Python looks at each part of a path by itself, some twenty paths of them on the way of a
+    command.
+    """
+    if _BY_PATH:
+        try:
+            fd = os.open(path, _BY_PATH)
+            try:
+                found = os.readlink(f"/proc/self/fd/{fd}")
+            finally:
+                os.close(fd)
+        except (OSError, ValueError):
+            return os.path.realpath(path)  # it is not there, or may not be asked for
+        # What is no file has no path, and a file whose name went away meanwhile is told so.
+        if found.startswith("/") and not found.endswith(_GONE):
+            return found
+    return os.path.realpath(path)
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -125,6 +150,18 @@ def spread_subdirectories(path: Path) -> None:
             fcntl.ioctl(fd, _SET_FLAGS, wanted)
     except OSError:
         pass  # another file system: it has no such notion
+    finally:
+        os.close(fd)
+
+
+def read_kernel_file(path: str) -> bytes:
+    """All of a small file below ``/proc``, of which a file object would ask much that it is not."""
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        said = b""
+        while chunk := os.read(fd, 1 << 15):
+            said += chunk
+        return said
     finally:
         os.close(fd)
 

@@ -6,6 +6,8 @@ import os
 import sys
 from functools import cache
 
+from substrate.system import files
+
 
 @cache
 def boot_id() -> str:
@@ -58,8 +60,7 @@ def _own_start_token(pid: int) -> str:
 def _linux_stat_field(pid: int, number: int) -> str:
     """Field `number` (from 1, as in proc(5), 3 and up) of ``/proc/<pid>/stat``, else empty."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
+        text = files.read_kernel_file(f"/proc/{pid}/stat")
     except OSError:
         return ""
     # The command's name stands in parentheses and may hold blanks and parentheses itself.

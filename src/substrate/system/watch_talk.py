@@ -59,18 +59,38 @@ class Answer:
             self._connection.close()
 
 
-def ask(socket: bytes, root: bytes, home: bytes) -> Answer:
-    """What others changed below `root`; whoever asks is heard of, and watched from then on."""
-    connection = None
-    try:
-        connection = connect(socket)
-        connection.settimeout(PATIENCE_S)
-        connection.send(QUESTION + root + b"\0" + home)
-        return Answer(connection, connection.recv(MOST_BYTES))
-    except (OSError, ValueError):
-        if connection is not None:
+class Question:
+    """What others changed below `root`; whoever asks is heard of, and watched from then on.
+
+    It is asked at once, and the answer fetched when it is needed: the watcher thinks meanwhile.
+    """
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, socket: bytes, root: bytes, home: bytes) -> None:
+        self._connection: _socket.socket | None = None
+        try:
+            self._connection = connect(socket)
+            self._connection.send(QUESTION + root + b"\0" + home)
+        except OSError:
+            self.close()
+
+    def answer(self) -> Answer:
+        """Waits for it; the connection is the answer's from then on."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return Answer(None, b"")
+        try:
+            return Answer(connection, connection.recv(MOST_BYTES))
+        except (OSError, ValueError):
             connection.close()
-        return Answer(None, b"")
+            return Answer(None, b"")
+
+    def close(self) -> None:
+        """Nobody wants to know any more; harmless once it is answered."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def report(socket: bytes, patience_s: float) -> bytes:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from substrate.errors import HistoryRefusedError, NotFoundError, WorkspaceError
 from substrate.system import environment
+from substrate.system.files import real_path
 
 STORE_NAME = ".substrate-git"
 #: What `protect_store` hides from the user's own git.
@@ -45,7 +46,7 @@ def find_workspace(start: Path) -> Workspace:
 
     The nearest ancestor with ``.substrate-git``, else the nearest with ``.git``, else `start`.
     """
-    here = Path(os.path.realpath(start))
+    here = Path(real_path(start))
     if not here.is_dir():
         what = "is not a directory" if os.path.lexists(here) else "does not exist"
         raise WorkspaceError(f"{start} {what}", hint="go to the project's directory and try again")
@@ -62,7 +63,7 @@ def find_workspace(start: Path) -> Workspace:
 
 def find_repository(start: Path) -> Workspace:
     """The git working copy that `start` lies in: nearest ancestor with ``.git``, history or not."""
-    here = Path(os.path.realpath(start))
+    here = Path(real_path(start))
     root = _nearest(here, _has_git)
     git_dir = _git_dir(root) if root is not None else None
     if root is None or git_dir is None:
@@ -170,7 +171,7 @@ def _git_dir(root: Path) -> Path | None:
         if not pointer.startswith(b"gitdir:"):
             return None
         found = root / os.fsdecode(pointer[len(b"gitdir:") :].strip())
-    found = Path(os.path.realpath(found))
+    found = Path(real_path(found))
     return found if os.path.lexists(found / "HEAD") else None
 
 
@@ -178,7 +179,7 @@ def _common_dir(git_dir: Path) -> Path:
     shared = first_line(git_dir / "commondir").strip()
     if not shared:
         return git_dir
-    return Path(os.path.realpath(git_dir / os.fsdecode(shared)))
+    return Path(real_path(git_dir / os.fsdecode(shared)))
 
 
 def first_line(path: Path) -> bytes:
@@ -198,9 +199,9 @@ def _why_no_history(root: Path) -> str:
     if root == Path(root.anchor):
         return f"{root} is the root of the file system"
     home = environment.current().home
-    if home is not None and os.path.realpath(home) == str(root):
+    if home is not None and real_path(home) == str(root):
         return "it is a home directory"
-    if os.path.ismount(root) and not _is_marked(root):
+    if _is_mount(root, info) and not _is_marked(root):
         # A project mounted into a container carries a mark; a disk's top directory does not.
         return "it is the root of a mounted file system and holds no repository"
     if hasattr(os, "geteuid"):
@@ -211,6 +212,14 @@ def _why_no_history(root: Path) -> str:
     if not os.access(root, os.W_OK | os.X_OK):
         return "it cannot be written to"
     return ""
+
+
+def _is_mount(root: Path, info: os.stat_result) -> bool:
+    """As `os.path.ismount`, which would look for links in the path of a root that has none."""
+    if os.name == "nt":
+        return os.path.ismount(root)
+    above = os.lstat(os.path.join(root, os.pardir))
+    return above.st_dev != info.st_dev or above.st_ino == info.st_ino
 
 
 def _is_marked(root: Path) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError
-from substrate.system import afterwards, ids
+from substrate.system import afterwards, files, ids
 from substrate.system.linux import mounts
 from substrate.world import layers
 from substrate.world.open_world import OpenWorld, open_world
@@ -179,8 +179,7 @@ def _is_plain(recipe: Recipe) -> bool:
 
 def _looks(recipe: Recipe) -> tuple[object, ...]:
     """What the making of a world looks at besides its recipe."""
-    with open("/proc/self/mountinfo", "rb") as file:
-        mounted = file.read()
+    mounted = files.read_kernel_file("/proc/self/mountinfo")
     root = os.stat(recipe.root)
     paths = (*recipe.read_only, *recipe.masked, *recipe.writable, *recipe.readable)
     return (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from substrate.errors import MissingDependencyError, UsageError, WorldFailedError
 from substrate.system import environment
+from substrate.system.files import real_path
 from substrate.world.direct import DirectWorld
 from substrate.world.probe import Finding, finding, probe
 from substrate.world.protocol import (
@@ -120,10 +121,10 @@ def _refusals(found: Finding, wanted: Wanted, directory: Path) -> Iterator[str]:
     strategy = found.name
     if not found.works:
         yield found.why
-    root = os.path.realpath(wanted.root)
+    root = real_path(wanted.root)
     if root == "/":
         yield "the workspace is the root directory"
-    if strategy == "fuse-overlayfs" and ":" in os.path.realpath(directory):
+    if strategy == "fuse-overlayfs" and ":" in real_path(directory):
         yield "it cannot keep a layer in a directory whose path has a colon"
     if strategy in ("overlay", "fuse-overlayfs") and os.geteuid() != 0:
         yield from _unprivileged_refusals(root, strategy)
@@ -170,7 +171,7 @@ def worlds_directory(wanted: Wanted) -> Path:
 def _file_system(path: Path) -> bytes:
     from substrate.system.linux import mounts
 
-    return mounts.file_system_of(os.fsencode(os.path.realpath(path)))
+    return mounts.file_system_of(os.fsencode(real_path(path)))
 
 
 def _fix(wanted: Wanted) -> str:

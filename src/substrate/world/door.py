@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from substrate.system.files import real_path
 from substrate.system.linux import mounts
 
 NAME = b"broker"
@@ -21,7 +22,7 @@ def directory(tier: str, home: Path) -> bytes:
     """Where it lies, seen from inside; `home` is Substrate's own. Empty where it cannot lie."""
     if tier == "full":
         return _IN_NEW_ROOT
-    where = os.path.join(os.path.realpath(home), "run")
+    where = os.path.join(real_path(home), "run")
     try:
         os.mkdir(where, 0o700)
     except FileExistsError:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from substrate.errors import WorldFailedError
 from substrate.system import environment, ids, platform, spawn
+from substrate.system.files import real_path
 from substrate.system.process import Stdio
 from substrate.world import ahead, door, layers, pid_space, surroundings
 from substrate.world.ahead import Made, Recipe
@@ -53,7 +54,7 @@ class LayeredWorld:
         """`worlds`: where the layers go, on a file system that can hold one."""
         self._wanted = wanted
         self._worlds = worlds
-        self._root = Path(os.path.realpath(wanted.root))
+        self._root = Path(real_path(wanted.root))
         self._why = why
 
     def make_layer(self, world_id: str) -> Layer:

@@ -102,6 +102,7 @@ def _become(
         os.chdir(program.cwd)
         step = "descriptors"
         world_init.close_ways_out()
+        world_init.reopen_inside()
         step = "network"
         if sandbox.network is not None:
             sandbox.network.in_child()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from substrate.system import agent_place
 from substrate.system.environment import Environment
+from substrate.system.files import real_path
 from substrate.world.protocol import Wanted
 
 #: Whoever can talk to one of these can have programs run outside the world.
@@ -38,7 +39,7 @@ _ROOTS_SOCKET = "/run/substrate.sock"
 
 def read_only(environment: Environment, root: Path) -> tuple[bytes, ...]:
     """Our own home, and our own program: a command must not change what runs after it."""
-    home = os.path.realpath(environment.substrate_home)
+    home = real_path(environment.substrate_home)
     return tuple(
         os.fsencode(path)
         for path in (home, *_own_program(environment, root))
@@ -55,7 +56,7 @@ def stays_shut(wanted: Wanted) -> tuple[bytes, ...]:
 
 def masked(environment: Environment, *, allow_host_services: bool) -> tuple[bytes, ...]:
     """Sockets that lead out of the world, and other worlds."""
-    home = os.path.realpath(environment.substrate_home)
+    home = real_path(environment.substrate_home)
     paths = [_ROOTS_SOCKET, environment.get("SUBSTRATE_SOCKET") or _ROOTS_SOCKET]
     paths += [os.fsdecode(agent_place.directory(os.fsencode(path))) for path in paths]
     paths += [os.path.join(home, "run"), os.path.join(home, "worlds")]
@@ -68,7 +69,7 @@ def masked(environment: Environment, *, allow_host_services: bool) -> tuple[byte
         paths += _session_services(environment)
         for name in _ADDRESSES:
             paths += _socket_paths(environment.get(name) or "")
-    found = {os.path.realpath(path) for path in paths if os.path.lexists(path)}
+    found = {real_path(path) for path in paths if os.path.lexists(path)}
     return tuple(os.fsencode(path) for path in sorted(found))
 
 
@@ -97,10 +98,10 @@ def writable(environment: Environment, wanted: Wanted) -> tuple[bytes, ...]:
     paths = [str(path) for path in wanted.writable]
     if wanted.tier == "guarded":
         paths += [*_TEMPORARY, *_own_temporary(environment, wanted.root)]
-    found = {os.path.realpath(path) for path in paths if os.path.isdir(path)}
+    found = {real_path(path) for path in paths if os.path.isdir(path)}
     # A command may have put a link there, to have what it leads to opened for the next one.
     for path in map(str, wanted.git_writable):
-        if os.path.realpath(path) == path and os.path.isdir(path):
+        if real_path(path) == path and os.path.isdir(path):
             found.add(path)
     # One that lies in another needs no mount of its own, nor does what holds the workspace: the
     # view is its own mount.
@@ -120,9 +121,9 @@ def _own_temporary(environment: Environment, root: Path) -> list[str]:
 
 def readable(environment: Environment, wanted: Wanted) -> tuple[bytes, ...]:
     """Where programs lie that the system's directories do not hold: what `full` adds to them."""
-    found = [os.path.realpath(path) for path in wanted.readable]
+    found = [real_path(path) for path in wanted.readable]
     for entry in (environment.get("PATH") or "").split(os.pathsep):
-        path = os.path.realpath(entry) if entry.startswith("/") else ""
+        path = real_path(entry) if entry.startswith("/") else ""
         if not os.path.isdir(path) or path.startswith(_SHOWN_ANYWAY):
             continue
         # What lies in the workspace a command may have written, to have more shown to the next one.
@@ -147,7 +148,7 @@ def _python_of(environment: str) -> str | None:
         return None
     for name, _, value in lines:
         if name.strip() == "home":
-            return os.path.dirname(os.path.realpath(value.strip()))
+            return os.path.dirname(real_path(value.strip()))
     return None
 
 
@@ -157,15 +158,15 @@ def _is_python(base: str) -> bool:
 
 
 def _own_program(environment: Environment, root: Path) -> tuple[str, ...]:
-    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    package = os.path.dirname(os.path.dirname(real_path(__file__)))
     if _is_below(package, str(root)):
         return ()  # the project is Substrate itself: its view protects it
-    prefix = os.path.realpath(sys.prefix)
+    prefix = real_path(sys.prefix)
     # An environment made for us alone may be shut whole. One that the user works in may not
     # (they install into it), and neither may /usr.
     alone = sys.prefix != sys.base_prefix and not _is_below(prefix, str(root))
     in_use = environment.get("VIRTUAL_ENV")
-    if alone and (in_use is None or os.path.realpath(in_use) != prefix):
+    if alone and (in_use is None or real_path(in_use) != prefix):
         return (prefix, package) if not _is_below(package, prefix) else (prefix,)
     return (package,)
 

@@ -19,12 +19,12 @@ import errno
 import os
 import signal
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NoReturn, cast
 
 from substrate.system import channel as channels
-from substrate.system import process_tree, spawn
+from substrate.system import environment, process_tree, spawn
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import privileges, process_name
 from substrate.system.process import Stdio
@@ -131,6 +131,9 @@ def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
         tiers.restrict_process(sandbox, privileged=is_privileged())
         step = "start"
         spawn.restore_dispositions()  # they wait, blocked, for the mask to be lifted
+        step = "descriptors"
+        close_ways_out()
+        step = "start"
         program, umask = _receive_program(orders)
         spawn.move_stdio(program.stdio)
         os.umask(umask)
@@ -138,9 +141,9 @@ def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
         assert program.cwd is not None
         os.chdir(program.cwd)
         step = "descriptors"
-        close_ways_out()
+        reopen_inside()
         assert program.env is not None
-        env = {os.fsencode(name): os.fsencode(value) for name, value in program.env.items()}
+        env = _encoded(program.env)
         step = "exec"
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         # Not `send`: the network's filter would tell of it, and nobody may be listening.
@@ -156,18 +159,22 @@ def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
         os._exit(127)
 
 
+def _encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
+    return {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+
+
 def _rehearse() -> None:
     """Go through the motions of the start while nobody waits for it: memory that we still share
     is copied when it is first used. Before the network's filter, which would tell of it."""
     told, tell = channels.pair()
-    tell.send("program", (b"",), b"/", {"": ""}, 0, ())
+    tell.send("program", (b"",), b"/", dict(environment.current().variables), 0, ())
     program, _ = _receive_program(told)
     told.close()
     tell.close()
     spawn.move_stdio(program.stdio)
-    close_ways_out()
+    reopen_inside()
     with suppress(OSError):
-        spawn.exec_first(program.argv, {})
+        spawn.exec_first(program.argv, _encoded(program.env or {}))
 
 
 def _receive_program(orders: Channel) -> tuple[spawn.Program, int]:
@@ -184,18 +191,17 @@ def _receive_program(orders: Channel) -> tuple[spawn.Program, int]:
 def close_ways_out() -> None:
     """A descriptor of a directory was opened outside: from it the real files could be reached.
 
-    As stdin (``cmd < .``) it is opened again in here; any other is closed.
+    All but the first three, which are not the command's own yet: see `reopen_inside`.
     """
-    for name in os.listdir("/proc/self/fd"):
-        fd = int(name)
-        try:
-            is_directory = stat.S_ISDIR(os.fstat(fd).st_mode)
-        except OSError:  # the one that listed the directory
-            continue
-        if not is_directory or not os.get_inheritable(fd):
-            continue
-        if fd > 2:
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        if fd > 2 and _is_directory(fd) and os.get_inheritable(fd):
             os.close(fd)
+
+
+def reopen_inside() -> None:
+    """A directory as stdin (``cmd < .``) is opened again in here."""
+    for fd in range(3):
+        if not _is_directory(fd):
             continue
         try:
             inside = os.open(os.readlink(f"/proc/self/fd/{fd}"), os.O_RDONLY | os.O_DIRECTORY)
@@ -203,6 +209,13 @@ def close_ways_out() -> None:
             inside = os.open(os.devnull, os.O_RDWR)
         os.dup2(inside, fd, inheritable=True)
         os.close(inside)
+
+
+def _is_directory(fd: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.fstat(fd).st_mode)
+    except OSError:  # closed; or the one that listed the directory
+        return False
 
 
 def _has_children() -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,21 @@ def test_the_process_environment_is_read_at_the_call(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SUBSTRATE_AGENT_ID", "two")
     assert (before.agent_id, environment.current().agent_id) == ("one", "two")
     assert before.get("SUBSTRATE_AGENT_ID") == "one"
+
+
+@pytest.mark.needs("linux")
+def test_an_environment_that_is_replaced_is_the_new_one_alone() -> None:
+    before = dict(os.environb)
+    wanted = {b"PATH": before[b"PATH"], b"NEW": b"\xff", b"EMPTY": b""}
+    try:
+        environment.replace({**wanted, b"OLD": b"1"})
+        environment.replace(wanted)
+        assert dict(os.environb) == wanted
+        said = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout
+        # C libraries may have put variables of their own beside these (readline: COLUMNS, LINES).
+        had = {pair.partition(b"=")[0] for pair in said.split(b"\0")} & {*before, *wanted, b"OLD"}
+        assert had - {b"COLUMNS", b"LINES"} == set(wanted)
+        assert b"NEW=\xff" in said.split(b"\0")
+    finally:
+        environment.replace(before)
+    assert dict(os.environb) == before

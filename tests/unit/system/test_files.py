@@ -11,6 +11,7 @@ import pytest
 from substrate.system.files import (
     fsync_dir,
     read_bytes_or_none,
+    real_path,
     remove_tree,
     spread_subdirectories,
     write_atomic,
@@ -148,3 +149,39 @@ def test_subdirectories_are_spread_where_the_file_system_can(tmp_path: Path) -> 
         assert flags().replace("T", "-") == before and "T" in flags()
     spread_subdirectories(tmp_path / "missing")
     (tmp_path / "below").mkdir()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("dir", "dir/", "link", "link/file", "link/../dir", "file", "loop", "gone", "link/gone"),
+        *("file/below", "dangling", "a (deleted)", ".", "..", "", "fifo", "x\udcff", "dir//./file"),
+    ],
+)
+def test_a_real_path_is_what_python_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "dir" / "file").write_text("x")
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("dir")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("nowhere/at/all")
+    (tmp_path / "a (deleted)").write_text("x")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / os.fsdecode(b"x\xff")).symlink_to("file")
+    assert real_path(path) == os.path.realpath(path)
+    assert real_path(tmp_path / path) == os.path.realpath(tmp_path / path)
+
+
+def test_the_real_path_of_a_directory_that_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    with monkeypatch.context() as moved:
+        moved.chdir(here)
+        here.rmdir()
+        with pytest.raises(FileNotFoundError):  # as os.path.realpath: it has no path
+            real_path(".")

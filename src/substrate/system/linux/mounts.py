@@ -6,6 +6,7 @@ import os
 from functools import lru_cache
 from typing import NamedTuple
 
+from substrate.system import files
 from substrate.system.linux import calls
 
 RDONLY = 0x1
@@ -175,8 +176,7 @@ def _file_system_of(table: bytes, path: bytes) -> bytes:
 
 
 def _table() -> bytes:
-    with open("/proc/self/mountinfo", "rb") as file:
-        return file.read()
+    return files.read_kernel_file("/proc/self/mountinfo")
 
 
 @lru_cache(maxsize=1)
