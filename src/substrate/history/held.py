@@ -5,6 +5,7 @@ Each is an intent in the ledger, so that its base stays in the store until it is
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from substrate.history.store import HistoryStore, is_alive
 from substrate.objects.batch import Batch
 from substrate.objects.snapshot import Snapshot
 from substrate.system import clock, files
+from substrate.workspace import untouched
 
 HELD = "held"
 _STORE_NAME = b".substrate-git"
@@ -161,7 +163,7 @@ def crashed(store: HistoryStore, intent: Intent) -> str:
     held = _held(intent)
     directory = held.directory
     result = Result(None, None, {"outcome": "interrupted", "exact": intent.payload["exact"]})
-    if directory is not None and not is_empty(directory / "upper"):
+    if directory is not None and not is_empty(directory, store.root):
         hold(store, running, result, "crashed", "the command's recorder was ended")
         return f"{running.command_id} was interrupted; its changes wait in {running.world_id}"
     new = NewEntry(
@@ -178,15 +180,28 @@ def crashed(store: HistoryStore, intent: Intent) -> str:
     return f"{running.command_id} was interrupted; it had changed nothing"
 
 
-def is_empty(upper: Path) -> bool:
-    """Whether a command has left nothing in its world."""
+def is_empty(world: Path, root: Path) -> bool:
+    """Whether a command has left nothing in its world over `root`."""
+    upper = os.fsencode(world / "upper")
     try:
-        with os.scandir(os.fsencode(upper)) as names:
-            return all(entry.name == _STORE_NAME for entry in names)
+        if set(os.listdir(upper)) <= {_STORE_NAME}:
+            return True
+        # A copy of the tree says by what it lacks what was removed; an overlay's layer does not.
+        is_overlay = meta_of(world).get("kind") == "overlay"
+        return is_overlay and untouched.copied_directories(upper, os.fsencode(root)) is not None
     except FileNotFoundError:
         return True
     except OSError:
         return False  # shut to us: somebody should look
+
+
+def meta_of(world: Path) -> dict[str, object]:
+    """What its maker wrote down about it; empty if that is not to be had."""
+    try:
+        found = json.loads((world / "meta.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _held(intent: Intent) -> Held:

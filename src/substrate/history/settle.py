@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -68,7 +67,9 @@ def _sweep_trash(trash: Path) -> None:
 def sweep_elsewhere(store: HistoryStore, worlds: Path) -> list[str]:
     """The same for a directory that other workspaces use, too. Inside the lock."""
     own = str(store.root)
-    return _sweep(store, [path for path in _listed(worlds) if _meta(path).get("root") == own])
+    return _sweep(
+        store, [path for path in _listed(worlds) if held.meta_of(path).get("root") == own]
+    )
 
 
 def _sweep_worlds(store: HistoryStore) -> list[str]:
@@ -92,7 +93,7 @@ def _sweep(store: HistoryStore, found: list[Path]) -> list[str]:
         if path.name in awaited or _has_maker(path):
             continue
         # One that holds something nobody decided on stays, even if no intent names it.
-        if (path / arrival_journal.DECIDED).exists() or held.is_empty(path / "upper"):
+        if (path / arrival_journal.DECIDED).exists() or held.is_empty(path, store.root):
             with suppress(OSError):  # its own process may be at it; what stays goes next time
                 held.remove_directory(path)
         elif said := unclaimed.keep(store, path):
@@ -102,7 +103,7 @@ def _sweep(store: HistoryStore, found: list[Path]) -> list[str]:
 
 def _has_maker(world: Path) -> bool:
     """Whether the process that made a world is alive: it may be one made ahead of its command."""
-    meta = _meta(world)
+    meta = held.meta_of(world)
     try:
         pid = int(str(meta["pid"]))
     except (ValueError, KeyError):
@@ -117,14 +118,6 @@ def _is_being_made(name: str) -> bool:
     kind, _, rest = name.partition("-")
     pid = rest.partition("-")[0]
     return kind == "ahead" and pid.isdecimal() and platform.pid_alive(int(pid))
-
-
-def _meta(world: Path) -> dict[str, object]:
-    try:
-        found = json.loads((world / "meta.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def after_boot(store: HistoryStore) -> None:

@@ -32,7 +32,7 @@ from substrate.system.watch_talk import Question
 from substrate.workspace.exclude import IGNORE_NAME, Exclusions
 from substrate.workspace.layer import LayerDiff
 from substrate.workspace.locate import Workspace
-from substrate.world.changes import Base, is_untouched, read_layer
+from substrate.world.changes import Base, read_layer, says_nothing
 from substrate.world.protocol import Layer
 
 #: How the reason begins for which a world is held.
@@ -104,7 +104,7 @@ def bring_in(place: Place, request: Request) -> Brought:
     ):
         if not store.objects.has(request.running.base_commit):
             request = _begun_anew(store, request)
-        if is_untouched(request.layer):
+        if says_nothing(request.layer):
             if request.rest_of:
                 return _nothing_more(store, request)
             entry = record.note(store, request.running, _with_outside(place, request))

@@ -16,6 +16,7 @@ from substrate.model.paths import ROOT, RelPath, join
 from substrate.objects import directory as snapshot_directory
 from substrate.objects import snapshot as snapshots
 from substrate.objects.directory import Reader, Snapshot
+from substrate.workspace import untouched
 from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.layer import LayerDiff, LayerEntry, LeftOut, arriving_mode
@@ -56,6 +57,15 @@ def is_untouched(layer: Layer) -> bool:
     """Whether the command changed nothing at all: most do not, and need no reading."""
     with os.scandir(os.fsencode(layer.upper)) as names:
         return all(entry.name == _STORE for entry in names)
+
+
+def says_nothing(layer: Layer) -> bool:
+    """Whether there is nothing to record or apply, though directories may have been copied up."""
+    upper, root = os.fsencode(layer.upper), os.fsencode(layer.lower)
+    if is_untouched(layer):
+        return True
+    by_kernel = layer.kind == "overlay" and layer.xattr_prefix != fuse_marks.PREFIX
+    return by_kernel and untouched.copied_directories(upper, root) is not None
 
 
 class _Frame(NamedTuple):
@@ -245,6 +255,8 @@ class _Name:
         over_directory = stood is not None and stat.S_ISDIR(stood.st_mode)
         is_whole = found.is_opaque or not over_directory
         new = Node(Kind.DIRECTORY, found.mode, b"", found.xattrs)
+        if not is_whole and self.is_only_a_copy():
+            return
         if self.is_beyond(True, 0):
             self.add(self.tree_node(), new, beyond=True, is_whole=is_whole)
             self.go_on(None, beyond=True, is_whole=is_whole)
@@ -255,6 +267,16 @@ class _Name:
             new = self.old  # copied up for what is in it; its mode in history is not our business
         self.add(self.old, new, is_whole=is_whole)
         self.go_on(self.at, beyond=False, is_whole=is_whole)
+
+    def is_only_a_copy(self) -> bool:
+        """An earlier command's lock was in it, and the next one has got the layer."""
+        assert self.stood is not None
+        if self.found.at.st_mtime_ns != self.stood.st_mtime_ns or self.found.xattrs:
+            return False
+        upper, root = os.fsencode(self.reading.layer.upper), os.fsencode(self.reading.layer.lower)
+        if not untouched.is_copy(upper, root, self.path, times_count=True):
+            return False
+        return not os.listdir(os.path.join(upper, self.path))
 
     def looks_as_it_stood(self) -> bool:
         assert self.stood is not None

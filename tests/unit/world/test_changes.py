@@ -14,7 +14,7 @@ from substrate.model.nodes import Kind
 from substrate.trace.fs_diff import fs_diff
 from substrate.workspace.exclude import Exclusions
 from substrate.world import fuse_marks
-from substrate.world.changes import is_untouched
+from substrate.world.changes import is_untouched, says_nothing
 from tests.unit.world.overlays import Overlay
 
 pytestmark = pytest.mark.needs("overlay", "root", "mounts")
@@ -116,6 +116,55 @@ def test_a_world_without_changes_is_known_without_reading(overlay: Overlay) -> N
     assert is_untouched(overlay.layer)
     overlay.run("touch a")
     assert not is_untouched(overlay.layer)
+
+
+_GIT = (
+    "touch -d yesterday a b d/c d/e/f; git -c init.defaultBranch=m init -q .; git add a b d; "
+    "git -c user.name=t -c user.email=t@t commit -qm t"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "nothing"),
+    [
+        ("git status", True),
+        ("touch d/.lock; rm d/.lock", False),  # who looks at times has seen it
+        ("touch .git/a.lock; rm .git/a.lock", True),
+        ("mkdir .git/new", False),
+        ("mkdir new", False),
+        ("chmod 700 .git", False),
+        ("rm -r empty; mkdir empty", False),
+        ("rm -r .git/refs; mkdir -p .git/refs/heads .git/refs/tags", False),
+        ("git update-ref -d HEAD", False),
+        ("python3 -c \"import os; os.setxattr('.git', 'user.x', b'y')\"", False),
+        ("touch -d yesterday empty", False),
+        ("rm b", False),
+    ],
+)
+def test_a_lock_that_came_and_went_says_nothing(overlay: Overlay, line: str, nothing: bool) -> None:
+    # fuse-overlayfs puts marks of its own there: it is read name by name.
+    nothing = nothing and overlay.namespace != "fuse"
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    subprocess.run(["bash", "-ec", _GIT], cwd=overlay.lower, env=env, check=True)
+    with overlay.mounted() as merged:
+        subprocess.run(["bash", "-ec", line], cwd=merged, env=env, check=True, capture_output=True)
+    assert not is_untouched(overlay.layer)
+    assert says_nothing(overlay.layer) is nothing
+    if nothing:
+        assert overlay.read().changes == []
+
+
+def test_a_copied_directory_that_looks_the_same_is_not_told(overlay: Overlay) -> None:
+    git = overlay.lower / ".git"
+    git.mkdir()
+    with overlay.mounted() as merged:
+        (merged / ".git" / "lock").touch()
+        (merged / ".git" / "lock").unlink()
+        (merged / "new").write_text("new\n")
+    assert b".git" in {one.path for one in overlay.read().diff.entries}
+    at = git.stat()
+    os.utime(overlay.upper / ".git", ns=(at.st_atime_ns, at.st_mtime_ns))
+    assert {one.path for one in overlay.read().diff.entries} == {b"new"}
 
 
 def test_the_words_of_the_span(overlay: Overlay) -> None:
