@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -125,3 +126,38 @@ def test_a_later_command_of_the_session_ends_what_an_earlier_one_left(program: P
         assert time.monotonic() < deadline, "the world never ended"
         program("-c", "true").went_well()
     assert list((program.cwd / ".substrate-git" / "worlds").iterdir()) == []
+
+
+def marks(program: Program) -> list[str]:
+    """What `log` says about each entry before its words, newest first; the heading left out."""
+    lines = program("log").went_well().text.splitlines()[1:]
+    return [line.partition("  (")[2].partition(")")[0] if "  (" in line else "" for line in lines]
+
+
+def test_the_log_tells_what_an_exit_status_does_not(program: Program) -> None:
+    world_id = held(program)
+    assert marks(program)[0] == "not applied"
+    waiting = program("show", "@").went_well().text
+    assert "asked for with --hold" in waiting
+    (program.cwd / "a").write_text("3\n")
+    program("world", "apply", world_id)
+    assert (program.cwd / "a").read_text() == "3\n"
+    assert marks(program)[0] == "conflict"
+    assert "not applied" not in marks(program)
+    assert "conflict" in program("show", "@").went_well().text
+    program("--timeout", "1", "-c", "echo late > late; sleep 60")
+    assert marks(program)[0] == "timed out"
+    program("undo").went_well()
+    assert marks(program)[1] == "timed out, undone"
+
+
+def test_show_tells_what_was_reached_and_refused(program: Program) -> None:
+    line = (
+        "import socket; reach = lambda host: socket.socket().connect_ex((host, 9)); "
+        "reach('127.0.0.1'); reach('192.0.2.1')"
+    )
+    program("--net", "off", "run", "--", sys.executable, "-c", line)
+    shown = program("show", "@").went_well().text
+    rows = dict(line.split(maxsplit=1) for line in shown.splitlines())
+    assert rows["reached"] == "tcp:127.0.0.1:9"
+    assert rows["refused"] == "tcp:192.0.2.1:9"

@@ -16,6 +16,7 @@ from substrate.recorder.git_outside import code_changed
 from substrate.recorder.place import Place
 from substrate.recorder.user_git import effect_since
 from substrate.trace.fs_diff import FsDiff, fs_diff
+from substrate.trace.redact import redact
 from substrate.world.protocol import RunOutcome
 
 Value = TypeVar("Value")
@@ -160,12 +161,17 @@ def _record(
 
 
 def _detail(place: Place, outcome: RunOutcome, request: Words) -> dict[str, object]:
-    return {
+    detail: dict[str, object] = {
         "isolation": outcome.isolation._asdict(),
         "outcome": outcome_word(outcome),
         "cwd": display(str(place.cwd).encode("utf-8", "surrogateescape")),
         "exact": exact(request),
     }
+    if outcome.scopes_used:
+        detail["scopes_used"] = [redact(scope) for scope in outcome.scopes_used]
+    if outcome.net_denied:
+        detail["net_denied"] = [redact(scope) for scope in outcome.net_denied]
+    return detail
 
 
 def _translated(outcome: RunOutcome, work: Callable[[], Value]) -> Value:

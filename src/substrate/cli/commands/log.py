@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from substrate.cli.output import Styled
 from substrate.cli.render import entry_json, paths_of, place_of, when
 from substrate.errors import EXIT_OK, DamagedStoreError, UsageError
+from substrate.history import held
 from substrate.recorder import ask
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ EXAMPLE = "substrate log --limit 10 --path src"
 _DEFAULT_LIMIT = 50
 #: A line of JSON names at most this many files; `diff` names all.
 _SHOWN_FILES = 1000
+#: Outcomes that a reader of the list should see.
+_UNUSUAL = ("interrupted", "killed", "not_started", "timed_out")
 #: Entries that no command made, in words.
 _WITHOUT_COMMAND = {"baseline": "the files as first found", "external": "changed outside Substrate"}
 
@@ -50,11 +53,13 @@ def run(args: Namespace, context: Context) -> int:
             commands = [_json(store, entry) for entry in entries]
             context.output.emit_json({"commands": commands})
             return EXIT_OK
+        waiting = {world.command_id for world in held.all_held(store)}
+        marked = [(entry, _marks(store, entry, waiting)) for entry in entries]
     if not entries:
         context.output.line("nothing is recorded here" + (" for that" if args.path else " yet"))
         return EXIT_OK
     rows: list[list[Piece]] = [["when (UTC)", "id", "session", "exit", "files", "what"]]
-    rows += [_row(entry) for entry in entries]
+    rows += [_row(entry, marks) for entry, marks in marked]
     if context.output.is_narrow:  # what was run matters more than in which session
         rows = [[*row[:2], *row[3:]] for row in rows]
     header = [str(name) for name in rows[0]]
@@ -71,12 +76,29 @@ def _json(store: HistoryStore, entry: Entry) -> dict[str, object]:
         return {**entry_json(entry, ()), "damaged": error.message}
 
 
-def _row(entry: Entry) -> list[Piece]:
+def _marks(store: HistoryStore, entry: Entry, waiting: set[str]) -> list[str]:
+    """What the exit status does not say."""
+    marks = []
+    if "part" in entry.detail:
+        marks.append(f"part {entry.detail['part']} of {entry.detail['of']}")
+    outcome = str(entry.detail.get("outcome", ""))
+    if outcome in _UNUSUAL:
+        marks.append(outcome.replace("_", " "))
+    if entry.command_id in waiting:
+        marks.append("not applied")
+    if "conflicts" in entry.detail:
+        marks.append("conflict")
+    if b"" in store.ledger.reversed_paths(entry.seq):
+        marks.append("undone")
+    return marks
+
+
+def _row(entry: Entry, marks: list[str]) -> list[Piece]:
     exit_text = "" if entry.exit is None else str(entry.exit)
     failed = entry.exit not in (None, 0)
     what = _WITHOUT_COMMAND.get(entry.kind) or entry.command.split("\n", 1)[0]
-    if "part" in entry.detail:
-        what += f"  (part {entry.detail['part']} of {entry.detail['of']})"
+    if marks:  # in front: a long command is cut at its end
+        what = f"({', '.join(marks)})  {what}"
     return [
         when(entry.ts_ns),
         Styled(entry.command_id, "cyan"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from substrate.cli.output import Styled
 from substrate.cli.render import entry_json, hex_or_none, place_of, when
 from substrate.errors import EXIT_OK
+from substrate.history import held
 from substrate.history.resolve import resolve
 from substrate.model.paths import display
 from substrate.recorder import ask
@@ -14,6 +15,7 @@ from substrate.system import clock
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterable, Mapping
 
     from substrate.cli.context import Context
     from substrate.history.resolve import Target
@@ -79,11 +81,29 @@ def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
         ("outcome", str(entry.detail["outcome"]) if "outcome" in entry.detail else None),
         ("cwd", str(entry.detail["cwd"]) if "cwd" in entry.detail else None),
     ]
+    rows += _network(entry.detail)
+    rows += [("conflict", f"{path}: {why}") for path, why in _mapping(entry.detail, "conflicts")]
+    if any(world.command_id == entry.command_id for world in held.all_held(store)):
+        rows.append(("not applied", str(entry.detail.get("held", "it still runs"))))
     if target.holder is not None:
         rows.append(("now part of", f"{target.holder.command_id} ({target.holder.command})"))
     if b"" in store.ledger.reversed_paths(entry.seq):
         rows.append(("undone", "yes"))
     context.output.table([(Styled(k, "dim"), v) for k, v in rows if v is not None], whole=True)
+
+
+def _network(detail: Mapping[str, object]) -> list[tuple[str, str | None]]:
+    found: list[tuple[str, str | None]] = []
+    for name, label in (("scopes_used", "reached"), ("net_denied", "refused")):
+        scopes = detail.get(name)
+        if isinstance(scopes, list):
+            found.append((label, ", ".join(map(str, scopes))))
+    return found
+
+
+def _mapping(detail: Mapping[str, object], name: str) -> Iterable[tuple[str, object]]:
+    found = detail.get(name)
+    return found.items() if isinstance(found, dict) else ()
 
 
 def _show_other(store: HistoryStore, target: Target, context: Context) -> int:
