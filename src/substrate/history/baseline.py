@@ -6,7 +6,6 @@ read, and their objects made ours at once, because a later amend and gc could ta
 
 from __future__ import annotations
 
-import gc
 from typing import NamedTuple
 
 from substrate.history.ledger import NewEntry
@@ -21,6 +20,7 @@ from substrate.objects.batch import Batch
 from substrate.objects.directory import ReadyDirectory
 from substrate.objects.first_look import WORTH_FORKING_FILES, first_look
 from substrate.system import clock, ids
+from substrate.system.cycles import uncollected
 from substrate.workspace.scan import KnownBlob, ScanResult, scan
 from substrate.workspace.stat_cache import StatCache
 
@@ -31,15 +31,8 @@ def take(store: HistoryStore, *, quick_from_files: int = WORTH_FORKING_FILES) ->
     Where the user's index has so many files as `quick_from_files`, they are taken over by the
     directory, in several processes; the state recorded is the same.
     """
-    # Several tuples for every file of the project, all of which stay: the cycle collector would
-    # look at each of them again and again (a third of the whole time).
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with uncollected():
         _take(store, quick_from_files)
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _take(store: HistoryStore, quick_from_files: int) -> None:

@@ -6,7 +6,6 @@ converted on the way. Nothing is ever written in the user's ``.git``.
 
 from __future__ import annotations
 
-import gc
 import os
 import stat
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from substrate.model.paths import RelPath
 from substrate.objects.adopt import adopt_objects
 from substrate.objects.git import UserGit
 from substrate.objects.git_index import IndexEntry, UnusualIndexError, parse_index
+from substrate.system.cycles import uncollected
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.scan import KnownBlob
 
@@ -36,16 +36,11 @@ def borrow_index(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, K
     not in the result; an unusual repository gives an empty one. (What cannot be seen from here: a
     filter that keeps sizes and was taken out of the attributes after the file was added.)
     """
-    # Tens of thousands of tuples that all stay: the collector would look at each again and again.
-    was_enabled = gc.isenabled()
-    gc.disable()
     try:
-        return _borrow(git_dir, common_dir, root)
+        with uncollected():
+            return _borrow(git_dir, common_dir, root)
     except _DoubtError:
         return {}
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _borrow(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownBlob]:

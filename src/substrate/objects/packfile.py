@@ -29,6 +29,7 @@ _OFS_DELTA, _REF_DELTA = 6, 7
 BaseReader = Callable[[bytes], tuple[str, bytes]]
 #: So many ids are searched without halving.
 _FEW = 64
+_ID = struct.Struct("20s")
 
 
 class DamagedPackError(DamagedStoreError):
@@ -95,14 +96,13 @@ class PackIndex:
         return int.from_bytes(self._data[at : at + 8], "big")
 
     def oids(self) -> Iterator[bytes]:
-        for at in range(_TABLE, _TABLE + 20 * self.count, 20):
-            yield self._data[at : at + 20]
+        data = bytes(self._data[_TABLE : _TABLE + 20 * self.count])
+        return (one for (one,) in _ID.iter_unpack(data))
 
     def held(self, oids: set[bytes]) -> set[bytes]:
         """Those of `oids` that are in the pack; by one pass over the idx if they are many."""
         if len(oids) * 16 > self.count:
-            data = bytes(self._data[_TABLE : _TABLE + 20 * self.count])
-            return oids.intersection([data[at : at + 20] for at in range(0, len(data), 20)])
+            return oids.intersection(self.oids())
         return {oid for oid in oids if self.position(oid) is not None}
 
     def is_same_as(self, other: PackIndex) -> bool:
@@ -143,9 +143,6 @@ class Pack:
         self._file: int | None = None
         self.index = PackIndex(idx_path)
         self.path = idx_path[: -len("idx")] + "pack"
-
-    def __contains__(self, oid: bytes) -> bool:
-        return self.index.position(oid) is not None
 
     def read(self, oid: bytes, read_base: BaseReader) -> tuple[str, bytes] | None:
         """Kind and verified content, or None if this pack does not hold it."""

@@ -18,6 +18,8 @@ _TYPE_CODES = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
 _KINDS = {code: kind for kind, code in _TYPE_CODES.items()}
 _BUFFER_BYTES = 1 << 20
 _BIG_OFFSET = 0x80000000
+#: So little hardly shrinks, and setting a compressor up costs more than all the rest.
+_TINY_BYTES = 128
 
 
 class PackWriter:
@@ -42,8 +44,12 @@ class PackWriter:
 
     def add(self, oid: bytes, kind: str, data: bytes) -> None:
         """Append an object; `oid` must be its id, and new to this pack."""
-        packed = zlib.compress(data, compression_level(data))
-        entry = _entry_header(_TYPE_CODES[kind], len(data)) + packed
+        size = len(data)
+        if size <= _TINY_BYTES:
+            entry = _entry_header(_TYPE_CODES[kind], size) + _as_it_is(data)
+        else:
+            packed = zlib.compress(data, compression_level(data))
+            entry = _entry_header(_TYPE_CODES[kind], size) + packed
         self._entries[oid] = (self._end, zlib.crc32(entry), len(entry))
         self._file.write(entry)
         self._end += len(entry)
@@ -128,6 +134,13 @@ class PackWriter:
         self._file.close()
         for suffix in (".pack", ".idx"):
             Path(self._temp + suffix).unlink(missing_ok=True)
+
+
+def _as_it_is(data: bytes) -> bytes:
+    """A zlib stream of one stored block, as level 0 writes it."""
+    size = len(data)
+    lengths = struct.pack("<HH", size, size ^ 0xFFFF)
+    return b"\x78\x01\x01" + lengths + data + zlib.adler32(data).to_bytes(4, "big")
 
 
 def _entry_header(type_code: int, size: int) -> bytes:

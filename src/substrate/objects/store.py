@@ -27,6 +27,8 @@ _CACHED_BLOB_MAX_BYTES = 16 << 10
 #: What a parsed tree entry costs in memory over its bytes in the object, roughly.
 _TREE_OVERHEAD = 5
 _ALTERNATES_DEPTH = 5
+#: After so many questions it is weighed whether to make a table of all ids.
+_ASKED_OFTEN = 128
 
 
 class ObjectDir:
@@ -38,6 +40,9 @@ class ObjectDir:
         #: Packs that cannot be used at all, and why; the others go on working.
         self.broken: dict[str, DamagedPackError] = {}
         self._pack_dir_mtime = -1
+        #: Every packed id, once so many were asked for that a table is quicker; and how many were.
+        self._packed: set[bytes] | None = None
+        self._asked = 0
         self.refresh()
 
     def refresh(self, *, force: bool = False) -> bool:
@@ -51,6 +56,7 @@ class ObjectDir:
         except OSError:
             mtime, names = -1, []
         self._pack_dir_mtime = mtime
+        self._packed, self._asked = None, 0
         present = set(names)
         wanted = {name for name in names if name.endswith(".idx") and name[:-3] + "pack" in present}
         for name in [name for name in self.packs if name not in wanted]:
@@ -65,7 +71,21 @@ class ObjectDir:
         return True
 
     def in_packs(self, oid: bytes) -> bool:
-        return any(oid in pack for pack in self.packs.values())
+        if self._packed is not None:
+            return oid in self._packed
+        self._asked += 1
+        if self._asked % _ASKED_OFTEN == 0:
+            self._make_table()
+        return any(pack.index.position(oid) is not None for pack in self.packs.values())
+
+    def _make_table(self) -> None:
+        """If that costs no more than the questions so far did: looking for one id in one idx
+        takes as long as putting one into a table."""
+        size = sum(pack.index.count for pack in self.packs.values())
+        if size < self._asked * len(self.packs):
+            self._packed = set()
+            for pack in self.packs.values():
+                self._packed.update(pack.index.oids())
 
     def has_loose(self, oid: bytes) -> bool:
         return os.path.exists(loose.loose_path(self.path, oid))
@@ -221,7 +241,10 @@ class ObjectStore:
 
     def has_packed(self, oid: bytes) -> bool:
         """Whether a pack holds it; packs are synced, loose objects may not be."""
-        return any(d.in_packs(oid) for d in self._directories())
+        for directory in self._directories():  # noqa: SIM110 - asked for every object
+            if directory.in_packs(oid):
+                return True
+        return False
 
     def pack_count(self) -> int:
         return len(self._directories()[0].packs)

@@ -73,6 +73,7 @@ def test_packs_made_by_git_are_read(store: ObjectStore, contents: list[bytes], d
 
 def test_our_pack_is_gits_own(store: ObjectStore, contents: list[bytes]) -> None:
     many = contents + [b"%d" % number for number in range(500)]
+    many += [b"x" * size for size in (126, 127, 128, 129)]  # where compressing begins
     oids = _publish(store, many)
     assert len(list((store.git_dir / "objects/pack").glob("*.pack"))) == 1
     for name in ("pack", "idx"):
@@ -162,6 +163,21 @@ def test_packing_by_another_process_is_noticed(store: ObjectStore, contents: lis
     for oid, data in oids.items():
         assert reader.has(oid)
         assert reader.read_blob(oid) == data
+
+
+def test_many_questions_are_answered_as_few_are(store: ObjectStore) -> None:
+    """From some number on they are answered from a table, which must follow the packs."""
+    several = [[b"%d %d" % (pack, n) for n in range(300)] for pack in range(3)]
+    known = [oid for contents in several for oid in _publish(store, contents)]
+    for number in range(1000):
+        assert store.has_packed(known[number % len(known)])
+        assert not store.has_packed(b"%020d" % number)
+    more = list(_publish(ObjectStore(store.git_dir), [b"later %d" % n for n in range(300)]))
+    assert all(store.has(oid) for oid in more)
+    assert store.has_packed(more[0])
+    run_git(store.git_dir, "repack", "-adq")
+    store.reload()
+    assert store.has_packed(known[0]) == (known[0] in set(store.all_oids()))
 
 
 def _damages(data: bytes, rng: random.Random) -> list[bytes]:
