@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import stat
-from functools import partial
 from typing import NamedTuple
 
 from substrate.model.nodes import ABSENT, BlobWriter, Kind, Node
@@ -24,12 +23,12 @@ from substrate.workspace.probe import blob_id, kind_of, look, open_to_read
 from substrate.world import fuse_marks
 from substrate.world.new_links import NewLinks
 from substrate.world.origin import is_copy_of
+from substrate.world.plain_files import PlainFiles
 from substrate.world.protocol import Layer
 from substrate.world.upper import Found, Upper
 
 _STORE = b".substrate-git"
 _CHUNK_BYTES = 1 << 20
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 _NEVER_ARRIVES = {
     Kind.SOCKET: "a socket belongs to the process that made it",
     Kind.CHAR_DEVICE: "device nodes stay in the world",
@@ -88,6 +87,7 @@ class _Reading:
         self.base = base
         self.exclusions = exclusions
         self.blobs = blobs
+        self.plain = PlainFiles(layer.xattr_prefix, exclusions, blobs)
         self.lower = Walker(layer.lower)
         self.entries: list[LayerEntry] = []
         self.left_out: list[LeftOut] = []
@@ -115,9 +115,15 @@ class _Reading:
         names = set()
         try:
             with self.upper.open(frame.path) as directory:
-                is_new = known is None and frame.is_whole and not frame.beyond
-                is_read = partial(self.new_file, directory) if is_new else None
-                for found in self.upper.names(directory, frame.path, is_read):
+                listed = self.upper.listed(directory)
+                if not (frame.beyond or self.upper.is_by_fuse):
+                    files = [name for name, is_file in listed if is_file]
+                    plain = self.plain.read(directory, frame.path, known, below, files)
+                    self.entries += plain
+                    start = len(frame.path) + 1 if frame.path else 0
+                    names = {one.path[start:] for one in plain}
+                rest = [name for name, _ in listed if name not in names]
+                for found in self.upper.names(directory, frame.path, rest):
                     names.add(found.name)
                     _Name(self, frame, directory, known, below, found).read()
         finally:
@@ -126,31 +132,6 @@ class _Reading:
         if frame.is_whole and known is not None:
             for name in known.names() - names:
                 self.gone(join(frame.path, name))
-
-    def new_file(self, directory: Directory, path: RelPath, is_file: bool) -> bool:
-        """Read a plain file of a directory that is new itself, as most of many files are; False
-        if there is more to it: attributes, set-id bits, a rule that leaves it out."""
-        if not is_file:
-            return False
-        try:
-            fd = directory.open(path.rpartition(b"/")[2], _READ)
-        except OSError:
-            return False
-        try:
-            at = os.fstat(fd)
-            if at.st_mode & ~0o777 != stat.S_IFREG or at.st_nlink > 1 or os.listxattr(fd):
-                return False
-            if self.exclusions.own_reason(path, is_dir=False, size=at.st_size) is not None:
-                return False
-            oid = self.blobs.add_blob(_read(fd, at.st_size))
-        except OSError:
-            return False
-        finally:
-            os.close(fd)
-        new = Node(Kind.FILE, at.st_mode & 0o777, oid)
-        times, owner = (at.st_atime_ns, at.st_mtime_ns), (at.st_uid, at.st_gid)
-        self.entries.append(LayerEntry(path, ABSENT, new, times=times, owner=owner))
-        return True
 
     def tree_directory(self, path: RelPath) -> Directory | None:
         try:
@@ -210,10 +191,8 @@ class _Name:
         self.path = found.path
         self.at = known.subdirectory(found.name) if known is not None else None
         self.old = known.node(found.name) if known is not None else ABSENT
-        self.tree_path = b""
+        self.below = below
         self.stood = _lstat(below, found.name) if below is not None else None
-        if below is not None and below.fd is not None:
-            self.tree_path = b"/proc/self/fd/%d/%s" % (below.fd, found.name)
 
     def read(self) -> None:
         kind = self.found.kind
@@ -327,7 +306,9 @@ class _Name:
             return False
         if self.reading.layer.xattr_prefix == fuse_marks.PREFIX:
             return fuse_marks.is_copy(found.origin, self.path)
-        return is_copy_of(found.origin, self.tree_path)
+        if self.below is None or self.below.fd is None:
+            return False
+        return is_copy_of(found.origin, self.below.fd, found.name)
 
     def content(self, beyond: bool) -> bytes:
         """The blob id; of what history keeps, the content is kept too."""

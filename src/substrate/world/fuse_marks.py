@@ -60,7 +60,7 @@ def tidy(layer: Layer) -> None:
             path = pending.pop()
             with upper.open(path) as directory:
                 at = directory.own_stat()
-                found = upper.names(directory, path)
+                found = upper.names(directory, path, directory.names())
                 pending += [one.path for one in found if one.kind is Kind.DIRECTORY]
                 for name in (_SAID_AGAIN, _SLIP):
                     with suppress(FileNotFoundError):

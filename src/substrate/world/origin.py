@@ -16,43 +16,37 @@ _HEADER_BYTES = 5 + 16
 _MAGIC = 0xFB
 _HANDLE_BYTES = 128
 _SIZES = struct.Struct("=Ii")
-_AT_FDCWD = -100
 
 
-def is_copy_of(origin: bytes, path: bytes) -> bool:
-    """False also where the system cannot say."""
+def is_copy_of(origin: bytes, directory: int, name: bytes) -> bool:
+    """Of what stands at `name` in that directory; False also where the system cannot say."""
     if len(origin) <= _HEADER_BYTES or origin[1] != _MAGIC:
         return False
-    handle = _handle(path)
+    call = _name_to_handle_at()
+    handle = call(directory, name) if call is not None else None
     if handle is None:
         return False
     kind, raw = handle
     return kind & 0xFF == origin[4] and origin[_HEADER_BYTES:] == raw
 
 
-def _handle(path: bytes) -> tuple[int, bytes] | None:
-    call = _name_to_handle_at()
-    if call is None:
-        return None
-    # struct file_handle: its size, its type, then as many bytes as there are.
-    handle = bytearray(_SIZES.pack(_HANDLE_BYTES, 0) + bytes(_HANDLE_BYTES))
-    if call(path, handle) != 0:
-        return None
-    size, kind = _SIZES.unpack_from(handle)
-    return kind, bytes(handle[_SIZES.size : _SIZES.size + size])
-
-
 @cache
-def _name_to_handle_at() -> Callable[[bytes, bytearray], int] | None:
+def _name_to_handle_at() -> Callable[[int, bytes], tuple[int, bytes] | None] | None:
     import ctypes
 
     call = getattr(ctypes.CDLL(None, use_errno=True), "name_to_handle_at", None)
     if call is None:
         return None
-    mount = ctypes.c_int()
-    raw = ctypes.c_char * (_SIZES.size + _HANDLE_BYTES)
+    mount = ctypes.byref(ctypes.c_int())
+    # struct file_handle: its size, its type, then as many bytes as there are.
+    handle_type = ctypes.c_char * (_SIZES.size + _HANDLE_BYTES)
 
-    def named(path: bytes, handle: bytearray) -> int:
-        return int(call(_AT_FDCWD, path, raw.from_buffer(handle), ctypes.byref(mount), 0))
+    def named(directory: int, name: bytes) -> tuple[int, bytes] | None:
+        handle = handle_type()
+        _SIZES.pack_into(handle, 0, _HANDLE_BYTES, 0)
+        if call(directory, name, handle, mount, 0) != 0:  # 0: a link is not followed
+            return None
+        size, kind = _SIZES.unpack_from(handle)
+        return kind, handle.raw[_SIZES.size : _SIZES.size + size]
 
     return named

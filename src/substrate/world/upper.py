@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from substrate.model.nodes import Kind
@@ -54,7 +54,8 @@ class Upper:
 
     def __init__(self, layer: Layer) -> None:
         self._prefix = os.fsdecode(layer.xattr_prefix)
-        self._by_fuse = layer.xattr_prefix == fuse_marks.PREFIX
+        #: Its marks are files, too.
+        self.is_by_fuse = layer.xattr_prefix == fuse_marks.PREFIX
         # Shut directories are opened for us; what their mode was is noted beside the upper.
         self._notes = Directory.open_root(layer.directory)
         self._openings = Openings(self._notes)
@@ -69,25 +70,15 @@ class Upper:
     def open(self, path: RelPath) -> Directory:
         return self._walker.directory(path, ALL)
 
-    def names(
-        self,
-        directory: Directory,
-        path: RelPath,
-        is_read: Callable[[RelPath, bool], bool] | None = None,
-    ) -> list[Found]:
-        """Everything in the open directory that is `path`, sorted by name; but for what `is_read`
-        (by its path, and whether it is a regular file) says is done with."""
+    def listed(self, directory: Directory) -> list[tuple[bytes, bool]]:
+        """Each name in the open directory, sorted, and whether it is a regular file's."""
         with os.scandir(directory.itself()) as entries:
-            listed = sorted(
-                (os.fsencode(e.name), e.is_file(follow_symlinks=False)) for e in entries
-            )
-        skip = None if self._by_fuse else is_read  # its marks are files
-        found = [
-            self._found(directory, join(path, name), name)
-            for name, is_file in listed
-            if skip is None or not skip(join(path, name), is_file)
-        ]
-        if self._by_fuse:
+            return sorted((os.fsencode(e.name), e.is_file(follow_symlinks=False)) for e in entries)
+
+    def names(self, directory: Directory, path: RelPath, listed: Iterable[bytes]) -> list[Found]:
+        """What these names in the open directory that is `path` mean."""
+        found = [self._found(directory, join(path, name), name) for name in listed]
+        if self.is_by_fuse:
             return [one for one in found if not fuse_marks.is_mark(one.name, one.at)]
         return found
 
@@ -118,7 +109,7 @@ class Upper:
         )
 
     def _is_opaque(self, itself: bytes, names: list[str]) -> bool:
-        if self._by_fuse and fuse_marks.ROOTS_OPAQUE in names:
+        if self.is_by_fuse and fuse_marks.ROOTS_OPAQUE in names:
             return True
         return self._mark(itself, names, "opaque") == b"y"
 

@@ -1,0 +1,109 @@
+"""The plain files of a layer: most of what commands leave, read in as few steps as can be.
+
+A plain file has one name, no attributes of anybody's, no set-id bits, and takes the place of
+such a file or of nothing. Whatever is unusual in any way is left to `changes`, which says what
+each thing means.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from substrate.model.nodes import ABSENT, BlobWriter, Kind, Node
+from substrate.model.paths import RelPath
+from substrate.objects.directory import Directory as Known
+from substrate.workspace.dirwalk import Directory
+from substrate.workspace.exclude import METADATA_FILES, Exclusions
+from substrate.workspace.layer import OVERLAY_MARKS, LayerEntry
+from substrate.world.origin import is_copy_of
+
+#: Larger ones are read in pieces, by others.
+_MOST_BYTES = 1 << 20
+_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+_OWN_NAMES = frozenset(os.fsencode(name) for name in METADATA_FILES)
+_THEIRS = ("user.", *OVERLAY_MARKS)
+
+
+class PlainFiles:
+    """Reads them, directory by directory; contents go to `blobs`."""
+
+    def __init__(self, xattr_prefix: bytes, exclusions: Exclusions, blobs: BlobWriter) -> None:
+        self._origin = os.fsdecode(xattr_prefix) + "origin"
+        self._exclusions = exclusions
+        self._blobs = blobs
+        self._most_bytes = min(_MOST_BYTES, exclusions.size_cap_bytes)
+
+    def read(
+        self,
+        directory: Directory,
+        path: RelPath,
+        known: Known | None,
+        below: Directory | None,
+        names: list[bytes],
+    ) -> list[LayerEntry]:
+        """Those of `names`, regular files of the directory at `path`, that are plain.
+
+        `known` and `below`: the same directory in history and in the tree, if there is one.
+        """
+        prefix = path + b"/" if path else b""
+        tree, keep = None if below is None else below.fd, self._blobs.add_blob
+        found: list[LayerEntry] = []
+        for name in names:
+            full = RelPath(prefix + name)
+            try:
+                fd = os.open(name, _READ, dir_fd=directory.fd)
+            except OSError:
+                continue
+            try:
+                at = os.fstat(fd)
+                marks = os.listxattr(fd)
+                if not self._is_plain(full, name, at, marks):
+                    continue
+                old = ABSENT if known is None else known.node(name)
+                in_place = False
+                if tree is not None:
+                    stood = _stood(tree, name)
+                    if stood is not None and not _is_single_file(stood):
+                        continue
+                    if stood is not None and self._origin in marks:
+                        in_place = is_copy_of(os.getxattr(fd, self._origin), tree, name)
+                if old.kind is not Kind.FILE and old is not ABSENT:
+                    continue
+                size = at.st_size
+                data = os.read(fd, size + 1)
+                if len(data) != size:
+                    continue
+            except OSError:
+                continue
+            finally:
+                os.close(fd)
+            found.append(
+                LayerEntry(
+                    full, old, Node(Kind.FILE, at.st_mode & 0o777, keep(data)), False, True,
+                    False, in_place, self._origin in marks, (at.st_atime_ns, at.st_mtime_ns),
+                    (at.st_uid, at.st_gid),
+                )
+            )  # fmt: skip
+        return found
+
+    def _is_plain(self, path: RelPath, name: bytes, at: os.stat_result, marks: list[str]) -> bool:
+        if at.st_mode & ~0o777 != stat.S_IFREG or at.st_nlink > 1 or at.st_size > self._most_bytes:
+            return False
+        for mark in marks:
+            if mark != self._origin and mark.startswith(_THEIRS):
+                return False
+        if name in _OWN_NAMES or self._exclusions.may_exclude_files:
+            return self._exclusions.own_reason(path, is_dir=False, size=at.st_size) is None
+        return True
+
+
+def _is_single_file(at: os.stat_result) -> bool:
+    return stat.S_ISREG(at.st_mode) and at.st_nlink == 1
+
+
+def _stood(directory: int, name: bytes) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
