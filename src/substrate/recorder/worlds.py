@@ -27,6 +27,7 @@ from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
 from substrate.recorder.user_git import effect_since
 from substrate.system import ids
+from substrate.system.cycles import uncollected
 from substrate.system.files import read_bytes_or_none
 from substrate.system.watch_talk import Question
 from substrate.workspace.exclude import IGNORE_NAME, Exclusions
@@ -98,6 +99,7 @@ def new_world(
 def bring_in(place: Place, request: Request) -> Brought:
     """Record a world's change and apply it. The caller removes the layer unless it is kept."""
     with (
+        uncollected(),
         place.history() as store,
         store.writing("record a command"),
         store.new_batch() as batch,

@@ -10,6 +10,7 @@ from pathlib import Path
 Xattrs = tuple[tuple[bytes, bytes], ...]
 
 _PREFIX = "user."
+_HAS_THEM = hasattr(os, "listxattr")
 #: The file system has none, or none on this kind of file (links, FIFOs): read as "no attributes".
 _UNSUPPORTED = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EINVAL})
 _GONE = frozenset({getattr(errno, "ENODATA", errno.ENOENT)})
@@ -21,14 +22,19 @@ def read_user_xattrs(fd_or_path: int | bytes | str | Path, follow: bool = False)
     Links are not followed unless asked. A file whose attributes may not be read (EACCES) is an
     `OSError`: to call that "none" would lose them in the next restore.
     """
-    if not hasattr(os, "listxattr"):
+    if not _HAS_THEM:
         return ()
     try:
-        names = os.listxattr(fd_or_path, **_following(fd_or_path, follow))
+        if isinstance(fd_or_path, int):
+            names = os.listxattr(fd_or_path)
+        else:
+            names = os.listxattr(fd_or_path, follow_symlinks=follow)
     except OSError as error:
         if error.errno in _UNSUPPORTED:
             return ()
         raise
+    if not names:  # as nearly always
+        return ()
     found = []
     for name in names:
         if not name.startswith(_PREFIX):

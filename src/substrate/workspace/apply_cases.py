@@ -88,5 +88,10 @@ _SAME_KIND = (
 LABELS: tuple[str, ...] = tuple(case.label for case in CASES.values()) + _SAME_KIND
 
 
+_HANDLERS = {
+    (old, new): CASES[_class_of(old), _class_of(new)].handler for old in Kind for new in Kind
+}
+
+
 def handler_of(item: Item) -> Handler:
-    return CASES[_class_of(item.seen.node.kind), _class_of(item.become.kind)].handler
+    return _HANDLERS[item.seen.node.kind, item.become.kind]

@@ -33,11 +33,34 @@ Opener = Callable[["Directory", bytes, RelPath, int], None]
 SEARCH, CHANGE, READ, ALL = 0o100, 0o300, 0o500, 0o700
 
 
+class _Shared:
+    """A descriptor that several `Directory`s use, closed with the last of them."""
+
+    __slots__ = ("fd", "users")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.users = 1
+
+    def let_go(self) -> None:
+        self.users -= 1
+        if self.users == 0:
+            os.close(self.fd)
+
+
 class Directory:
     """An open directory. Names are bytes and single components; nothing here follows a link."""
 
-    def __init__(self, fd: int | None, path: bytes, *, path_only: bool = False) -> None:
+    def __init__(
+        self,
+        fd: int | None,
+        path: bytes,
+        *,
+        path_only: bool = False,
+        shared: _Shared | None = None,
+    ) -> None:
         self._path_only = path_only
+        self._shared = shared
         #: None where the system has no descriptor-relative calls.
         self.fd = fd
         #: Where it was found; for messages, and for the calls of systems without descriptors.
@@ -74,8 +97,12 @@ class Directory:
 
     def close(self) -> None:
         fd, self.fd = self.fd, None
-        if fd is not None:
+        if fd is None:
+            return
+        if self._shared is None:
             os.close(fd)
+        else:
+            self._shared.let_go()
 
     def __enter__(self) -> Directory:
         return self
@@ -180,9 +207,10 @@ class Directory:
 
 class _Kept(NamedTuple):
     path: RelPath
-    fd: int
+    shared: _Shared
     where: bytes
-    identity: tuple[int, int]
+    device: int
+    inode: int
 
 
 class Walker:
@@ -202,7 +230,7 @@ class Walker:
         """Let go of the directory that was kept open; the walker stays usable."""
         last, self._last = self._last, None
         if last is not None:
-            os.close(last.fd)
+            last.shared.let_go()
 
     def parent_of(self, path: RelPath, bits: int = CHANGE) -> tuple[Directory, bytes]:
         """``(open directory, last name)``; the caller closes the directory. `bits`: what the
@@ -228,10 +256,12 @@ class Walker:
                 return again
         self.close()
         found = self._walk(path, bits)
-        if found.fd is not None and found.is_readable:
-            at = os.fstat(found.fd)
-            self._last = _Kept(path, os.dup(found.fd), found.path, (at.st_dev, at.st_ino))
-        return found
+        if found.fd is None or not found.is_readable:
+            return found
+        at, shared = os.fstat(found.fd), _Shared(found.fd)
+        self._last = _Kept(path, shared, found.path, at.st_dev, at.st_ino)
+        shared.users += 1
+        return Directory(found.fd, found.path, shared=shared)
 
     def _again(self, last: _Kept, bits: int) -> Directory | None:
         """Reached by its path it must be the same one, and as open as `bits` asks."""
@@ -239,10 +269,12 @@ class Walker:
             at = os.lstat(last.where)
         except OSError:
             return None
-        is_same = (at.st_dev, at.st_ino) == last.identity
-        if not is_same or (self._opener is not None and at.st_mode & bits != bits):
+        if at.st_ino != last.inode or at.st_dev != last.device:
             return None
-        return Directory(os.dup(last.fd), last.where)
+        if self._opener is not None and at.st_mode & bits != bits:
+            return None
+        last.shared.users += 1
+        return Directory(last.shared.fd, last.where, shared=last.shared)
 
     def _walk(self, path: RelPath, bits: int) -> Directory:
         here = Directory.open_root(self._root)

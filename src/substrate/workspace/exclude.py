@@ -18,7 +18,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from substrate.model.paths import RelPath, ancestors, display, split
+from substrate.model.paths import ROOT, RelPath, ancestors, display, parent, split
 
 if TYPE_CHECKING:
     from substrate.workspace.ignore_rules import IgnoreRules
@@ -53,6 +53,7 @@ class Exclusions:
         self.size_cap_bytes = size_cap_bytes
         self._cap_reason = f"larger than {_size_text(size_cap_bytes)}"
         self._notes: list[tuple[str, str]] = []
+        self._last_above: tuple[RelPath, str | None] = (ROOT, None)
         self._rules = _parse(rules) if rules.strip() else None
         said = repr((BUILT_IN, size_cap_bytes, rules)).encode()
         #: Changes whenever any answer of `reason` may change.
@@ -69,18 +70,27 @@ class Exclusions:
 
     def reason(self, path: RelPath, *, is_dir: bool, size: int) -> str | None:
         """Why `path` is left out, be it for its own sake or for a directory above it."""
-        for above in reversed(ancestors(path)):
+        found = self._above_reason(parent(path))
+        return self.own_reason(path, is_dir=is_dir, size=size) if found is None else found
+
+    def _above_reason(self, directory: RelPath) -> str | None:
+        """`reason` of a directory, which is asked again for each file that is in it."""
+        if directory == self._last_above[0]:
+            return self._last_above[1]
+        found = None
+        for above in [*reversed(ancestors(directory)), directory] if directory else ():
             found = self.own_reason(above, is_dir=True, size=0)
             if found is not None:
-                return found
-        return self.own_reason(path, is_dir=is_dir, size=size)
+                break
+        self._last_above = directory, found
+        return found
 
     def own_reason(self, path: RelPath, *, is_dir: bool, size: int) -> str | None:
         """`reason` for a caller that knows the directories above to be recorded."""
-        parent, name = split(path)
+        above, name = split(path)
         if name in _ALWAYS or (is_dir and name in _ALWAYS_DIRECTORY):
             return METADATA
-        if not parent and name in _ALWAYS_AT_ROOT:
+        if not above and name in _ALWAYS_AT_ROOT:
             return METADATA
         if self._rules is not None:
             rule = self._rules.deciding_rule(path, is_dir=is_dir)

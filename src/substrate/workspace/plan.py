@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from substrate.errors import RefusedError
 from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.model.paths import RelPath, ancestors, display, rel_path
+from substrate.model.paths import RelPath, ancestors, display, parent, rel_path
 
 #: Written into every journalled plan, so that a later version knows what it reads.
 _FORMAT = 1
@@ -64,8 +64,14 @@ class Plan(NamedTuple):
             if op.path in by_path:
                 raise ValueError(f"two operations on one path: {display(op.path)}")
             by_path[op.path] = op
+        # Most files have nothing above them that changes, and share that with their neighbours.
+        changing: dict[RelPath, list[Op]] = {}
         for op in given:
-            _check_ancestors(op, by_path)
+            directory = parent(op.path)
+            if directory not in changing:
+                above = [directory, *ancestors(directory)] if directory else []
+                changing[directory] = [by_path[one] for one in above if one in by_path]
+            _check_ancestors(op, changing[directory])
         return cls(tuple(sorted(given, key=_rank)), beyond_history)
 
     def to_json(self) -> str:
@@ -96,7 +102,10 @@ class Plan(NamedTuple):
 def _check_place(op: Op, beyond_history: bool) -> None:
     if not op.path:
         raise ValueError("the workspace root itself cannot be changed")
-    parts = op.path.lower().split(b"/") if _CASE_BLIND else op.path.split(b"/")
+    path = op.path.lower() if _CASE_BLIND else op.path
+    if path.find(b"git") < 0:  # as in nearly all
+        return
+    parts = path.split(b"/")
     # A `.git` *file* (linked worktree, submodule) is a file like any other; a directory is not.
     is_git_directory = Kind.DIRECTORY in (op.expect.kind, op.become.kind)
     in_git = b".git" in parts[:-1] or (parts[-1] == b".git" and is_git_directory)
@@ -113,11 +122,8 @@ def _check_place(op: Op, beyond_history: bool) -> None:
         )
 
 
-def _check_ancestors(op: Op, by_path: dict[RelPath, Op]) -> None:
-    for above in ancestors(op.path):
-        other = by_path.get(above)
-        if other is None:
-            continue
+def _check_ancestors(op: Op, above: list[Op]) -> None:
+    for other in above:
         if other.become.kind is not Kind.DIRECTORY and op.become != ABSENT:
             raise ValueError(f"{display(op.path)} would stand below something not a directory")
         if other.expect.kind is not Kind.DIRECTORY and op.expect != ABSENT:
@@ -126,7 +132,7 @@ def _check_ancestors(op: Op, by_path: dict[RelPath, Op]) -> None:
 
 def _rank(op: Op) -> tuple[int, int, bytes]:
     depth = op.path.count(b"/")
-    if b".git" in op.path.split(b"/")[:-1]:
+    if op.path.find(b".git/") >= 0 and b".git" in op.path.split(b"/")[:-1]:
         return _rank_in_git(op, depth)
     if op.become.kind is Kind.ABSENT:
         return 0, -depth, op.path

@@ -61,6 +61,10 @@ class Seen(NamedTuple):
         return self.is_settled and then is not None and _signature(then)[:5] == _signature(now)[:5]
 
 
+#: Nothing is there.
+NOT_THERE = Seen(ABSENT, None)
+
+
 def _signature(at: os.stat_result) -> tuple[int, ...]:
     return at.st_dev, at.st_ino, at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns
 
@@ -78,17 +82,11 @@ def look(directory: Directory, name: bytes) -> Seen:
         try:
             last = directory.lstat(name)
         except FileNotFoundError:
-            return Seen(ABSENT, None)
-        kind = kind_of(last)
-        mode = stat.S_IMODE(last.st_mode)
-        if kind is Kind.SYMLINK:
-            seen = _look_at_link(directory, name, last)
-        elif kind is Kind.FILE:
+            return NOT_THERE
+        if stat.S_ISREG(last.st_mode):
             seen = _look_at_file(directory, name)
-        elif kind is Kind.DIRECTORY:
-            seen = Seen(Node(kind, mode, b"", _directory_xattrs(directory, name)), last)
         else:
-            seen = Seen(Node(kind, mode), last)
+            seen = _look_at_other(directory, name, last)
         if seen is not None:
             return seen
     assert last is not None
@@ -98,6 +96,15 @@ def look(directory: Directory, name: bytes) -> Seen:
 def blob_id(data: bytes) -> bytes:
     """The id git gives to these bytes."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).digest()
+
+
+def _look_at_other(directory: Directory, name: bytes, at: os.stat_result) -> Seen | None:
+    kind, mode = kind_of(at), stat.S_IMODE(at.st_mode)
+    if kind is Kind.SYMLINK:
+        return _look_at_link(directory, name, at)
+    if kind is Kind.DIRECTORY:
+        return Seen(Node(kind, mode, b"", _directory_xattrs(directory, name)), at)
+    return Seen(Node(kind, mode), at)
 
 
 def _look_at_link(directory: Directory, name: bytes, at: os.stat_result) -> Seen | None:
@@ -140,8 +147,8 @@ def read_open_file(fd: int) -> Seen | None:
     after = os.fstat(fd)
     if oid is None or _signature(before) != _signature(after):
         return None
-    node = Node(Kind.FILE, stat.S_IMODE(after.st_mode), oid, xattrs)
-    return Seen(node, after, _is_settled(after, started))
+    settled = not is_racy(after.st_mtime_ns, after.st_ctime_ns, started)
+    return Seen(Node(Kind.FILE, after.st_mode & 0o7777, oid, xattrs), after, settled)
 
 
 def _is_settled(at: os.stat_result, when_ns: int) -> bool:

@@ -133,9 +133,9 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
     ):  # fmt: skip
         raise Mismatch(found, "changed while the operation was under way")
     try:
-        overwrite(fd, old, new)
+        overwrite(fd, old, new, at)
         set_attributes(fd, found, item.become)
-        if not site.is_synced_at_the_end(fd):
+        if not site.is_synced_at_the_end(at.st_dev):
             os.fsync(fd)
     except BaseException:
         overwrite(fd, new, old)
@@ -144,9 +144,12 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
     return [Rewritten(item, old if item.torn else None)]
 
 
-def overwrite(fd: int, old: bytes, new: bytes) -> None:
-    """Room first, so that a full disk shows while the old bytes are still whole."""
-    if len(new) > len(old) and hasattr(os, "posix_fallocate"):
+def overwrite(fd: int, old: bytes, new: bytes, at: os.stat_result | None = None) -> None:
+    """Room first, so that a full disk shows while the old bytes are still whole.
+
+    `at`: the file with its old content, if it is known: it may have the room already.
+    """
+    if len(new) > len(old) and hasattr(os, "posix_fallocate") and not _has_room(at, len(new)):
         try:
             os.posix_fallocate(fd, 0, len(new))
         except OSError as error:
@@ -156,8 +159,13 @@ def overwrite(fd: int, old: bytes, new: bytes) -> None:
     # Where something was added only, the rest is not written again.
     start = len(old) if new.startswith(old) else 0
     os.lseek(fd, start, os.SEEK_SET)
-    write_all(fd, new[start:])
+    write_all(fd, new[start:] if start else new)
     _end_after(fd, len(old), len(new))
+
+
+def _has_room(at: os.stat_result | None, size: int) -> bool:
+    """Whether the blocks it has will do: most files do not fill their last one."""
+    return at is not None and at.st_size > 0 and at.st_blocks * 512 >= size
 
 
 def _end_after(fd: int, old_size: int, new_size: int) -> None:
@@ -168,7 +176,8 @@ def _end_after(fd: int, old_size: int, new_size: int) -> None:
     if added and known > new_size:
         os.lseek(fd, new_size, os.SEEK_SET)
         write_all(fd, added)
-    os.ftruncate(fd, new_size + len(added))
+    if size != new_size + len(added):
+        os.ftruncate(fd, new_size + len(added))
 
 
 def _read(fd: int, size: int = 0) -> bytes:

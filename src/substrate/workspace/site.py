@@ -6,13 +6,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 import sys
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
-from substrate.model.nodes import ABSENT, BlobReader, Kind, Node
+from substrate.model.nodes import BlobReader, Kind, Node
 from substrate.model.paths import RelPath, ancestors, parent
 from substrate.system.files import sync_filesystem
 from substrate.workspace.dirwalk import ALL, Directory, Walker
@@ -20,7 +21,7 @@ from substrate.workspace.layer import LayerSource
 from substrate.workspace.move import discard
 from substrate.workspace.openings import Openings
 from substrate.workspace.plan import How, Op
-from substrate.workspace.probe import Seen, kind_of, look
+from substrate.workspace.probe import NOT_THERE, Seen, kind_of, look
 from substrate.workspace.trash import Trash, TrashEntry
 
 #: A rewrite in place was about to begin: of one item (after its number), or of those listed.
@@ -72,8 +73,11 @@ class Item:
     def __init__(self, number: int, op: Op) -> None:
         self.number = number
         self.op = op
+        self.path = op.path
+        #: A directory that comes with all that is in it.
+        self.is_whole_directory = op.how is How.FROM_LAYER and op.become.kind is Kind.DIRECTORY
         self.state = State.TODO
-        self.seen = Seen(ABSENT, None)
+        self.seen = NOT_THERE
         #: What will really stand there: `op.become`, less what this file system cannot hold.
         self.become = op.become
         #: Why what stands there goes to the trash instead of being dropped; empty: it is dropped.
@@ -94,15 +98,6 @@ class Item:
         self.is_taken = False
 
     @property
-    def is_whole_directory(self) -> bool:
-        """A directory that comes with all that is in it."""
-        return self.op.how is How.FROM_LAYER and self.op.become.kind is Kind.DIRECTORY
-
-    @property
-    def path(self) -> RelPath:
-        return self.op.path
-
-    @property
     def is_retouch(self) -> bool:
         """Only mode or attributes differ from what stands there: no new inode is needed."""
         found, new = self.seen.node, self.become
@@ -112,8 +107,9 @@ class Item:
 
     @property
     def is_rewrite(self) -> bool:
-        both_files = self.seen.node.kind is self.become.kind is Kind.FILE
-        return both_files and self.op.how is How.IN_PLACE and not self.keep and not self.is_retouch
+        if self.op.how is not How.IN_PLACE or self.keep:
+            return False
+        return self.seen.node.kind is self.become.kind is Kind.FILE and not self.is_retouch
 
     def scratch_name(self, suffix: bytes = b"") -> bytes:
         return b"%d%s" % (self.number, suffix)
@@ -206,7 +202,7 @@ class Site:
     def excluded(self, path: RelPath, at: os.stat_result) -> str | None:
         if self.exclusions is None:
             return None
-        is_dir = kind_of(at) is Kind.DIRECTORY
+        is_dir = stat.S_ISDIR(at.st_mode)
         return self.exclusions.reason(path, is_dir=is_dir, size=at.st_size)
 
     def strangers_below(self, path: RelPath) -> tuple[list[RelPath], str]:
@@ -275,9 +271,9 @@ class Site:
         """From now on `is_synced_at_the_end` may say yes: many files are about to be changed."""
         self._whole_device = self.scratch.own_stat().st_dev if sys.platform == "linux" else None
 
-    def is_synced_at_the_end(self, fd: int) -> bool:
-        """Whether `sync` will make this file durable with all the others."""
-        return self._whole_device is not None and os.fstat(fd).st_dev == self._whole_device
+    def is_synced_at_the_end(self, device: int) -> bool:
+        """Whether `sync` will make a file of that device durable with all the others."""
+        return device == self._whole_device
 
     def sync(self) -> None:
         """Make every change of names and of directories durable."""

@@ -17,7 +17,7 @@ from substrate.system.files import sync_filesystem, write_all
 from substrate.system.xattrs import write_user_xattrs
 from substrate.workspace.move import copy, discard
 from substrate.workspace.plan import How
-from substrate.workspace.probe import Seen, blob_id, kind_of, open_to_read
+from substrate.workspace.probe import NOT_THERE, Seen, blob_id, kind_of, open_to_read
 from substrate.workspace.site import Conflict, Item, Noted, Site, State, matches
 
 #: Sockets belong to a running process; a device node is not ours to make.
@@ -122,7 +122,7 @@ class Stage:
         try:
             directory, name = self._walker.parent_of(path)
         except (FileNotFoundError, NotADirectoryError):
-            return Seen(ABSENT, None)
+            return NOT_THERE
         with directory:
             return self._site.look(directory, name, path)
 

@@ -30,6 +30,10 @@ _KINDS = (Kind.FILE, Kind.SYMLINK, Kind.FIFO)
 
 def gather(items: list[Item]) -> None:
     """Find the directories that can go whole, the highest ones, and what goes with each."""
+    if not any(
+        item.op.become == ABSENT and item.seen.node.kind is Kind.DIRECTORY for item in items
+    ):
+        return
     leaving, shared = {}, set()
     for item in items:
         if item.state is State.ALREADY and item.seen.node == ABSENT:
@@ -39,8 +43,6 @@ def gather(items: list[Item]) -> None:
                 leaving[item.path] = item
         elif not (item.keep and item.op.become == ABSENT and item.state is State.TODO):
             shared.update(ancestors(item.path))  # something here stays, or cannot be told
-    if not leaving:
-        return
     tops = {
         path: item
         for path, item in leaving.items()
