@@ -9,7 +9,6 @@ had seen such an edit decides what its own change is a change *of*:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from substrate.history.line import Extension
 from substrate.history.observe import count_files, edited
 from substrate.history.store import HistoryStore
 from substrate.model.nodes import ABSENT, BlobWriter, Change, Kind, Node
-from substrate.model.paths import RelPath, ancestors, join, split
+from substrate.model.paths import ROOT, RelPath, ancestors, join, split
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
 from substrate.objects.snapshot import Reader, Snapshot
@@ -228,34 +227,53 @@ def record_met(store: HistoryStore, batch: Batch, changes: list[Change]) -> None
 
 def seen_by_command(store: HistoryStore, changes: list[Change], start_ns: int) -> list[Change]:
     """Those that had been made when the command started, as far as times can tell."""
-    return [change for change in changes if _stood_at(store, change, start_ns - _TICK_NS)]
+    with _Times(store, start_ns - _TICK_NS) as times:
+        return [change for change in changes if times.stood(change)]
 
 
-def _was_moved(walker: Walker, path: RelPath, since_ns: int) -> bool:
-    """Whether a directory above it has come there since: nothing in it tells. A directory that is
-    renamed gets a new time of change, and no new time of content as it does by a new name in it."""
-    for above in ancestors(path):
-        with walker.directory(above) as directory:
-            at = os.fstat(directory.itself())  # type: ignore[arg-type]
-        if at.st_ctime_ns >= since_ns > at.st_mtime_ns:
-            return True
-    return False
+class _Times:
+    """What had its present state at one moment."""
 
+    def __init__(self, store: HistoryStore, when_ns: int) -> None:
+        self._walker = Walker(store.root, keep=True)
+        self._when_ns = when_ns
+        #: Directories by whether they, or one above, have come there since.
+        self._moved: dict[RelPath, bool] = {ROOT: False}
 
-def _stood_at(store: HistoryStore, change: Change, when_ns: int) -> bool:
-    walker = Walker(store.root)
-    try:
-        if change.new != ABSENT:
-            parent, name = walker.parent_of(change.path)
-            with parent:
-                stood = parent.lstat(name).st_ctime_ns < when_ns
-            return stood and not _was_moved(walker, change.path, when_ns)
-        for above in [*ancestors(change.path), RelPath(b"")]:
-            try:
-                with walker.directory(above) as directory:
-                    return os.fstat(directory.itself()).st_ctime_ns < when_ns  # type: ignore[arg-type]
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-    except OSError:
-        pass
-    return False
+    def __enter__(self) -> _Times:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._walker.close()
+
+    def stood(self, change: Change) -> bool:
+        try:
+            if change.new != ABSENT:
+                parent, name = self._walker.parent_of(change.path)
+                with parent:
+                    stood = parent.lstat(name).st_ctime_ns < self._when_ns
+                return stood and not self._was_moved(change.path)
+            for above in [*ancestors(change.path), ROOT]:
+                try:
+                    with self._walker.directory(above) as directory:
+                        return directory.own_stat().st_ctime_ns < self._when_ns
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+        except OSError:
+            pass
+        return False
+
+    def _was_moved(self, path: RelPath) -> bool:
+        """Whether a directory above it has come there since: nothing in it tells. A directory that
+        is renamed gets a new time of change, and no new time of content as by a new name in it."""
+        unknown = []
+        for above in ancestors(path):
+            if above in self._moved:
+                break
+            unknown.append(above)
+        for above in reversed(unknown):
+            with self._walker.directory(above) as directory:
+                at = directory.own_stat()
+            is_new_here = at.st_ctime_ns >= self._when_ns > at.st_mtime_ns
+            self._moved[above] = is_new_here or self._moved[split(above)[0]]
+        return self._moved[split(path)[0]]
