@@ -89,7 +89,8 @@ def _system_prompt(items: LogItems, problems: list[Problem]) -> Source:
     item = items.single.get("system_prompt")
     missing = Source("text", "", "system_prompt", Origin(0))
     if item is None or item.value in ("", None):
-        problems.append(Problem("system_prompt", "is missing", item.origin if item else Origin(0)))
+        said = "is empty" if item and item.value == "" else "is missing"
+        problems.append(Problem("system_prompt", said, item.origin if item else Origin(0)))
         return missing
     return whole_text(item.place, item.value, item.origin, problems) or missing
 

@@ -111,7 +111,7 @@ def test_the_same_log_has_one_hash_however_it_is_spelt(store: Store) -> None:
         ("model.parameters", [1], "model.parameters: an object was expected, not a list"),
         ("model.temperature", 1, "model.temperature: no such field"),
         ("system_prompt", ..., "system_prompt: is missing"),
-        ("system_prompt", "", "system_prompt: is missing"),
+        ("system_prompt", "", "system_prompt: is empty"),
         ("system_prompt", 4, "system_prompt: a text was expected, not a number"),
         ("prompts", {}, "prompts: a list was expected, not an object"),
         ("prompts.0", "hi", "prompts[0]: an object was expected, not a text"),
