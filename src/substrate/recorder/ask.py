@@ -36,6 +36,15 @@ def _touches(store: HistoryStore, entry: Entry, path: RelPath) -> bool:
     return bool(changes_of(store, entry, path))
 
 
+def waiting_commands(store: HistoryStore) -> set[str]:
+    """The commands whose worlds wait for a decision, or for their end."""
+    if not store.ledger.intents():
+        return set()
+    from substrate.history import held  # seldom needed, and a tenth of a small call's time
+
+    return {world.command_id for world in held.all_held(store)}
+
+
 def changes_of(store: HistoryStore, entry: Entry, scope: RelPath = ROOT) -> list[Change]:
     """Every path an entry changed; the baseline changed nothing, it only was."""
     if entry.commit is None:

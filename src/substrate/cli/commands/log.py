@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from substrate.cli.output import Styled
 from substrate.cli.render import entry_json, paths_of, place_of, when
 from substrate.errors import EXIT_OK, DamagedStoreError, UsageError
-from substrate.history import held
 from substrate.recorder import ask
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def run(args: Namespace, context: Context) -> int:
             commands = [_json(store, entry) for entry in entries]
             context.output.emit_json({"commands": commands})
             return EXIT_OK
-        waiting = {world.command_id for world in held.all_held(store)}
+        waiting = ask.waiting_commands(store)
         marked = [(entry, _marks(store, entry, waiting)) for entry in entries]
     if not entries:
         context.output.line("nothing is recorded here" + (" for that" if args.path else " yet"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from substrate.cli.output import Styled
 from substrate.cli.render import entry_json, hex_or_none, place_of, when
 from substrate.errors import EXIT_OK
-from substrate.history import held
 from substrate.history.resolve import resolve
 from substrate.model.paths import display
 from substrate.recorder import ask
@@ -83,7 +82,7 @@ def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
     ]
     rows += _network(entry.detail)
     rows += [("conflict", f"{path}: {why}") for path, why in _mapping(entry.detail, "conflicts")]
-    if any(world.command_id == entry.command_id for world in held.all_held(store)):
+    if entry.command_id in ask.waiting_commands(store):
         rows.append(("not applied", str(entry.detail.get("held", "it still runs"))))
     if target.holder is not None:
         rows.append(("now part of", f"{target.holder.command_id} ({target.holder.command})"))
