@@ -18,6 +18,7 @@ from substrate.objects.commits import Commit, parse_commit, serialize_commit
 from substrate.objects.packwriter import PackWriter
 from substrate.objects.store import ObjectStore
 from substrate.objects.trees import Tree, parse_tree, serialize_tree
+from substrate.workspace.probe import blob_id
 
 LARGE_BYTES = 256 << 10
 HELD_OBJECTS_MAX = 200
@@ -43,7 +44,15 @@ class Batch:
         store.reload()
 
     def add_blob(self, data: bytes) -> bytes:
-        return self.add("blob", data)
+        # Most contents of a large change are asked about, then put into the pack, or known.
+        if self._pack is None or len(data) > LARGE_BYTES:
+            return self.add("blob", data)
+        oid = blob_id(data)
+        if oid not in self._pack and oid not in self._large and not self.store.has_packed(oid):
+            self.added_bytes += len(data)
+            self._pack.add(oid, "blob", data)
+            self.store.remember_blob(oid, data)
+        return oid
 
     def add_tree(self, tree: Tree) -> bytes:
         """Write a tree. The mapping is kept in a cache: do not change it afterwards."""

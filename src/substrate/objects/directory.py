@@ -18,6 +18,7 @@ from substrate.objects.trees import (
     MODE_LINK,
     Entry,
     Tree,
+    any_forbidden,
     is_forbidden_name,
     parse_tree,
 )
@@ -153,6 +154,7 @@ class DirectoryEdit:
         For a directory that was not there before: nothing has to be removed first.
         """
         tree, rest = self._tree, {}
+        are_allowed = not any_forbidden(nodes)
         git_modes = {attrs.FILE_MODE: MODE_FILE, attrs.EXEC_MODE: MODE_EXEC}
         for name, node in nodes.items():
             kind, mode, oid, xattrs = node
@@ -162,7 +164,7 @@ class DirectoryEdit:
                 and git_mode
                 and not xattrs
                 and len(oid) == 20
-                and not is_forbidden_name(name)
+                and (are_allowed or not is_forbidden_name(name))
             ):
                 tree[name] = (git_mode, oid)
             else:

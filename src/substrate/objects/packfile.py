@@ -1,12 +1,12 @@
 """Reading packs: find an object through its idx (version 2) and rebuild it.
 
-Pack data is read with ``pread``, not mapped: a mapped file that somebody truncates kills the
-process with SIGBUS, a short read can be reported. Only a big idx is mapped.
+Packs are read with ``pread``, not mapped: a mapped file that somebody truncates kills the
+process with SIGBUS, a short read can be reported. Of a big idx only those ids are read that
+begin as the one that is looked for, so that finding an object does not cost what the project has.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 import zlib
@@ -19,7 +19,8 @@ from substrate.objects.loose import HINT, check_id, damaged
 
 _IDX_START = b"\xfftOc\x00\x00\x00\x02"
 _TABLE = 8 + 1024
-_MAP_IDX_FROM_BYTES = 16 << 20
+#: A smaller idx is read whole.
+_BIG_IDX_BYTES = 128 << 10
 _FIRST_READ_BYTES = 2048
 _CHAIN_MAX = 4096
 _KIND_NAMES = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
@@ -41,12 +42,52 @@ class PackIndex:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._data = _load(path)
+        self._file: int | None = None
+        #: All of a small idx; of a big one how it begins.
+        self._data, self._size = self._load()
+        #: Of a big one, the ids that begin with a byte that was asked for.
+        self._buckets: dict[int, bytes] = {}
         self._check()
 
+    def _load(self) -> tuple[bytes, int]:
+        try:
+            fd = _open_at_once(self.path)
+        except (OSError, ValueError) as error:
+            raise DamagedPackError(f"{self.path} cannot be read: {error}", hint=HINT) from error
+        try:
+            with open(fd, "rb", closefd=False) as file:
+                size = os.fstat(fd).st_size
+                if size >= _BIG_IDX_BYTES and hasattr(os, "pread"):
+                    head = file.read(_TABLE)
+                    self._file, fd = fd, -1
+                    return head, size
+                data = file.read()
+                return data, len(data)
+        except OSError as error:
+            raise DamagedPackError(f"{self.path} cannot be read: {error}", hint=HINT) from error
+        finally:
+            if fd >= 0:
+                os.close(fd)
+
+    def __del__(self) -> None:
+        # Not before: the file may be gone by then, and what it said still holds.
+        if self._file is not None:
+            os.close(self._file)
+
+    def _bytes(self, start: int, stop: int) -> bytes:
+        if self._file is None:
+            return self._data[start:stop]
+        try:
+            found = os.pread(self._file, stop - start, start)
+        except OSError as error:
+            raise DamagedPackError(f"{self.path} cannot be read: {error}", hint=HINT) from error
+        if len(found) != stop - start:
+            raise DamagedPackError(f"{self.path} was cut short", hint=HINT)
+        return found
+
     def _check(self) -> None:
-        data, size = self._data, len(self._data)
-        if size < _TABLE + 40 or data[:8] != _IDX_START:
+        data, size = self._data, self._size
+        if size < _TABLE + 40 or len(data) < _TABLE or data[:8] != _IDX_START:
             raise DamagedPackError(f"{self.path} is no pack index (version 2)", hint=HINT)
         self._fanout: tuple[int, ...] = (0, *struct.unpack(">256I", data[8:_TABLE]))
         self.count = self._fanout[256]
@@ -65,11 +106,15 @@ class PackIndex:
 
     def position(self, oid: bytes) -> int | None:
         """The object's place among the sorted ids, or None."""
-        data = self._data
-        low, high = self._fanout[oid[0]], self._fanout[oid[0] + 1]
+        first = oid[0]
+        low, high = self._fanout[first], self._fanout[first + 1]
+        if self._file is None:
+            data, before = self._data, _TABLE
+        else:
+            data, before = self._bucket(first), -20 * low
         while high - low > _FEW:
             middle = (low + high) >> 1
-            at = _TABLE + 20 * middle
+            at = before + 20 * middle
             found = data[at : at + 20]
             if found < oid:
                 low = middle + 1
@@ -78,25 +123,33 @@ class PackIndex:
             else:
                 high = middle
         # A search among the bytes of a few ids is quicker than more steps of that.
-        start, stop = _TABLE + 20 * low, _TABLE + 20 * high
+        start, stop = before + 20 * low, before + 20 * high
         at = data.find(oid, start, stop)
-        while at >= 0 and (at - _TABLE) % 20:
+        while at >= 0 and (at - before) % 20:
             at = data.find(oid, at + 1, stop)  # across two ids
-        return None if at < 0 else (at - _TABLE) // 20
+        return None if at < 0 else (at - before) // 20
+
+    def _bucket(self, first: int) -> bytes:
+        """The ids that begin with this byte."""
+        found = self._buckets.get(first)
+        if found is None:
+            low, high = self._fanout[first], self._fanout[first + 1]
+            found = self._buckets[first] = self._bytes(_TABLE + 20 * low, _TABLE + 20 * high)
+        return found
 
     def _offset(self, position: int) -> int:
         at = self._offsets + 4 * position
-        offset = int.from_bytes(self._data[at : at + 4], "big")
+        offset = int.from_bytes(self._bytes(at, at + 4), "big")
         if not offset & 0x80000000:
             return offset
         row = offset & 0x7FFFFFFF
         if row >= self._big_count:
             raise DamagedPackError(f"{self.path} is damaged: an offset is out of range", hint=HINT)
         at = self._big_offsets + 8 * row
-        return int.from_bytes(self._data[at : at + 8], "big")
+        return int.from_bytes(self._bytes(at, at + 8), "big")
 
     def oids(self) -> Iterator[bytes]:
-        data = bytes(self._data[_TABLE : _TABLE + 20 * self.count])
+        data = self._bytes(_TABLE, _TABLE + 20 * self.count)
         return (one for (one,) in _ID.iter_unpack(data))
 
     def held(self, oids: set[bytes]) -> set[bytes]:
@@ -107,12 +160,13 @@ class PackIndex:
 
     def is_same_as(self, other: PackIndex) -> bool:
         """Whether the two are byte for byte the same."""
-        return self._data[:] == other._data[:]
+        return self._bytes(0, self._size) == other._bytes(0, other._size)
 
     def with_prefix(self, prefix: bytes) -> list[bytes]:
         """Ids that start with these whole bytes (at least one)."""
         low, high = self._fanout[prefix[0]], self._fanout[prefix[0] + 1]
-        ids = [self._data[at : at + 20] for at in range(_TABLE + 20 * low, _TABLE + 20 * high, 20)]
+        data = self._bytes(_TABLE + 20 * low, _TABLE + 20 * high)
+        ids = [one for (one,) in _ID.iter_unpack(data)]
         start = bisect_left(ids, prefix)
         stop = start
         while stop < len(ids) and ids[stop].startswith(prefix):
@@ -123,17 +177,6 @@ class PackIndex:
 def _open_at_once(path: str, flags: int = os.O_RDONLY) -> int:
     """A command may have put a FIFO there: opening must not wait for a writer."""
     return os.open(path, flags | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
-
-
-def _load(path: str) -> bytes | mmap.mmap:
-    try:
-        with open(path, "rb", opener=_open_at_once) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < _MAP_IDX_FROM_BYTES:
-                return file.read()
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:
-        raise DamagedPackError(f"{path} cannot be read: {error}", hint=HINT) from error
 
 
 class Pack:

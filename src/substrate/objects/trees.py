@@ -7,7 +7,7 @@ caches, so nobody may change one in place: copy with ``dict(tree)`` first.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from substrate.errors import DamagedStoreError
 
@@ -55,6 +55,7 @@ def _git_order(item: tuple[bytes, Entry]) -> bytes:
     return name + b"/" if mode == MODE_DIR else name
 
 
+_NEVER = frozenset({b"", b".", b".."})
 # Code points that HFS+ leaves out when it compares names.
 _HFS_IGNORED = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
 _HFS_DOTGIT = re.compile(
@@ -74,12 +75,22 @@ def is_forbidden_name(name: bytes) -> bool:
     These are the spellings that some filesystem takes for ``.git``, following git's own
     ``is_ntfs_dotgit`` and ``is_hfs_dotgit``, and what can be no single path component at all.
     """
-    if name in (b"", b".", b"..") or b"/" in name or b"\0" in name:
+    if name in _NEVER or b"/" in name or b"\0" in name:
         return True
     lowered = name.lower()
     if b"g" not in lowered or b"t" not in lowered:
         return False
     return _NTFS_DOTGIT.search(name) is not None or _is_hfs_dotgit(name)
+
+
+def any_forbidden(names: Collection[bytes]) -> bool:
+    """Whether one of many names may be forbidden: False is certain, and soon said."""
+    lowered = b"/".join(names).lower()
+    # Without the three letters in a row it takes a character that HFS+ leaves out between them.
+    if b"git" in lowered or b"\xe2" in lowered or b"\xef" in lowered or b"\0" in lowered:
+        return True
+    special = not _NEVER.isdisjoint(names)
+    return special or lowered.count(b"/") != max(0, len(names) - 1)
 
 
 def _is_hfs_dotgit(name: bytes) -> bool:

@@ -180,6 +180,23 @@ def test_many_questions_are_answered_as_few_are(store: ObjectStore) -> None:
     assert store.has_packed(known[0]) == (known[0] in set(store.all_oids()))
 
 
+def test_a_big_idx_is_read_by_the_first_byte(store: ObjectStore) -> None:
+    oids = _publish(store, [b"content %d" % number for number in range(6000)])
+    [path] = (store.git_dir / "objects/pack").glob("*.idx")
+    assert path.stat().st_size > 128 << 10  # smaller ones are read whole
+    reader = ObjectStore(store.git_dir)
+    for oid, data in list(oids.items())[::50]:
+        assert reader.read_blob(oid) == data
+        assert not reader.has(oid[:19] + bytes([oid[19] ^ 1]))
+    assert set(oids) < set(reader.all_oids())
+    assert reader.missing([*list(oids)[:5], bytes(20)]) == {bytes(20)}
+    whole = path.read_bytes()
+    path.chmod(0o600)
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DamagedStoreError):
+        ObjectStore(store.git_dir).read_blob(next(iter(oids)))
+
+
 def _damages(data: bytes, rng: random.Random) -> list[bytes]:
     flipped = []
     for _ in range(30):

@@ -16,6 +16,7 @@ from substrate.objects.trees import (
     MODE_DIR,
     MODE_FILE,
     MODE_LINK,
+    any_forbidden,
     is_forbidden_name,
     parse_tree,
     serialize_tree,
@@ -87,3 +88,18 @@ def test_forbidden_names_are_those_that_fsck_rejects(store: ObjectStore, name: b
         check=False,
     )
     assert is_forbidden_name(name) == (done.returncode != 0), done.stderr
+
+
+@given(st.lists(st.one_of(names, st.sampled_from(SUSPICIOUS)), max_size=5))
+def test_names_that_are_allowed_together_are_allowed_each(several: list[bytes]) -> None:
+    if not any_forbidden(several):
+        assert not any(is_forbidden_name(name) for name in several)
+
+
+def test_forbidden_names_are_found_among_many() -> None:
+    plain = [b"main.py", b"a b", b"\xff", b"dig"]
+    assert not any_forbidden(plain)
+    assert not any_forbidden([])
+    for name in (b".git", b"GIT~1", b".g\xe2\x80\x8cit", b".", b"..", b"", b"a/b", b"a\0"):
+        assert is_forbidden_name(name)
+        assert any_forbidden([*plain, name])
