@@ -45,6 +45,8 @@ _PLACES: tuple[tuple[bytes, ...], ...] = (
     (b".config", b"fish"),
     (b".ctx", b"config.json"),  # the tools of a replay
 )
+#: Of all the names here those that do not begin with a dot; the places all do.
+_WITHOUT_DOT = frozenset(name for name in _ANYWHERE if not name.startswith(b"."))
 #: A path without any of these is in none of them: most are not.
 _PLACES_BEGIN = frozenset(place[0] for place in _PLACES)
 #: Keys of git's configuration whose value is a program, or leads to one.
@@ -71,6 +73,8 @@ def runs_code(
     new content of a git configuration."""
     out = []
     for one in entries:
+        if _is_ordinary(one.path):
+            continue
         if one.new in (ABSENT, one.old) or one.new.kind is Kind.DIRECTORY:
             continue
         parts = tuple(one.path.split(b"/"))
@@ -80,6 +84,13 @@ def runs_code(
         elif parts[-1] == b".git" or _is_named(parts):  # a link to a repository, hooks and all
             out.append(one.path)
     return sorted(out)
+
+
+def _is_ordinary(path: RelPath) -> bool:
+    """Quickly, of most: no part of it begins with a dot, and its name is no other special one."""
+    if path.startswith(b".") or path.find(b"/.") >= 0:
+        return False
+    return path.rpartition(b"/")[2] not in _WITHOUT_DOT
 
 
 def _is_named(parts: tuple[bytes, ...]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.model.nodes import Change, Kind
-from substrate.model.paths import RelPath, ancestors, to_text
+from substrate.model.paths import RelPath, parent, to_text
 
 
 class FsDiff(NamedTuple):
@@ -42,6 +42,9 @@ def fs_diff(changes: Iterable[Change]) -> FsDiff:
     hold_now = _parents(change.path for change in changes if change.new.kind is not Kind.ABSENT)
     writes, mods, deletes = [], [], []
     for path, old, new in changes:
+        if old.kind is Kind.ABSENT and new.kind is Kind.FILE:  # most of many are these
+            writes.append(path)
+            continue
         was = _is_listed(old.kind, path, held_before)
         is_now = _is_listed(new.kind, path, hold_now)
         if old.kind is new.kind is Kind.DIRECTORY:
@@ -79,10 +82,10 @@ def _parents(paths: Iterable[RelPath]) -> set[RelPath]:
     """Every directory that holds one of `paths`, at any depth."""
     found: set[RelPath] = set()
     for path in paths:
-        for above in ancestors(path):
-            if above in found:
-                break  # and so are all above it
+        above = parent(path)
+        while above and above not in found:  # else all above it are, too
             found.add(above)
+            above = parent(above)
     return found
 
 

@@ -47,18 +47,25 @@ class PlainFiles:
         `known` and `below`: the same directory in history and in the tree, if there is one.
         """
         prefix = path + b"/" if path else b""
-        tree, keep = None if below is None else below.fd, self._blobs.add_blob
+        here, tree = directory.fd, None if below is None else below.fd
+        keep, origin, most_bytes = self._blobs.add_blob, self._origin, self._most_bytes
+        any_rules = self._exclusions.may_exclude_files
         found: list[LayerEntry] = []
         for name in names:
             full = RelPath(prefix + name)
             try:
-                fd = os.open(name, _READ, dir_fd=directory.fd)
+                fd = os.open(name, _READ, dir_fd=here)
             except OSError:
                 continue
             try:
                 at = os.fstat(fd)
+                mode, size = at.st_mode & 0o777, at.st_size
+                if at.st_mode != stat.S_IFREG | mode or at.st_nlink > 1 or size > most_bytes:
+                    continue
+                if (any_rules or name in _OWN_NAMES) and self._is_left_out(full, size):
+                    continue
                 marks = os.listxattr(fd)
-                if not self._is_plain(full, name, at, marks):
+                if marks and self._is_marked_otherwise(marks):
                     continue
                 old = ABSENT if known is None else known.node(name)
                 in_place = False
@@ -66,11 +73,10 @@ class PlainFiles:
                     stood = _stood(tree, name)
                     if stood is not None and not _is_single_file(stood):
                         continue
-                    if stood is not None and self._origin in marks:
-                        in_place = is_copy_of(os.getxattr(fd, self._origin), tree, name)
+                    if stood is not None and origin in marks:
+                        in_place = is_copy_of(os.getxattr(fd, origin), tree, name)
                 if old.kind is not Kind.FILE and old is not ABSENT:
                     continue
-                size = at.st_size
                 data = os.read(fd, size + 1)
                 if len(data) != size:
                     continue
@@ -80,22 +86,18 @@ class PlainFiles:
                 os.close(fd)
             found.append(
                 LayerEntry(
-                    full, old, Node(Kind.FILE, at.st_mode & 0o777, keep(data)), False, True,
-                    False, in_place, self._origin in marks, (at.st_atime_ns, at.st_mtime_ns),
-                    (at.st_uid, at.st_gid),
+                    full, old, Node(Kind.FILE, mode, keep(data)), False, True, False, in_place,
+                    origin in marks, (at.st_atime_ns, at.st_mtime_ns), (at.st_uid, at.st_gid),
                 )
             )  # fmt: skip
         return found
 
-    def _is_plain(self, path: RelPath, name: bytes, at: os.stat_result, marks: list[str]) -> bool:
-        if at.st_mode & ~0o777 != stat.S_IFREG or at.st_nlink > 1 or at.st_size > self._most_bytes:
-            return False
-        for mark in marks:
-            if mark != self._origin and mark.startswith(_THEIRS):
-                return False
-        if name in _OWN_NAMES or self._exclusions.may_exclude_files:
-            return self._exclusions.own_reason(path, is_dir=False, size=at.st_size) is None
-        return True
+    def _is_left_out(self, path: RelPath, size: int) -> bool:
+        return self._exclusions.own_reason(path, is_dir=False, size=size) is not None
+
+    def _is_marked_otherwise(self, marks: list[str]) -> bool:
+        """By more than where it was copied from; labels of the system's are no marks."""
+        return any(mark != self._origin and mark.startswith(_THEIRS) for mark in marks)
 
 
 def _is_single_file(at: os.stat_result) -> bool:
