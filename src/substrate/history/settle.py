@@ -103,6 +103,8 @@ def _sweep(store: HistoryStore, found: list[Path]) -> list[str]:
 
 def _has_maker(world: Path) -> bool:
     """Whether the process that made a world is alive: it may be one made ahead of its command."""
+    if world.name.startswith(f"ahead-{os.getpid()}-"):
+        return True  # our own
     meta = held.meta_of(world)
     try:
         pid = int(str(meta["pid"]))

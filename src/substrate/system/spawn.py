@@ -12,11 +12,16 @@ import os
 import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from substrate.errors import SubstrateError
 from substrate.system import environment, signals
 from substrate.system.process import EXIT_NOT_FOUND, PathArg, Stdio
+
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal
 
 
 class Program(NamedTuple):
@@ -73,7 +78,12 @@ def _exec(program: Program, mask: Iterable[int], tell: int) -> NoReturn:
 def restore_signals(mask: Iterable[int]) -> None:
     """Give the program the dispositions and the mask we were started with."""
     restore_dispositions()
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    restore_mask(mask)
+
+
+def restore_mask(mask: Iterable[int]) -> None:
+    """Not by `signal`, which finds a name for each of sixty signals that were blocked."""
+    _signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def restore_dispositions() -> None:

@@ -116,7 +116,8 @@ def prepare(recipe: Recipe) -> None:
         name = f"ahead-{os.getpid()}-{ids.new_id('wld')}"
         layer = overlay.new_layer(worlds, name, root, ahead=True)
         network = network_for("open")
-        opened = open_world(recipe.sandbox(layer, overlay.overlay_view(layer), network))
+        sandbox = recipe.sandbox(layer, overlay.overlay_view(layer), network)
+        opened = open_world(sandbox._replace(is_ahead=True))
     except (SubstrateError, OSError):
         if layer is not None:
             with suppress(OSError):

@@ -97,11 +97,17 @@ class LayeredWorld:
         stdio = Stdio(*(at if fd is None else fd for at, fd in enumerate(
             (request.stdin, *capturing.streams))))  # fmt: skip
         program = spawn.Program(argv, directory_of(request), env, stdio)
+        isolation: Isolation | None = None
+
+        def begun() -> None:
+            nonlocal isolation
+            capturing.start()
+            isolation = self.isolation  # looked at while the command runs
 
         def run_in(opened: OpenWorld) -> Ended:
             mark = os.fsencode(layers.ended_mark(layer))
             limits = self.limits(request)
-            return opened.run(program, limits, capturing.start, mark, request.on_call)
+            return opened.run(program, limits, begun, mark, request.on_call)
 
         def open_one(company: Entrance | None) -> OpenWorld:
             sandbox = recipe.sandbox(layer, self.view(layer), request.network)
@@ -130,7 +136,7 @@ class LayeredWorld:
             layers.note_running(layer, ended.init_pid, self._space(request, ended, company))
         else:
             self.settle(layer)
-        isolation = with_reason(self.isolation, limiter.reason)
+        isolation = with_reason(isolation or self.isolation, limiter.reason)
         outcome = outcome_of(request, ended.finished, isolation)._replace(
             layer=layer, left_running=ended.left_running, stdout=stdout, stderr=stderr
         )

@@ -49,6 +49,8 @@ class _Ready(NamedTuple):
     orders: Channel
     #: What listens at the world's door; -1 if it has none.
     door: int
+    #: What keeps the memory of the command's process until its program has begun; -1: nothing.
+    keeper: int = -1
 
 
 class OpenWorld:
@@ -61,6 +63,7 @@ class OpenWorld:
         self._pidfd = ready.pidfd
         self._orders = ready.orders
         self._door = Door(ready.door, ready.init_pid)
+        self._keeper = ready.keeper
 
     @property
     def pids(self) -> tuple[int, int]:
@@ -110,6 +113,7 @@ class OpenWorld:
     def close(self) -> None:
         """End it without a command."""
         self._orders.close()
+        self._end_keeper()
         os.close(self._pidfd)
         self._end()
         if self._sandbox.network is not None:
@@ -130,6 +134,7 @@ class OpenWorld:
         """How the start failed, if it did: as a shell puts it, or as an error of ours."""
         said = self._orders.rest()  # exec closes the other end
         self._orders.close()
+        self._end_keeper()
         if not said:
             raise ClosedError
         said = said.removeprefix(world_init.ATTEMPT)
@@ -146,6 +151,13 @@ class OpenWorld:
             where = os.fsdecode(program.cwd or b".")
             raise WorkspaceError(f"{where} cannot be entered in the world: {error.strerror}")
         raise WorldFailedError(f"the command was not started: {step.decode()}: {error.strerror}")
+
+    def _end_keeper(self) -> None:
+        if self._keeper >= 0:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._keeper, signal.SIGKILL)
+            os.close(self._keeper)
+            self._keeper = -1
 
     def _attend(self, limits: Limits, started: int, ended_mark: bytes) -> Ended:
         command = Attended(self.init_pid, self._channel, self._door, self._pidfd, limits, started)
@@ -266,8 +278,8 @@ def _await_ready(channel: Channel, maker: int) -> _Ready:
     finally:
         with suppress(ChildProcessError):
             os.waitpid(maker, 0)
-    pidfd, orders = given
-    return _Ready(init_pid, pidfd, Channel(orders), door)
+    orders, pidfd, *keeper = given
+    return _Ready(init_pid, pidfd, Channel(orders), door, *keeper)
 
 
 def _words(error: ClosedError | OSError) -> str:

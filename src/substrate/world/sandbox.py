@@ -64,6 +64,8 @@ class Sandbox(NamedTuple):
     company: Entrance | None = None
     #: The directory of the world's door, as seen inside; empty: it has none.
     door: bytes = b""
+    #: Made before its command is known: whatever can be done by then is.
+    is_ahead: bool = False
 
 
 class SetupError(Exception):

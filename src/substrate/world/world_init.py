@@ -26,7 +26,7 @@ from typing import NoReturn, cast
 from substrate.system import channel as channels
 from substrate.system import environment, process_tree, spawn
 from substrate.system.channel import Channel, ClosedError
-from substrate.system.linux import privileges, process_name
+from substrate.system.linux import memory, privileges, process_name
 from substrate.system.process import Stdio
 from substrate.world import limits, pid_space, tiers
 from substrate.world.children import PAUSE_S, TICK_S, Children, others
@@ -58,6 +58,8 @@ class _Init:
         self.channel = channel
         self.mask = mask
         self.command = 0
+        #: See `memory.start_keeper`; whoever waits for the command ends it. 0: there is none.
+        self.keeper = 0
         self.children = Children(channel)
 
     def run(self) -> None:
@@ -69,11 +71,13 @@ class _Init:
             self._fork_command()
             if self.sandbox.company is not None:
                 process_name.call_ourselves(NAME)
+            if self.sandbox.is_ahead:
+                self._rehearse_end()
         except (SetupError, OSError) as error:
             self.channel.send("failed", str(error))
             return
         status = self.children.wait_for(self.command)
-        left = self.children.settle(_left)
+        left = self.children.settle(self._left)
         self.channel.send("ended", status, left, pid_space.own_namespaces() if left else ())
         if left:
             message, fds = self.channel.receive()
@@ -82,16 +86,37 @@ class _Init:
 
     def _fork_command(self) -> None:
         theirs, ours = channels.pair()
+        given, taken = channels.pair()
         self.command = os.fork()
         if self.command == 0:
-            theirs.close()
-            _become(self.sandbox, self.mask, ours)
+            for channel in (theirs, ours, given):
+                channel.close()
+            _become(self.sandbox, self.mask, taken)
+        taken.close()
+        self.keeper = cast(int, given.receive()[0][1])
+        given.send("orders", fds=(ours.fileno(),))
         # From here on nothing of ours needs a capability, and C's own went with its exec. But to
         # end what became another user, where the kernel does not do it for us.
         privileges.drop_own_capabilities(() if self.sandbox.company is None else ("kill",))
-        handle = os.pidfd_open(self.command)
-        self.channel.send("ready", fds=(handle, theirs.fileno()))
+        handles = [os.pidfd_open(pid) for pid in (self.command, self.keeper) if pid]
+        self.channel.send("ready", fds=(theirs.fileno(), *handles))
         self.children.let_go()
+
+    def _rehearse_end(self) -> None:
+        """As `_rehearse`: what is done when the command has ended."""
+        self.children.rehearse()
+        self._left()
+        told, tell = channels.pair()
+        tell.send("ended", 0, 0, ())
+        told.close()
+        tell.close()
+
+    def _left(self) -> int:
+        """How many processes go on that the command started."""
+        if not _has_children():
+            return 0
+        found = process_tree.descendants(os.getpid())
+        return sum(one.pid != self.keeper for one in found)
 
     def _outlive(self, marks: tuple[int, ...]) -> None:
         """Reap until nothing is left; nobody waits for us any more.
@@ -101,7 +126,7 @@ class _Init:
         self.channel.close()
         process_name.call_ourselves(NAME)
         self.children.reap()
-        while (left := _left()) or (os.getpid() == 1 and others()):
+        while (left := self._left()) or (os.getpid() == 1 and others()):
             if not left:
                 marks = _leave(marks)
             self.children.reap_next(TICK_S)
@@ -114,15 +139,18 @@ class _Init:
             self.children.reap_next(PAUSE_S)
 
 
-def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
+def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
     """In the command's process: take on the restrictions, wait for the program, and become it.
 
     The other end learns of the attempt by `ATTEMPT`, then of a failure by ``step NUL errno``, or of
     success by the channel's end. Without the first of them, we were killed too early.
     """
-    step, number = "network", errno.EINVAL
+    step, number = "start", errno.EINVAL
+    orders = init
     try:
+        orders = _take_orders(sandbox, init)
         _rehearse()
+        step = "network"
         if sandbox.network is not None:
             sandbox.network.in_child()
         step = "limits"
@@ -145,7 +173,7 @@ def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
         assert program.env is not None
         env = _encoded(program.env)
         step = "exec"
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        spawn.restore_mask(mask)
         # Not `send`: the network's filter would tell of it, and nobody may be listening.
         os.write(orders.fileno(), ATTEMPT)
         spawn.exec_first(program.argv, env)
@@ -157,6 +185,15 @@ def _become(sandbox: Sandbox, mask: Iterable[int], orders: Channel) -> NoReturn:
         with suppress(OSError):
             os.write(orders.fileno(), step.encode() + b"\0%d" % number)
         os._exit(127)
+
+
+def _take_orders(sandbox: Sandbox, init: Channel) -> Channel:
+    """The channel on which the program comes. A keeper has what we have open now: had it this one,
+    its end would not tell that the program has begun."""
+    init.send("keeper", memory.start_keeper() if sandbox.is_ahead else 0)
+    _, (fd,) = init.receive()
+    init.close()
+    return Channel(fd)
 
 
 def _encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
@@ -225,11 +262,6 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _left() -> int:
-    """How many processes go on that the command started."""
-    return len(process_tree.descendants(os.getpid())) if _has_children() else 0
 
 
 def _leave(marks: tuple[int, ...]) -> tuple[int, ...]:
