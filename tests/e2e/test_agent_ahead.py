@@ -9,6 +9,7 @@ import resource
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,20 @@ def _odd() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (123, 123))
     os.nice(1)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def test_a_command_is_alone_in_it(agent: Agent) -> None:
+    """What kept the memory of the process that it was made of is gone, and was never its child."""
+    for _ in range(20):  # somebody's mount may put an end to one
+        _until_ahead(agent)
+        before = _state(agent)["ahead"]
+        ran = agent.run("-c", "sleep 0.3; echo /proc/[0-9]*; cat /proc/$$/task/$$/children; :")
+        if _state(agent)["ahead"] != before:
+            break
+    # Its init, and itself; then the `cat` that tells.
+    names, children = ran.stdout.splitlines()
+    assert len(names.split()) == 2
+    assert len(children.split()) == 1
 
 
 def test_who_has_other_limits_does_not_get_it(agent: Agent) -> None:
@@ -196,3 +211,85 @@ def test_killed_itself_it_is_cleared_away_by_the_next_command(agent: Agent) -> N
     assert not left.exists()
     assert (agent.workspace / "file").read_text() == "fine\n"
     assert agent.run("world", "list", "--json").stdout.count(b"wld_") == 0
+
+
+def _listening(agent: Agent) -> int:
+    """The process that waits at the door in the agent's place; 0 while there is none."""
+    name = f".door.sock.{agent.pid}"
+    doors = {
+        words[6]
+        for line in Path("/proc/net/unix").read_text().splitlines()
+        if (words := line.split())[-1].endswith(name) and words[3] == "00010000"
+    }
+    wanted = {f"socket:[{inode}]" for inode in doors}
+    assert wanted, "nobody listens"
+    for pid in _children(agent):
+        try:
+            if {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()} & wanted:
+                return pid
+        except OSError:
+            continue  # it has ended, or one of them is closed
+    return 0
+
+
+def _has_ended(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists()
+
+
+def _until_one_listens(agent: Agent) -> int:
+    for _ in range(20):
+        _until_ahead(agent)
+        for _ in range(50):
+            if found := _listening(agent):
+                return found
+            time.sleep(0.02)
+        agent.run("-c", "true")
+    raise AssertionError("none listens")
+
+
+def test_the_next_one_answers_the_door_itself(agent: Agent) -> None:
+    served = int(str(_state(agent)["served"]))
+    for number in range(3):
+        waiting = _until_one_listens(agent)
+        done = agent.run("-c", f"echo {number} > file; exit {number}")
+        assert done.returncode == number
+        until(partial(_has_ended, waiting), "the end of the one that took it")
+    # The three, and each question about the state.
+    assert int(str(_state(agent)["served"])) >= served + 4
+    assert agent.completed()[-1]["exit"] == 2
+
+
+def test_it_tells_what_the_agent_knows(agent: Agent) -> None:
+    waiting = _until_one_listens(agent)
+    said = agent.run("agent", "status", "--json", cwd=agent.workspace)
+    state = json.loads(said.stdout)
+    assert (state["pid"], state["running"]) == (agent.pid, True)
+    assert state["pid"] != waiting
+
+
+def test_a_caller_from_elsewhere_is_passed_on(agent: Agent, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for _ in range(3):
+        _until_one_listens(agent)
+        done = agent.run("-c", "pwd; echo x > here", cwd=elsewhere)
+        assert (done.returncode, done.stdout.strip()) == (0, os.fsencode(elsewhere))
+        assert agent.run("-c", "pwd").stdout.strip() == os.fsencode(agent.workspace)
+
+
+def test_the_one_that_listens_may_be_killed(agent: Agent) -> None:
+    for _ in range(3):
+        os.kill(_until_one_listens(agent), signal.SIGKILL)
+        assert agent.run("-c", "echo fine > file").returncode == 0
+    assert agent.serves()
+
+
+def test_nobody_listens_once_the_agent_is_killed(agent: Agent) -> None:
+    """A command that goes on must not keep the door open: callers would wait for ever."""
+    _until_one_listens(agent)
+    running = agent.start("-c", "sleep 3; echo done > file")
+    until(agent.runners, "the command")
+    os.kill(agent.pid, signal.SIGKILL)
+    name = f".door.sock.{agent.pid}"
+    until(lambda: name not in Path("/proc/net/unix").read_text(), "the end of the door")
+    assert running.wait() in (0, 125)

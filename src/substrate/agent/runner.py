@@ -11,6 +11,7 @@ ended, and what it did until then is recorded.
 from __future__ import annotations
 
 import _socket
+import gc
 import io
 import os
 import signal
@@ -18,7 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from substrate.agent import peer
+from substrate.agent import peer, spare
 from substrate.protocol import door
 from substrate.system import afterwards, agent_place, environment, process_tree, signals
 from substrate.trace import writer
@@ -46,10 +47,8 @@ class Household(NamedTuple):
     install: bytes
     standing: peer.Standing
     program: Program
-    #: The answer to `status`.
-    state: dict[str, object]
-    #: The code on disk is no longer the code in memory.
-    is_stale: bool
+    #: What the zygote knows; it may have to be waited for.
+    told: Callable[[], spare.Told]
     zygote_pid: int
     #: The zygote's own limits, which we have, too.
     limits: peer.Limits
@@ -60,6 +59,7 @@ class Household(NamedTuple):
 def serve(connection: _socket.socket, household: Household) -> NoReturn:
     """Serve one connection, and end this process, which leads a session of its own."""
     status = 1
+    gc.disable()  # what is left lying about goes with this process, soon
     try:
         caller = _caller(connection)  # while the request is still on its way
         connection.settimeout(door.PATIENCE_S)
@@ -72,7 +72,7 @@ def serve(connection: _socket.socket, household: Household) -> NoReturn:
         elif request.kind == b"status":
             import json
 
-            door.send_reply(connection, door.REPORT, json.dumps(household.state).encode())
+            door.send_reply(connection, door.REPORT, json.dumps(household.told().state).encode())
         elif request.kind == b"stop":
             os.kill(household.zygote_pid, signal.SIGTERM)
             door.send_reply(connection, door.EXITED, b"0")
@@ -100,12 +100,16 @@ def _serve_run(
     caller: _Caller | bytes,
 ) -> int:
     reason = caller if isinstance(caller, bytes) else _why_not(caller, household, request)
-    if isinstance(caller, bytes) or reason:
+    if not isinstance(caller, bytes) and not reason:
+        if caller.standing.ignored_signals & ~_PYTHONS_OWN_MASK or b"t" in request.flags:
+            ahead.drop()  # it was forked without them
+        _take_place(request, descriptors, caller.standing)
+    # Only now: it may have to be waited for.
+    if not isinstance(caller, bytes) and household.told().is_stale:
+        reason = door.STALE
+    if reason:
         door.send_reply(connection, door.DECLINED, reason)
         return 0
-    if caller.standing.ignored_signals & ~_PYTHONS_OWN_MASK or b"t" in request.flags:
-        ahead.drop()  # it was forked without them
-    _take_place(request, descriptors, caller.standing)
     _Link(connection)
     door.send_reply(connection, door.STARTED, b"%d" % os.getpid())
     if b"r" in request.flags:
@@ -131,8 +135,6 @@ def _caller(connection: _socket.socket) -> _Caller | bytes:
 
 
 def _why_not(caller: _Caller, household: Household, request: door.Request) -> bytes:
-    if household.is_stale:
-        return door.STALE
     if request.install != household.install:
         return b"other-install"
     if request.version != household.version:

@@ -4,20 +4,34 @@ While nobody waits it has done what every call needs: memory of its own, a world
 (`world/ahead.py`), and the history of its workspace opened. The zygote hands it the next
 connection, whatever it asks for: what does not fit the call is thrown away, and the call goes the
 ordinary way in the same process.
+
+The one for the workspace that was last used may listen itself: its caller then need not wait for
+the zygote to wake up first. At any moment one process listens, the zygote or a spare.
+
+    zygote                          spare
+                                ◀─  ready           it can take a call
+      listen, with the door     ─▶                  from now on the calls come to it
+      call, with a connection   ─▶                  (only to one that does not listen)
+                                ◀─  taken           serves the one it took, and listens no more
+      told                      ─▶                  what the zygote knows, while it begins
+                                ◀─  other, with a connection of a caller from elsewhere: it
+                                    listens no more, and waits for a call or a `listen` again
 """
 
 from __future__ import annotations
 
-import _socket
 import os
 import select
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from substrate.recorder import place
+from substrate.system import agent_place, clock
 from substrate.system import channel as channels
-from substrate.system import clock
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import memory
 from substrate.world import ahead
@@ -30,13 +44,21 @@ _YOUNG_NS = 60_000_000
 _MOST_WORKSPACES = 3
 
 
+class Told(NamedTuple):
+    """What the zygote knows when a call comes."""
+
+    #: The code on disk is no longer the code in memory.
+    is_stale: bool = False
+    #: The answer to `status`.
+    state: Mapping[str, object] = {}
+
+
 class Handed(NamedTuple):
     """What comes with a connection."""
 
-    connection: _socket.socket
-    is_stale: bool
-    #: The answer to `status`, as of now.
-    state: dict[str, object]
+    connection: socket.socket
+    #: Who took the connection itself may have to wait for it.
+    told: Callable[[], Told]
 
 
 class Spare:
@@ -46,6 +68,12 @@ class Spare:
         self.pid = pid
         self._channel = channel
         self._forked_ns = clock.monotonic_ns()
+        self.is_ready = False
+        #: Calls come to it, and not to the zygote.
+        self.listens = False
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
 
     @property
     def is_young(self) -> bool:
@@ -55,14 +83,36 @@ class Spare:
     def hand_over(self, handed: Handed) -> bool:
         """Whether it will serve the connection; it is given away then, and ours to close."""
         try:
-            self._channel.send(
-                "call", handed.is_stale, handed.state, fds=(handed.connection.fileno(),)
-            )
+            self._channel.send("call", *_plain(handed.told()), fds=(handed.connection.fileno(),))
         except ClosedError:
             return False
         finally:
             self.close()
         return True
+
+    def let_listen(self, door: int) -> None:
+        """Until it has `taken` a connection, or one for an`other`."""
+        try:
+            self._channel.send("listen", fds=(door,))
+            self.listens = True
+        except ClosedError:
+            pass  # it has ended, and will be buried
+
+    def hear(self) -> tuple[str, tuple[int, ...]]:
+        """What it has to say; nothing once it has ended."""
+        try:
+            (said,), fds = self._channel.receive()
+        except ClosedError:
+            said, fds = "", ()
+        self.is_ready = self.is_ready or said == "ready"
+        self.listens = self.listens and said == "ready"
+        return str(said), fds
+
+    def tell(self, told: Told) -> None:
+        """To one that has taken a connection."""
+        with suppress(ClosedError):
+            self._channel.send("told", *_plain(told))
+        self.close()
 
     def close(self) -> None:
         """Without a connection given before, it clears up after itself and ends."""
@@ -90,6 +140,23 @@ class Spares:
             del self._recipes[root]
         for root in [root for root in self._ready if root and root not in self._recipes]:
             self._ready.pop(root).close()
+
+    def __iter__(self) -> Iterator[Spare]:
+        return iter([*self._ready.values()])
+
+    def listener(self) -> Spare | None:
+        """The one that listens."""
+        return next((one for one in self._ready.values() if one.listens), None)
+
+    def next_listener(self) -> Spare | None:
+        """The one that may: for the workspace that was last used, if it is ready."""
+        found = self._ready.get(next(reversed(self._recipes), b"")) if self._recipes else None
+        return found if found is not None and found.is_ready else None
+
+    def take(self, spare: Spare) -> None:
+        """It serves a call from now on."""
+        for root in [root for root, one in self._ready.items() if one is spare]:
+            del self._ready[root]
 
     def missing(self) -> list[tuple[bytes, ahead.Recipe | None]]:
         """Those that are to be forked, the most likely first."""
@@ -144,21 +211,89 @@ def wait(channel: Channel, recipe: ahead.Recipe | None) -> Handed | None:
     if ahead.is_made() and recipe is not None and not channel.ready() and _stays(recipe.root):
         place.open_ahead(Path(os.fsdecode(recipe.root)))
     memory.make_own(channel.ready)
-    if recipe is not None and not _is_called_in_time(channel):
-        _drop_all()
-        return None
+    if recipe is not None:
+        with suppress(ClosedError):  # a call may have been sent by now, and nothing comes after it
+            channel.send("ready")
     try:
-        message, fds = channel.receive()
+        return _Waiting(channel, recipe).run()
     except ClosedError:
         _drop_all()
         return None
-    channel.close()
-    _, is_stale, state = message
-    return Handed(
-        _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fds[0]),
-        bool(is_stale),
-        cast("dict[str, object]", state),
-    )
+
+
+class _Waiting:
+    """In the spare: for a call that is handed over, or one at the door."""
+
+    def __init__(self, channel: Channel, recipe: ahead.Recipe | None) -> None:
+        self._channel = channel
+        self._root = b"" if recipe is None else recipe.root
+        self._door: socket.socket | None = None
+
+    def run(self) -> Handed:
+        """`ClosedError` if there will be no call, or none came for long."""
+        while True:
+            if self._root and not self._is_called_in_time():
+                raise ClosedError
+            if self._door is not None and not self._channel.ready():
+                found = self._accepted(self._door)
+                if found is not None:
+                    return found
+                continue
+            message, fds = self._channel.receive()
+            connection = socket.socket(fileno=fds[0])
+            if message[0] == "listen":
+                self._door = connection
+                continue
+            self._channel.close()
+            return Handed(connection, partial(_told, message))
+
+    def _accepted(self, door: socket.socket) -> Handed | None:
+        """The call that came, if it is one for us."""
+        try:
+            connection, _ = door.accept()
+        except OSError:  # it changed its mind
+            return None
+        # Nobody may find us listening while we serve, or for ever if the zygote is killed.
+        door.close()
+        self._door = None
+        if not self._is_ours(connection):
+            self._channel.send("other", fds=(connection.fileno(),))
+            connection.close()
+            return None
+        with suppress(ClosedError):  # without a zygote it is served all the same
+            self._channel.send("taken")
+        return Handed(connection, cache(self._hear))
+
+    def _is_ours(self, connection: socket.socket) -> bool:
+        try:
+            return _is_below(_directory_of(agent_place.peer(connection)[0]), self._root)
+        except OSError:
+            return False
+
+    def _hear(self) -> Told:
+        try:
+            return _told(self._channel.receive()[0])
+        except ClosedError:
+            return Told()
+
+    def _is_called_in_time(self) -> bool:
+        """Whether a call comes before the world is old. It goes when what is mounted on the machine
+        changes, too: it would hold on to that."""
+        with open("/proc/self/mountinfo", "rb") as mountinfo:
+            mountinfo.read()
+            waiting = select.poll()
+            waiting.register(mountinfo.fileno(), select.POLLPRI)
+            ours = {self._channel.fileno()}
+            if self._door is not None:
+                ours.add(self._door.fileno())
+            for fd in ours:
+                waiting.register(fd, select.POLLIN)
+            while True:
+                ready = {fd for fd, _ in waiting.poll(_KEEP_S * 1000)}
+                if ready & ours or not ready:
+                    return bool(ready)
+                waiting.unregister(mountinfo.fileno())
+                ahead.drop()  # the open history does not mind: see `_stays`
 
 
 def _stays(root: bytes) -> bool:
@@ -169,19 +304,13 @@ def _stays(root: bytes) -> bool:
     return False
 
 
-def _is_called_in_time(channel: Channel) -> bool:
-    """Whether a call comes before the world is old. It goes when what is mounted on the machine
-    changes, too: it would hold on to that."""
-    with open("/proc/self/mountinfo", "rb") as mountinfo:
-        mountinfo.read()
-        waiting = select.poll()
-        waiting.register(channel.fileno(), select.POLLIN)
-        waiting.register(mountinfo.fileno(), select.POLLPRI)
-        ready = {fd for fd, _ in waiting.poll(_KEEP_S * 1000)}
-    if channel.fileno() not in ready and ready:
-        ahead.drop()  # the open history does not mind: see `_stays`
-        ready = {channel.fileno()} if channel.ready(_KEEP_S) else set()
-    return bool(ready)
+def _plain(told: Told) -> tuple[bool, dict[str, object]]:
+    return told.is_stale, dict(told.state)
+
+
+def _told(message: channels.Message) -> Told:
+    _, is_stale, state = message
+    return Told(bool(is_stale), cast("dict[str, object]", state))
 
 
 def _drop_all() -> None:

@@ -109,7 +109,9 @@ class Zygote:
             poll = select.poll()
             poll.register(awake, select.POLLIN)
             poll.register(self._news, select.POLLIN)
-            if len(self._running) < MOST_RUNNING:
+            for one in self._spares:
+                poll.register(one, select.POLLIN)
+            if len(self._running) < MOST_RUNNING and self._spares.listener() is None:
                 poll.register(door, select.POLLIN)
             if not self._server_pid and clock.monotonic_ns() >= self._server_not_before_ns:
                 poll.register(http, select.POLLIN)
@@ -119,6 +121,9 @@ class Zygote:
             if awake in ready:
                 _drain(awake)
             self._bury()
+            for one in self._spares:
+                if one.fileno() in ready:
+                    self._hear_spare(one, door)
             if door.fileno() in ready:
                 self._serve_one(door)
             if http.fileno() in ready:
@@ -133,18 +138,47 @@ class Zygote:
             connection, _ = door.accept()
         except OSError:  # it changed its mind
             return
+        self._serve(connection)
+
+    def _serve(self, connection: socket.socket) -> None:
         self._used()
         self._served += 1
-        handed = spare.Handed(connection, self._code.is_stale(), self._state())
+        told = self._told()
+        handed = spare.Handed(connection, lambda: told)
         pid = self._give_to_spare(handed) or self._fork()
         if pid == 0:
             self._serve_in_child(lambda: handed)
         if pid > 0:
             self._running.add(pid)
         connection.close()
-        self._stopping = self._stopping or handed.is_stale
+        self._stopping = self._stopping or told.is_stale
         if self._is_pressed:
             self._fork_spares()
+
+    def _hear_spare(self, one: spare.Spare, door: socket.socket) -> None:
+        said, fds = one.hear()
+        if said == "taken":
+            self._used()
+            self._served += 1
+            self._spares.take(one)
+            self._running.add(one.pid)
+            told = self._told()
+            one.tell(told)
+            self._stopping = self._stopping or told.is_stale
+            if one.is_young:  # see `_give_to_spare`
+                self._fork_spares()
+        elif said == "other":
+            self._serve(socket.socket(fileno=fds[0]))
+        elif said == "ready":
+            self._let_one_listen(door)
+        else:
+            self._spares.forget(one.pid)
+
+    def _let_one_listen(self, door: socket.socket) -> None:
+        found = self._spares.next_listener()
+        is_free = self._spares.listener() is None and len(self._running) < MOST_RUNNING
+        if found is not None and is_free and not self._stopping:
+            found.let_listen(door.fileno())
 
     def _give_to_spare(self, handed: spare.Handed) -> int:
         """The process that takes it; 0 if there is none."""
@@ -183,8 +217,8 @@ class Zygote:
                 os._exit(0)
             household = runner.Household(
                 self._settings.version.encode(), os.fsencode(self._settings.install),
-                self._standing, self._settings.program, handed.state, handed.is_stale,
-                zygote_pid, self._limits, self._tell_news,
+                self._standing, self._settings.program, handed.told, zygote_pid,
+                self._limits, self._tell_news,
             )  # fmt: skip
             runner.serve(handed.connection, household)
         finally:
@@ -292,6 +326,9 @@ class Zygote:
         if not self._watcher_pid and self._watcher_not_before_ns > clock.monotonic_ns():
             left_ns = min(left_ns, _SERVER_PAUSE_NS)
         return max(50, min(left_ns // 1_000_000 + 1, 60_000))
+
+    def _told(self) -> spare.Told:
+        return spare.Told(self._code.is_stale(), self._state())
 
     def _state(self) -> dict[str, object]:
         return {

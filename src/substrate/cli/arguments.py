@@ -210,7 +210,15 @@ def parse(command: Command, invocation: Invocation, program: str = "substrate") 
         start.command = invocation.command
     if invocation.file is not None:
         start.file = invocation.file
-    return parser_of(command, program).parse_args(invocation.words, start)
+    if invocation.words:
+        return parser_of(command, program).parse_args(invocation.words, start)
+    return Namespace(**{**_defaults_of(command, program), **vars(start)})
+
+
+@cache
+def _defaults_of(command: Command, program: str) -> dict[str, object]:
+    """What is read where nothing is said: the same each time, for `-c` most of all."""
+    return vars(parser_of(command, program).parse_args([]))
 
 
 @cache
