@@ -19,6 +19,8 @@ from substrate.workspace.openings import Openings
 
 #: Marks of overlayfs in all its namespaces: none of them ever reaches the user's tree.
 OVERLAY_MARKS = ("trusted.overlay.", "user.overlay.", "user.fuseoverlayfs.")
+#: Rights that a file gives to whoever runs it, as set-id bits do: new ones do not arrive either.
+FILE_CAPABILITIES = "security.capability"
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 
 
@@ -39,7 +41,7 @@ class LayerEntry(NamedTuple):
     is_whole: bool = False
     #: Written to where it stood, and not replaced by another file of that name.
     in_place: bool = False
-    #: It carries marks of overlayfs, or bits that must not arrive.
+    #: It carries marks of overlayfs, or bits or capabilities that must not arrive.
     is_marked: bool = False
     #: (access, modification) in ns, and (user, group), of what lies in the layer.
     times: tuple[int, int] = (0, 0)
@@ -143,7 +145,7 @@ def strip_marks(directory: Directory, name: bytes) -> None:
     assert directory.fd is not None, "there is no overlayfs without descriptors"
     itself = b"/proc/self/fd/%d/%s" % (directory.fd, name)
     for attribute in os.listxattr(itself, follow_symlinks=False):
-        if attribute.startswith(OVERLAY_MARKS):
+        if attribute.startswith(OVERLAY_MARKS) or attribute == FILE_CAPABILITIES:
             try:
                 os.removexattr(itself, attribute, follow_symlinks=False)
             except OSError as error:

@@ -25,7 +25,7 @@ from substrate.world.new_links import NewLinks
 from substrate.world.origin import is_copy_of
 from substrate.world.plain_files import PlainFiles
 from substrate.world.protocol import Layer
-from substrate.world.upper import Found, Upper
+from substrate.world.upper import Found, Upper, has_capabilities
 
 _STORE = b".substrate-git"
 _CHUNK_BYTES = 1 << 20
@@ -286,6 +286,8 @@ class _Name:
             self.leave_out(f"arrives as {mode:04o}: new set-id bits stay in the world")
         new = Node(found.kind, mode, self.content(beyond), found.xattrs)
         in_place = self.was_written_to()
+        if found.has_capabilities and not has_capabilities(self.below, found.name):
+            self.leave_out("arrives without its file capabilities: new ones stay in the world")
         if found.kind is Kind.FILE:
             self.reading.new_links.saw(self.path, found.at, in_place)
         if in_place and stood is not None and stood.st_nlink > 1 and new != self.old:

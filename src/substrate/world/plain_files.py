@@ -15,14 +15,14 @@ from substrate.model.paths import RelPath
 from substrate.objects.directory import Directory as Known
 from substrate.workspace.dirwalk import Directory
 from substrate.workspace.exclude import METADATA_FILES, Exclusions
-from substrate.workspace.layer import OVERLAY_MARKS, LayerEntry
+from substrate.workspace.layer import FILE_CAPABILITIES, OVERLAY_MARKS, LayerEntry
 from substrate.world.origin import is_copy_of
 
 #: Larger ones are read in pieces, by others.
 _MOST_BYTES = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OWN_NAMES = frozenset(os.fsencode(name) for name in METADATA_FILES)
-_THEIRS = ("user.", *OVERLAY_MARKS)
+_THEIRS = ("user.", *OVERLAY_MARKS, FILE_CAPABILITIES)
 
 
 class PlainFiles:

@@ -21,7 +21,7 @@ from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath, join
 from substrate.system.xattrs import Xattrs
 from substrate.workspace.dirwalk import ALL, Directory, Walker
-from substrate.workspace.layer import OVERLAY_MARKS
+from substrate.workspace.layer import FILE_CAPABILITIES, OVERLAY_MARKS
 from substrate.workspace.openings import Openings
 from substrate.workspace.probe import kind_of
 from substrate.world import fuse_marks
@@ -45,8 +45,9 @@ class Found(NamedTuple):
     origin: bytes
     #: The user's own ``user.*`` attributes.
     xattrs: Xattrs
-    #: It carries any mark of overlayfs at all.
+    #: It carries any mark of overlayfs at all, or what is told next.
     is_marked: bool
+    has_capabilities: bool = False
 
 
 class Upper:
@@ -105,8 +106,9 @@ class Upper:
         is_opaque = kind is Kind.DIRECTORY and self._is_opaque(itself, names)
         origin = b"" if kind is Kind.DIRECTORY else self._mark(itself, names, "origin")
         return Found(
-            path, name, kind, at, mode, is_opaque, origin, tuple(sorted(xattrs)), is_marked
-        )
+            path, name, kind, at, mode, is_opaque, origin, tuple(sorted(xattrs)),
+            is_marked or FILE_CAPABILITIES in names, FILE_CAPABILITIES in names,
+        )  # fmt: skip
 
     def _is_opaque(self, itself: bytes, names: list[str]) -> bool:
         if self.is_by_fuse and fuse_marks.ROOTS_OPAQUE in names:
@@ -127,3 +129,13 @@ def _attribute_names(itself: bytes) -> list[str]:
         if error.errno in _NO_MARKS:
             return []
         raise
+
+
+def has_capabilities(directory: Directory | None, name: bytes) -> bool:
+    """Whether a file gives rights to whoever runs it; False where nothing can be seen."""
+    if directory is None or directory.fd is None:
+        return False
+    try:
+        return FILE_CAPABILITIES in _attribute_names(b"/proc/self/fd/%d/%s" % (directory.fd, name))
+    except OSError:
+        return False

@@ -513,3 +513,39 @@ def test_by_rename_and_by_copy(bench: Bench, other_disk: Path, copied: bool) -> 
     bench.undo()
     assert (bench.root / "d/c").read_text() == "c\n"
     assert (bench.root / "node_modules/gone").read_text() == "old\n"
+
+
+# ------------------------------------------------------------------ file capabilities
+
+_GIVES_RIGHTS = """
+import os
+value = bytes.fromhex("0100000200200000" + 12 * "00")
+for path in ("new", "n/new", "dist/new", "b"):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    open(path, "ab").write(b"x")
+    os.setxattr(path, "security.capability", value)
+os.chmod("a", 0o750)
+"""
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_new_file_capabilities_stay_in_the_world(
+    bench: Bench, other_disk: Path, copied: bool
+) -> None:
+    """They give rights to whoever runs the file, as set-id bits do."""
+    kept = bench.root / "a"
+    capability = "security.capability"
+    os.setxattr(kept, capability, bytes.fromhex("0100000200200000" + 12 * "00"))
+    place = Place.at(bench.root, environment.current(), None, "ada")
+    world = ScriptWorld(
+        bench.root, f"python3 -c '{_GIVES_RIGHTS}'", worlds=other_disk if copied else None
+    )
+    done = record_command(place, world, CommandRequest(bench.root, shell="rights"))
+    assert (done.outcome.exit, done.held) == (0, "")
+    found = {name for name in ("new", "n/new", "dist/new", "b") if os.listxattr(bench.root / name)}
+    assert found == set()
+    assert os.listxattr(kept) == [capability]
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o750
+    told = [note for note in done.notes if "without its file capabilities" in note]
+    assert all(any(name in note for note in told) for name in ("new", "n/new", "dist/new", "b"))
+    assert not any(note.startswith("a:") or " a " in note for note in told)
