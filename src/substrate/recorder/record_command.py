@@ -17,7 +17,7 @@ keeps the world for a decision.
 from __future__ import annotations
 
 import os
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,9 +120,10 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
     if request.inside is not None and not is_direct:
         request.inside.open(_scene(place, running, isolation, request))
         wanted = wanted._replace(on_call=request.inside.on_call)
+    context = cache(partial(_replay_context, place, command))
     try:
         with live.recording(place, running):
-            outcome = world.run(wanted)
+            outcome = world.run(wanted._replace(meanwhile=context))
     except BaseException:
         if request.inside is not None:
             request.inside.finish()
@@ -134,11 +135,13 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         done = found_by_scan(place, running, outcome, request, git_before)
     else:
         done = brought_in(place, running, outcome, request, git_before, asked.spans)
-    notes = _close_span(trace, _complete(place, command, running, outcome, done))
+    notes = _close_span(trace, _complete(command, running, outcome, done, context()))
     if asked.undos:
         notes += carry_out(place._replace(session=running.session_id), asked.undos, done.held)
     if outcome.layer is not None and not done.is_kept:
         afterwards.do(partial(world.discard, outcome.layer))
+    if done.changes and afterwards.is_postponing():
+        afterwards.do(partial(_save_the_next_one_work, place._replace(kept=None)))
     notes += [*earlier, *done.notes]
     if done.entry.commit is not None:  # otherwise the store has not grown
         notes += keep_under_cap(place)
@@ -195,6 +198,24 @@ def _collected(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
     from substrate.recorder.held_worlds import collect_detached
 
     return collect_detached(place)
+
+
+def _save_the_next_one_work(place: Place) -> None:
+    """With nobody waiting, what would be done at the beginning of the next command.
+
+    The watcher saw what arrived and cannot tell whose it was: it is compared with history. The
+    branch was written to its file: that is noted, so that it is not looked at again.
+    """
+    asked = outside_edits.ask(place)
+    try:
+        with place.history() as store, store.writing("look after outside edits", timeout_s=0):
+            outside_edits.catch_up(store, asked)
+            if store.ledger.has_unpublished:
+                with store.commit_point(durable=False):
+                    pass
+    finally:
+        if asked is not None:
+            asked.close()
 
 
 def _never_ran(place: Place, running: Running, request: CommandRequest) -> None:
@@ -274,17 +295,17 @@ def _named(words: spans.Command, place: Place, running: Running) -> spans.Comman
 
 
 def _complete(
-    place: Place,
     command: spans.Command,
     running: Running,
     outcome: RunOutcome,
     done: Done,
+    replay_context: dict[str, object],
 ) -> dict[str, object]:
     commit = done.entry.commit
     completion = _completion(
         outcome, done.diff, commit.hex() if commit else None, running.base_commit.hex()
     )._replace(extra=done.extra, conflicts=done.conflicts)
-    return spans.command_complete(command, completion, _replay_context(place, command))
+    return spans.command_complete(command, completion, replay_context)
 
 
 def _completion(

@@ -90,19 +90,18 @@ class LayeredWorld:
         layer = made.layer if made is not None else self.make_layer(world_id)
         capturing = Capturing(request.capture, request.stdout, request.stderr)
         limiter = Limiter(request.limits, world_id)
-        env = {**environment_of(request), "SUBSTRATE_WORLD_ID": world_id}
-        if recipe.door:
-            env["SUBSTRATE_BROKER"] = os.fsdecode(os.path.join(recipe.door, door.NAME))
-        # Ours by number: a world made ahead was forked before we had them.
-        stdio = Stdio(*(at if fd is None else fd for at, fd in enumerate(
-            (request.stdin, *capturing.streams))))  # fmt: skip
-        program = spawn.Program(argv, directory_of(request), env, stdio)
+        program = _program(argv, request._replace(world_id=world_id), recipe, capturing)
         isolation: Isolation | None = None
 
         def begun() -> None:
             nonlocal isolation
             capturing.start()
-            isolation = self.isolation  # looked at while the command runs
+            # There is time while the command runs. What fails must not keep us from waiting for
+            # it, and is met again by whoever asks later.
+            with suppress(Exception):
+                isolation = self.isolation
+                if request.meanwhile is not None:
+                    request.meanwhile()
 
         def run_in(opened: OpenWorld) -> Ended:
             mark = os.fsencode(layers.ended_mark(layer))
@@ -229,3 +228,15 @@ class LayeredWorld:
             private=(os.fsencode(here.home),) if is_full and here.home is not None else (),
             door=where,
         )
+
+
+def _program(
+    argv: tuple[bytes, ...], request: RunRequest, recipe: Recipe, capturing: Capturing
+) -> spawn.Program:
+    env = {**environment_of(request), "SUBSTRATE_WORLD_ID": request.world_id}
+    if recipe.door:
+        env["SUBSTRATE_BROKER"] = os.fsdecode(os.path.join(recipe.door, door.NAME))
+    # Ours by number: a world made ahead was forked before we had them.
+    streams = (request.stdin, *capturing.streams)
+    stdio = Stdio(*(at if fd is None else fd for at, fd in enumerate(streams)))
+    return spawn.Program(argv, directory_of(request), env, stdio)

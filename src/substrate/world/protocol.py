@@ -145,6 +145,9 @@ class RunRequest(NamedTuple):
     #: Somebody inside the world is at its door: called once, with the listening socket (which is
     #: closed afterwards) and the world's init. The command finds the way in ``SUBSTRATE_BROKER``.
     on_call: Callable[[int, int], None] | None = None
+    #: Work for the time in which the command runs, if the strategy waits for it in this process;
+    #: its result is not looked at, and it may as well not be called.
+    meanwhile: Callable[[], object] | None = None
 
 
 class RunOutcome(NamedTuple):
