@@ -96,6 +96,23 @@ def test_a_command_is_alone_in_it(agent: Agent) -> None:
     assert len(children.split()) == 1
 
 
+def test_who_was_started_by_posix_spawn_gets_it(agent: Agent) -> None:
+    """libc leaves two signals of its own ignored then."""
+    null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)
+    quiet = [null, (os.POSIX_SPAWN_DUP2, 0, 1), (os.POSIX_SPAWN_DUP2, 0, 2)]
+    words = ["sh", "-c", 'cd "$1"; shift; exec "$@"', "sh", str(agent.workspace)]
+    for _ in range(20):
+        _until_ahead(agent)
+        before = _state(agent)["ahead"]
+        _until_ahead(agent)
+        argv = [*words, *agent.program, "-c", "true"]
+        pid = os.posix_spawnp("sh", argv, agent.env, file_actions=quiet, setsid=True)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        if _state(agent)["ahead"] != before:
+            return
+    raise AssertionError("never")
+
+
 def test_who_has_other_limits_does_not_get_it(agent: Agent) -> None:
     line = "ulimit -n; nice; grep SigIgn /proc/self/status"
     plain = agent.run("-c", line).stdout.split()

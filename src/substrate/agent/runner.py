@@ -32,7 +32,10 @@ Program = Callable[[list[str]], int]
 _FOR_ALL = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 #: Python ignores these for itself; the caller's own wish is not known.
 _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
-_PYTHONS_OWN_MASK = sum(1 << (number - 1) for number in _PYTHONS_OWN)
+#: Signals that a command could be started with ignored. Of those above 31 two are libc's own, and
+#: `posix_spawn` (GNU make's way, among others) leaves them ignored.
+_ORDINARY = range(1, 32)
+_ORDINARY_MASK = sum(1 << (number - 1) for number in _ORDINARY if number not in _PYTHONS_OWN)
 #: After the caller is gone: how often to look, and after how many looks TERM becomes KILL.
 _TICK_S = 0.5
 _TICKS_TO_KILL = 6
@@ -101,7 +104,7 @@ def _serve_run(
 ) -> int:
     reason = caller if isinstance(caller, bytes) else _why_not(caller, household, request)
     if not isinstance(caller, bytes) and not reason:
-        if caller.standing.ignored_signals & ~_PYTHONS_OWN_MASK or b"t" in request.flags:
+        if caller.standing.ignored_signals & _ORDINARY_MASK or b"t" in request.flags:
             ahead.drop()  # it was forked without them
         _take_place(request, descriptors, caller.standing)
     # Only now: it may have to be waited for.
@@ -167,7 +170,7 @@ def _take_place(request: door.Request, descriptors: list[int], caller: peer.Stan
         os.close(fd)
     os.umask(request.umask)
     environment.replace(dict(_pair(entry) for entry in request.env if entry[:1] != b"="))
-    for number in range(1, 32):
+    for number in _ORDINARY:
         if caller.ignored_signals >> (number - 1) & 1 and number not in _PYTHONS_OWN:
             signal.signal(number, signal.SIG_IGN)
     if b"t" in request.flags:

@@ -164,16 +164,27 @@ def _begun(
     """The command announced; what there is to say of earlier ones, and those that still run."""
     # First of all: while we look after the rest, the watcher thinks about it.
     asked = None if is_direct else outside_edits.ask(place)
-    try:
-        earlier, beside = ([], ()) if is_direct else _collected(place)
-        with place.history() as store, store.writing("record a command"):
-            running = record.begin(
+
+    def announced(store: HistoryStore) -> Running:
+        with store.writing("record a command"):
+            return record.begin(
                 store, session=place.session, agent_id=place.agent_id, command=text,
                 exact=exact(request),
                 world=None if is_direct else _in_world(place, store, request, asked),
                 is_live=request.live and is_direct,
             )  # fmt: skip
-        return running, earlier, beside
+
+    earlier: list[str] = []
+    beside: tuple[Layer, ...] = ()
+    try:
+        # Not Path.exists: somebody else's store raises there, and is told as what it is later on.
+        if not is_direct and os.path.exists(place.workspace.store / "index" / "history.db"):
+            with place.existing_history() as store:
+                if not held.may_be_detached(store):
+                    return announced(store), earlier, beside
+            earlier, beside = _collected(place)
+        with place.history() as store:
+            return announced(store), earlier, beside
     finally:
         if asked is not None:
             asked.close()
@@ -188,13 +199,6 @@ def _in_world(
 
 def _collected(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
     """What outlived an earlier command and has ended since comes in first."""
-    # Not Path.exists: somebody else's store raises there, and is told as what it is later on.
-    if not os.path.exists(place.workspace.store / "index" / "history.db"):
-        return [], ()
-    with place.existing_history() as store:
-        any_waits = held.may_be_detached(store)
-    if not any_waits:
-        return [], ()
     from substrate.recorder.held_worlds import collect_detached
 
     return collect_detached(place)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from substrate.errors import SubstrateError
 from substrate.system import afterwards, files, ids
 from substrate.system.linux import mounts
-from substrate.world import layers
+from substrate.world import layers, probe
 from substrate.world.open_world import OpenWorld, open_world
 from substrate.world.protocol import Layer, Network
 from substrate.world.sandbox import Sandbox, submounts
@@ -124,7 +124,9 @@ def prepare(recipe: Recipe) -> None:
                 layers.remove(layer)
         return
     layers.smooth(layer)
-    mounts.file_system_of(os.path.dirname(recipe.worlds))  # asked for again, and remembered
+    # Asked for again, and remembered.
+    mounts.file_system_of(os.path.dirname(recipe.worlds))
+    probe.probe()
     _made = Made(recipe, looks, layer, opened, network)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,18 +79,22 @@ def _root_mount() -> list[int]:
 
 
 def _remembered(home: Path) -> list[Finding] | None:
-    import json
-
     try:
         data = files.read_bytes_or_none(home / "probe.json")
         if data is None:
             return None
-        record = json.loads(data)
-        if record["key"] != _key() or not record["key"]["boot"]:
-            return None
-        return [Finding(*row) for row in record["findings"]]
+        key, found = _parsed(data)
+        return [*found] if key == _key() and key["boot"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+@lru_cache(maxsize=1)
+def _parsed(data: bytes) -> tuple[dict[str, object], list[Finding]]:
+    import json
+
+    record = json.loads(data)
+    return record["key"], [Finding(*row) for row in record["findings"]]
 
 
 def _remember(home: Path, found: list[Finding]) -> None:
