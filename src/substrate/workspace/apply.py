@@ -9,6 +9,7 @@ An error in the middle takes back what was done. `docs/decisions/0003` has the r
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from pathlib import Path
 from typing import NamedTuple
@@ -217,6 +218,8 @@ class Applier:
     def _take_back(
         self, site: Site, done: list[Step], items: list[Item], cause: BaseException
     ) -> None:
+        with contextlib.suppress(OSError):
+            site.wait_for_syncs()
         try:
             for step in reversed(done):
                 step.undo(site)
@@ -240,7 +243,10 @@ class Applier:
             pass  # the caller keeps something of its own there
 
 
-#: From so many changed files on, the whole file system is synced once instead of each.
+#: From so many changed files on, none is waited for alone.
+_SEVERAL = 4
+#: From so many on the whole file system is synced where new files come with them, which it
+#: makes durable as well.
 _MANY = 16
 #: What a name gives that somebody exchanges under our hands, before anything was done to it.
 _SWAPPED_MEANWHILE = frozenset(
@@ -249,13 +255,13 @@ _SWAPPED_MEANWHILE = frozenset(
 
 
 def _join_syncs(site: Site, items: list[Item]) -> None:
-    """Many files that keep their inode: one wait for all of them, at the end."""
-    kept = sum(
-        item.state is State.TODO and not item.unseen and (item.is_rewrite or item.is_retouch)
-        for item in items
-    )
-    if kept >= _MANY:
-        site.syncs_at_the_end()
+    """Several files that keep their inode: they are waited for together."""
+    todo = [item for item in items if item.state is State.TODO and not item.unseen]
+    kept = sum(item.is_rewrite or item.is_retouch for item in todo)
+    if kept >= _MANY and any(item.in_layer for item in todo):
+        site.syncs_all_at_the_end()
+    elif kept >= _SEVERAL:
+        site.syncs_together()
 
 
 def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -206,6 +207,13 @@ def nobody_writes(fd: int) -> bool | None:
 def shut_out_others(fd: int) -> bool | None:
     """Hold back every other open of this file until `fd` is closed; False: it is open elsewhere."""
     return _lease(fd, "F_WRLCK", release=False)
+
+
+def let_others_in(fd: int) -> None:
+    """The end of `shut_out_others`, for a descriptor that stays open a while."""
+    if _CAN_LEASE:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
 
 
 def _lease(fd: int, what: str, *, release: bool) -> bool | None:

@@ -53,10 +53,12 @@ def _retouch_file(site: Site, item: Item, parent: Directory, name: bytes, node: 
         if seen is None or seen.node.oid != node.oid:
             raise Mismatch(look(parent, name).node, "changed in the last moment")
         set_attributes(fd, seen.node, node)
-        if not site.is_synced_at_the_end(os.fstat(fd).st_dev):
+        if not site.is_synced_later(os.fstat(fd).st_dev):
             fsync_fd(fd)
-    finally:
+    except BaseException:
         os.close(fd)
+        raise
+    site.let_go(fd)
     if not hasattr(os, "fchmod"):
         parent.chmod(name, node.mode)
 

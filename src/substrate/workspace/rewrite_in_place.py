@@ -18,6 +18,7 @@ from substrate.system.xattrs import read_user_xattrs
 from substrate.workspace.dirwalk import SEARCH, Directory
 from substrate.workspace.probe import (
     blob_id,
+    let_others_in,
     look,
     nobody_writes,
     open_to_read,
@@ -72,9 +73,13 @@ def rewrite(site: Site, item: Item, stage_late: Callable[[Item], None]) -> list[
         fd = _open_alone(parent, name)
         if fd >= 0:
             try:
-                return _rewrite_open(site, item, fd)
-            finally:
+                steps = _rewrite_open(site, item, fd)
+            except BaseException:
                 os.close(fd)
+                raise
+            let_others_in(fd)
+            site.let_go(fd)
+            return steps
     stage_late(item)
     return swap(site, item)
 
@@ -135,7 +140,7 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
     try:
         overwrite(fd, old, new, at)
         set_attributes(fd, found, item.become)
-        if not site.is_synced_at_the_end(at.st_dev):
+        if not site.is_synced_later(at.st_dev):
             os.fsync(fd)
     except BaseException:
         overwrite(fd, new, old)

@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from substrate.model.nodes import BlobReader, Kind, Node
 from substrate.model.paths import RelPath, ancestors, parent
 from substrate.system.files import sync_filesystem
+from substrate.system.many_syncs import ManySyncs
 from substrate.workspace.dirwalk import ALL, Directory, Walker
 from substrate.workspace.layer import LayerSource
 from substrate.workspace.move import discard
@@ -24,6 +25,8 @@ from substrate.workspace.plan import How, Op
 from substrate.workspace.probe import NOT_THERE, Seen, kind_of, look
 from substrate.workspace.trash import Trash, TrashEntry
 
+#: From so many directories on they are synced several at a time.
+_SEVERAL = 4
 #: A rewrite in place was about to begin: of one item (after its number), or of those listed.
 MARK, MARKS = b".inplace", b"inplace"
 
@@ -157,6 +160,8 @@ class Site:
         self._touched: set[RelPath] = set()
         #: The device that is synced as a whole in the end, if one is.
         self._whole_device: int | None = None
+        #: Who syncs several files at a time, if there are several.
+        self._syncs: ManySyncs | None = None
         token = hashlib.sha256(os.fsencode(scratch)).hexdigest()[:12]
         self.local_prefix = b".substrate-" + token.encode() + b"-"
         self._local: dict[RelPath, Directory] = {}
@@ -267,28 +272,54 @@ class Site:
         """The directory itself has changed: its mode, its attributes."""
         self._touched.add(path)
 
-    def syncs_at_the_end(self) -> None:
-        """From now on `is_synced_at_the_end` may say yes: many files are about to be changed."""
-        self._whole_device = self.scratch.own_stat().st_dev if sys.platform == "linux" else None
+    def syncs_together(self) -> None:
+        """From now on files that keep their place are not waited for one by one."""
+        if sys.platform == "linux":
+            self._syncs = ManySyncs()
 
-    def is_synced_at_the_end(self, device: int) -> bool:
-        """Whether `sync` will make a file of that device durable with all the others."""
-        return device == self._whole_device
+    def syncs_all_at_the_end(self) -> None:
+        """From now on they are made durable by one call for the whole file system."""
+        if sys.platform == "linux":
+            self._whole_device = self.scratch.own_stat().st_dev
+
+    def is_synced_later(self, device: int) -> bool:
+        """Whether a changed file of that device that is given to `let_go` will be durable when
+        `sync` returns; if not, it must be synced now."""
+        return self._syncs is not None or device == self._whole_device
+
+    def let_go(self, fd: int) -> None:
+        """Close a file that was changed, in time."""
+        if self._syncs is not None:
+            self._syncs.add(fd)
+        else:
+            os.close(fd)
 
     def sync(self) -> None:
-        """Make every change of names and of directories durable."""
+        """Make every change durable: of files given to `let_go`, of names and of directories."""
         if self._whole_device is not None and self.scratch.fd is not None:
             sync_filesystem(self.scratch.fd)
         walker = Walker(self.root)
+        if self._syncs is None and len(self._touched) >= _SEVERAL and sys.platform == "linux":
+            self._syncs = ManySyncs()
         for path in sorted(self._touched):
             try:
                 directory = walker.directory(path)
             except (FileNotFoundError, NotADirectoryError, PermissionError):
                 continue  # gone (its own parent is in the set), or already shut again
             with directory:
-                if directory.own_stat().st_dev != self._whole_device:
+                if directory.own_stat().st_dev == self._whole_device:
+                    continue
+                if self._syncs is not None and directory.fd is not None and directory.is_readable:
+                    self._syncs.add(os.dup(directory.fd))
+                else:
                     directory.sync()
         self._touched.clear()
+        self.wait_for_syncs()
+
+    def wait_for_syncs(self) -> None:
+        syncs, self._syncs = self._syncs, None
+        if syncs is not None:
+            syncs.finish()
 
     def shut(self) -> None:
         """Give back every directory's own mode."""

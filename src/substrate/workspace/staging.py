@@ -13,7 +13,8 @@ import stat
 from substrate.errors import DamagedStoreError
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath, ancestors, parent
-from substrate.system.files import sync_filesystem, write_all
+from substrate.system.files import write_all
+from substrate.system.many_syncs import ManySyncs
 from substrate.system.xattrs import write_user_xattrs
 from substrate.workspace.move import copy, discard
 from substrate.workspace.plan import How
@@ -22,8 +23,6 @@ from substrate.workspace.site import Conflict, Item, Noted, Site, State, matches
 
 #: Sockets belong to a running process; a device node is not ours to make.
 NEVER_MADE = frozenset({Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE})
-#: More files than this are synced by one call for the whole file system.
-_MANY = 128
 _TEMPORARY = b".part"
 
 
@@ -248,16 +247,13 @@ class Stage:
         copy(*place, scratch, name)
 
     def _sync(self, made: list[Item]) -> None:
-        scratch = self._site.scratch
-        files = [item for item in made if item.become.kind is Kind.FILE]
-        if len(files) > _MANY and scratch.fd is not None and sync_filesystem(scratch.fd):
-            return
-        for item in files:
-            fd = open_to_read(scratch, item.scratch_name(_TEMPORARY))
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        scratch, syncs = self._site.scratch, ManySyncs()
+        try:
+            for item in made:
+                if item.become.kind is Kind.FILE:
+                    syncs.add(open_to_read(scratch, item.scratch_name(_TEMPORARY)))
+        finally:
+            syncs.finish()
 
     def _owner_of(self, item: Item) -> tuple[int, int]:
         """Whose the new thing shall be: of the one it replaces, else of the nearest directory."""

@@ -1,0 +1,65 @@
+"""Many files that are rewritten where they stand: they are synced by several threads at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.crash.oracle import Cli, Tree, differences, tree
+
+pytestmark = [pytest.mark.needs("strace", "overlay", "root"), pytest.mark.timeout(0)]
+
+_FILES = 120
+_APPEND = 'for f in d/*; do echo more >> "$f"; done'
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    (tmp_path / "project" / "d").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    for number in range(_FILES):
+        (tmp_path / "project" / "d" / f"{number:03}").write_text(f"{number}\n" * 9)
+    made = Cli(tmp_path / "project", tmp_path / "home")
+    made.ok("checkpoint")
+    return made
+
+
+def _struck(cli: Cli, fault: str) -> tuple[int, str]:
+    """In every thread at its third sync: of the marks there are two."""
+    argv = ["strace", "-f", "-o", os.devnull, "-e", "trace=fsync"]
+    argv += ["-e", f"inject=fsync:{fault}:when=3", *cli.argv("--world", "-c", _APPEND)]
+    done = cli.spawn(argv)
+    return done.returncode, done.stderr.decode(errors="replace")
+
+
+def _wanted(old: Tree) -> Tree:
+    return {
+        path: seen._replace(content=seen.content + b"more\n") if seen.kind == "file" else seen
+        for path, seen in old.items()
+    }
+
+
+def test_a_disk_that_fails_changes_nothing(cli: Cli) -> None:
+    old = tree(cli.workspace)
+    status, said = _struck(cli, "error=EIO")
+    assert "Traceback" not in said
+    assert status != 0 or "not applied" in said, said
+    assert not differences(tree(cli.workspace), old)
+    worlds = cli.json("world", "list")["worlds"]
+    assert isinstance(worlds, list)
+    assert len(worlds) == 1
+    cli.ok("world", "apply", str(worlds[0]["world_id"]))
+    assert not differences(tree(cli.workspace), _wanted(old))
+
+
+def test_a_kill_while_they_are_synced_is_finished_by_the_next_call(cli: Cli) -> None:
+    old = tree(cli.workspace)
+    status, _ = _struck(cli, "signal=KILL")
+    assert status in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    cli.ok("status")
+    cli.ok("-c", "true")
+    assert not differences(tree(cli.workspace), _wanted(old))
+    assert cli.json("world", "list")["worlds"] == []
