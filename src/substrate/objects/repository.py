@@ -10,15 +10,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from substrate.errors import AmbiguousError, DamagedStoreError, NotFoundError, UsageError
-from substrate.objects.git import Git, pinned_environment
 from substrate.system import environment
 from substrate.system.files import read_bytes_or_none
-from substrate.system.process import Conversation, converse
+
+if TYPE_CHECKING:
+    from substrate.objects.git import Git
+    from substrate.system.process import Conversation
+
+# What starts git is imported when git is: `plain_head` is often all that is asked.
 
 #: Requests written before their answers are read: together far less than a pipe holds, so that
 #: neither side can wait for the other.
@@ -65,8 +70,14 @@ class Repository:
 
     def __init__(self, git_dir: Path, root: Path) -> None:
         self.git_dir = git_dir
-        self._git = Git(git_dir, root)
+        self._root = root
         self._reader: Conversation | None = None
+
+    @cached_property
+    def _git(self) -> Git:
+        from substrate.objects.git import Git
+
+        return Git(self.git_dir, self._root)
 
     def __enter__(self) -> Repository:
         return self
@@ -182,6 +193,9 @@ class Repository:
 
     def _streams(self) -> tuple[IO[bytes], IO[bytes]]:
         if self._reader is None:
+            from substrate.objects.git import pinned_environment
+            from substrate.system.process import converse
+
             self._reader = converse(
                 self._git.argv("cat-file", "--batch"),
                 cwd=self._git.work_tree or self.git_dir,
