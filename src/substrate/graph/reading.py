@@ -60,8 +60,11 @@ class _Tools:
         self.parser = Parser(language)
         self.query = Query(language, "\n".join(text for _, text in grammar.patterns))
         self.cursor = QueryCursor(self.query)
+        #: By pattern: its kind, where it is, the type of a call ("": it is none), if it defines.
         self.kinds = tuple(kind for kind, _ in grammar.patterns)
         self.anchors = tuple(_ANCHORS.get(kind, "d") for kind in self.kinds)
+        self.calls = tuple(_CALLS.get(kind, "") for kind in self.kinds)
+        self.defines = tuple(kind in _DEFINITIONS for kind in self.kinds)
 
 
 @cache
@@ -97,6 +100,7 @@ class Reading:
 
     def __init__(self, grammar: Grammar, language: str, data: bytes, facts: Facts) -> None:
         self.grammar = grammar
+        self.import_calls, self.assigned = grammar.import_calls, grammar.assigned
         self.tools = tools(language)
         self.data = data
         self.source = Source(data)
@@ -139,7 +143,7 @@ class Reading:
 
     def _read(self, first: int, last: int, matches: _Matches) -> None:
         found = []
-        kinds, anchors, stack = self.tools.kinds, self.tools.anchors, self.stack
+        anchors, stack = self.tools.anchors, self.stack
         number = 0
         for pattern, captures in matches:
             node = captures[anchors[pattern]][0]
@@ -149,17 +153,16 @@ class Reading:
                 found.append((start, -node.end_byte, pattern, number, node, captures))
                 number += 1
         found.sort()
-        calls = _CALLS
+        kinds, calls, defines = self.tools.kinds, self.tools.calls, self.tools.defines
         for start, minus_end, pattern, _, node, captures in found:
             while stack[-1].end <= start and len(stack) > 1:
                 stack.pop()
-            kind = kinds[pattern]
-            if kind in calls:
-                self._call(calls[kind], node, captures, start, -minus_end)
-            elif kind in _DEFINITIONS:
-                self._definition(kind, node, captures, start, -minus_end)
+            if calls[pattern]:
+                self._call(calls[pattern], node, captures, start, -minus_end)
+            elif defines[pattern]:
+                self._definition(kinds[pattern], node, captures, start, -minus_end)
             else:
-                self._other(kind, node, captures)
+                self._other(kinds[pattern], node, captures, start, -minus_end)
 
     def _span(self, start: int, end: int, first: Node, last: Node) -> Span:
         """From where `first` begins to where `last` ends."""
@@ -183,7 +186,7 @@ class Reading:
 
     def _module(self) -> None:
         data, facts = self.data, self.facts
-        facts.symbols.append(Symbol("module", "", "", -1, self._symbol_key("module", ""), []))
+        facts.symbols.append(Symbol("module", "", "", -1, _MODULE_KEY, []))
         digest = _digest(data)
         self.regions[digest] = 1
         width = len(data) - data.rfind(b"\n") - 1
@@ -240,9 +243,9 @@ class Reading:
             self._inherits(index, base, span)
 
     def _symbol_key(self, kind: str, local: str) -> str:
-        text = f"{kind} {local}"
+        text = kind + " " + local
         number = self.seen[text] = self.seen.get(text, -1) + 1
-        return _digest(f"{text} {number}".encode())[:12]
+        return _symbol_digest(text, number)
 
     def _owner(self, owner: str) -> int:
         for index, symbol in enumerate(self.facts.symbols):
@@ -271,16 +274,12 @@ class Reading:
     # -- the rest -------------------------------------------------------------------------------
 
     def _call(self, called: str, node: Node, captures: _Captures, start: int, end: int) -> None:
-        grammar, callee, receiver = self.grammar, captures["f"][0], ""
-        name = self.data[callee.start_byte : callee.end_byte].decode()
-        if name in grammar.import_calls and self._import(node):
+        data, callee, receiver, given = self.data, captures["f"][0], "", False
+        name = data[callee.start_byte : callee.end_byte].decode()
+        if name in self.import_calls and self._import(node, start, end):
             return
-        given = False
         if "r" in captures:
-            receiver = self.source.beginning(captures["r"][0], 8 * _RECEIVER_CHARS)
-            if not receiver.isidentifier():
-                receiver = "".join(receiver[: 2 * _RECEIVER_CHARS].split())
-            receiver = receiver[:_RECEIVER_CHARS]
+            receiver = self._receiver(captures["r"][0])
             if called == "function":
                 called = "method"
         if not receiver:
@@ -291,29 +290,38 @@ class Reading:
         scope = self.stack[-1].symbol
         span = self._span(start, end, node, node)
         self.facts.calls.append(Call(scope, receiver, name, called, span, given))
-        if grammar.assigned is not None and name[:1].isupper():
-            variable = grammar.assigned(node, self.source)
+        if self.assigned is not None and name[:1].isupper():
+            variable = self.assigned(node, self.source)
             if variable:
                 kind = f"{receiver}.{name}" if receiver else name
                 self.facts.types.append((scope, variable, kind))
 
-    def _import(self, node: Node) -> bool:
+    def _receiver(self, node: Node) -> str:
+        start, end = node.start_byte, node.end_byte
+        if end - start > 8 * _RECEIVER_CHARS:
+            text = self.source.beginning(node, 8 * _RECEIVER_CHARS)
+        else:
+            text = self.data[start:end].decode()
+        if not text.isidentifier():
+            text = "".join(text[: 2 * _RECEIVER_CHARS].split())
+        return text[:_RECEIVER_CHARS]
+
+    def _import(self, node: Node, start: int, end: int) -> bool:
         raw = self.grammar.imports(node, self.source)
         if not raw:
             return False
         scope = self.stack[-1].symbol
-        span = self._span(node.start_byte, node.end_byte, node, node)
-        self.facts.imports += [
-            Import(one.module, one.level, one.names, one.alias, span, scope) for one in raw
-        ]
+        span = self._span(start, end, node, node)
+        for module, names, alias, level in raw:
+            self.facts.imports.append(Import(module, level, names, alias, span, scope))
         return True
 
-    def _other(self, kind: str, node: Node, captures: _Captures) -> None:
+    def _other(self, kind: str, node: Node, captures: _Captures, start: int, end: int) -> None:
         text = self.source.text
         if kind == "import":
-            self._import(node)
+            self._import(node, start, end)
         elif kind == "outer":
-            self.outer = (node.start_byte, node.end_byte)
+            self.outer = (start, end)
         elif kind == "type_of":
             variable = text(captures["v"][0])
             if "o" in captures:
@@ -333,6 +341,14 @@ def _digest(data: bytes) -> str:
     hashed = _new_hash()
     hashed.update(data)
     return hashed.hexdigest()
+
+
+def _symbol_digest(text: str, number: int) -> str:
+    """Of its kind and name, ``method Store.read``, and how many such stand before it."""
+    return _digest(f"{text} {number}".encode())[:12]
+
+
+_MODULE_KEY = _symbol_digest("module ", 0)
 
 
 def _split_receiver(text: str) -> tuple[str, str]:

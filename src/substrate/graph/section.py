@@ -44,12 +44,16 @@ class Section(NamedTuple):
     has_trouble: bool
 
 
+#: How much of its path's id a symbol's and a region's begin with.
+PREFIX_CHARS = 10
+
+
 def symbol_id(path_id_: str, symbol: Symbol) -> str:
-    return path_id_[:10] + symbol.key
+    return path_id_[:PREFIX_CHARS] + symbol.key
 
 
 def region_id(path_id_: str, span: Span) -> str:
-    return path_id_[:10] + span.name
+    return path_id_[:PREFIX_CHARS] + span.name
 
 
 def static_section(path: bytes, oid: bytes, key: str, facts: Facts) -> Section:
@@ -76,15 +80,18 @@ def _symbol_lines(path: bytes, pid: str, facts: Facts) -> bytes:
     grammar = grammar_for(facts.language)
     separator = grammar.separator if grammar else "."
     records = []
+    # The ids of `symbol_id` and `region_id`, written out: this is done for every symbol there is.
+    prefix, language, inside = pid[:PREFIX_CHARS], facts.language, module + separator
     for symbol, detail in zip(facts.symbols, facts.details, strict=True):
-        local = symbol.local.replace(".", separator) if separator != "." else symbol.local
+        local = symbol.local
+        if separator != ".":
+            local = local.replace(".", separator)
         records.append(
             SymbolRecord(
-                symbol_id(pid, symbol), pid, symbol.kind,
-                symbol.name or module.rpartition(separator)[2],
-                f"{module}{separator}{local}" if local else module,
-                detail.visibility, facts.language, detail.signature, detail.docstring,
-                detail.hash, region_id(pid, detail.span),
+                prefix + symbol.key, pid, symbol.kind,
+                symbol.name or module.rpartition(separator)[2], inside + local if local else module,
+                detail.visibility, language, detail.signature, detail.docstring,
+                detail.hash, prefix + detail.span.name,
             )
         )  # fmt: skip
     return encode_lines(records)
@@ -114,7 +121,7 @@ def _region_lines(pid: str, facts: Facts) -> bytes:
             previous = found.span
             spans.append(("import", previous))
     spans += [("call", call.span) for call in facts.calls if call.type != "inherits"]
-    prefix = pid[:10]
+    prefix = pid[:PREFIX_CHARS]
     return encode_lines(
         [
             RegionRecord(

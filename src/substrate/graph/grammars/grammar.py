@@ -86,8 +86,11 @@ class Grammar(NamedTuple):
 
 def signature(source: Source, start: int, end: int) -> str:
     """What stands before a definition's body, on one line."""
-    raw = source.data[start : min(end, start + 2 * _SIGNATURE_CHARS)]
-    text = " ".join(raw.decode("utf-8", "replace").split()).rstrip("{:=").rstrip()
+    if end - start <= _SIGNATURE_CHARS:  # nearly always
+        raw = source.data[start:end].decode("utf-8", "replace")
+        return " ".join(raw.split()).rstrip("{:=").rstrip()
+    raw = source.data[start : min(end, start + 2 * _SIGNATURE_CHARS)].decode("utf-8", "replace")
+    text = " ".join(raw.split()).rstrip("{:=").rstrip()
     return text if len(text) <= _SIGNATURE_CHARS else text[: _SIGNATURE_CHARS - 1] + "…"
 
 

@@ -67,8 +67,10 @@ def _docstring(body: Node, source: Source) -> str:
     string = first.named_child(0)
     if string is None or string.type != "string":
         return ""
-    end = min(string.end_byte - len(opening[1]), opening.end() + _DOC_PROBE_BYTES)
-    text = source.data[opening.end() : end]
+    start, end = opening.end(), string.end_byte - len(opening[1])
+    if end - start > _DOC_PROBE_BYTES:
+        end = start + _DOC_PROBE_BYTES
+    text = source.data[start:end]
     line = text.lstrip().partition(b"\n")[0]  # nearly always the one
     return first_line(line.decode("utf-8", "ignore")) or first_line(text.decode("utf-8", "ignore"))
 

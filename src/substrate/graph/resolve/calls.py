@@ -56,7 +56,8 @@ class CallResolver:
         receiver = call.receiver
         if not receiver:
             return self._bare(call)
-        receiver = receiver.replace("::", ".").replace("->", ".")
+        if not receiver.isidentifier():  # most are
+            receiver = receiver.replace("::", ".").replace("->", ".")
         return self._method(call, receiver) or self._guess(call, receiver)
 
     # -- f() --------------------------------------------------------------------------------------

@@ -6,13 +6,13 @@ from array import array
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from substrate.graph.facts import Facts, Import, Links, name_hashes, outline_of
 from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
 from substrate.graph.resolve.calls import CallResolver
 from substrate.graph.resolve.names import FileNames, Names, Target
-from substrate.graph.section import region_id, symbol_id
+from substrate.graph.section import PREFIX_CHARS, region_id, symbol_id
 
 
 class Edges(NamedTuple):
@@ -80,31 +80,26 @@ class EdgeMaker:
         return targets
 
     def _calls(self, file: FileNames, facts: Facts | Links) -> list[CallEdge]:
-        resolver = CallResolver(self._names, file, facts)
+        resolve = CallResolver(self._names, file, facts).resolve
         # Of a scope, the same words mean the same.
-        known: dict[tuple[int, str, str, str], tuple[str, float, str | UnsetType, str | UnsetType]]
-        known = {}
+        known: dict[tuple[int, str, str, str], Target] = {}
         records = []
-        prefix = file.path_id[:10]
+        prefix, symbols = file.path_id[:PREFIX_CHARS], file.outline.symbols
         for call in facts.calls:
-            key = (call.scope, call.receiver, call.name, call.type)
-            said = known.get(key)
-            if said is None:
-                said = known[key] = self._told(file, call.scope, resolver.resolve(call))
-            source, confidence, symbol, external = said
+            scope, kind = call.scope, call.type
+            key = (scope, call.receiver, call.name, kind)
+            target = known.get(key)
+            if target is None:
+                target = known[key] = resolve(call)
+            found = target.symbol
             records.append(
-                CallEdge(source, prefix + call.span.name, call.type, confidence, symbol, external)
-            )
+                CallEdge(
+                    prefix + symbols[scope].key, prefix + call.span.name, kind, target.confidence,
+                    UNSET if found is None else symbol_id(self._id(found.path), found.symbol),
+                    target.external if found is None else UNSET,
+                )
+            )  # fmt: skip
         return records
-
-    def _told(
-        self, file: FileNames, scope: int, target: Target
-    ) -> tuple[str, float, str | UnsetType, str | UnsetType]:
-        source = file.symbol_id(scope)
-        if target.symbol is None:
-            return source, target.confidence, UNSET, target.external
-        found = target.symbol
-        return source, target.confidence, symbol_id(self._id(found.path), found.symbol), UNSET
 
     def _id(self, path: bytes) -> str:
         if path not in self._path_ids:
