@@ -55,8 +55,9 @@ class Household(NamedTuple):
     zygote_pid: int
     #: The zygote's own limits, which we have, too.
     limits: peer.Limits
-    #: Tells the zygote, once the caller has its answer, what the next call may need.
-    report: Callable[[], None]
+    #: Tells the zygote, once the caller has its answer, what the next call may need; with a
+    #: mount to hand over, or -1.
+    report: Callable[[int], None]
 
 
 def serve(connection: _socket.socket, household: Household) -> NoReturn:
@@ -90,9 +91,10 @@ def serve(connection: _socket.socket, household: Household) -> NoReturn:
 
 def _clear_up(household: Household) -> None:
     """After the answer: nobody waits for this."""
-    household.report()
+    household.report(ahead.settle())
     ahead.drop()  # the call did not need it
     afterwards.run()
+    ahead.see_off()
 
 
 def _serve_run(

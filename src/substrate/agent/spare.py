@@ -14,6 +14,7 @@ the zygote to wake up first. At any moment one process listens, the zygote or a 
       call, with a connection   ─▶                  (only to one that does not listen)
                                 ◀─  taken           serves the one it took, and listens no more
       told                      ─▶                  what the zygote knows, while it begins
+                                ◀─  busy            listens no more, until it is `ready` again
                                 ◀─  other, with a connection of a caller from elsewhere: it
                                     listens no more, and waits for a call or a `listen` again
 """
@@ -35,6 +36,8 @@ from substrate.system import channel as channels
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import memory
 from substrate.world import ahead
+from substrate.world.kept import Kept
+from substrate.world.recipe import Recipe
 
 #: A world keeps every mount of the machine in use: one that nobody asks for must go.
 _KEEP_S = 120.0
@@ -42,6 +45,8 @@ _KEEP_S = 120.0
 _YOUNG_NS = 60_000_000
 #: For so many workspaces a process waits with a world.
 _MOST_WORKSPACES = 3
+#: After a walk of a tree, so long views of it are used again.
+_WALKS_NS = 600 * 1_000_000_000
 
 
 class Told(NamedTuple):
@@ -104,7 +109,7 @@ class Spare:
             (said,), fds = self._channel.receive()
         except ClosedError:
             said, fds = "", ()
-        self.is_ready = self.is_ready or said == "ready"
+        self.is_ready = said == "ready" or (self.is_ready and said != "busy")
         self.listens = self.listens and said == "ready"
         return str(said), fds
 
@@ -126,18 +131,28 @@ class Spares:
         #: By the root that its world is for; empty: without a world.
         self._ready: dict[bytes, Spare] = {}
         #: How the worlds of the last workspaces were made; the last used stands last.
-        self._recipes: dict[bytes, ahead.Recipe] = {}
+        self._recipes: dict[bytes, Recipe] = {}
+        #: When a command there took its time and changed nothing.
+        self._walked_ns: dict[bytes, int] = {}
+        #: The view that was told of last: whose, and its mount.
+        self._kept: tuple[bytes, Kept, int] | None = None
 
     def __len__(self) -> int:
         return len(self._ready)
 
-    def learn(self, news: ahead.News) -> None:
-        """What a call needed, the next one in that workspace may need, too."""
+    def learn(self, news: ahead.News, view: int = -1) -> None:
+        """What a call needed, the next one in that workspace may need, too; even its `view`."""
+        self.drop_view()
+        if news.kept is not None and view >= 0:
+            self._kept = (news.root, news.kept, view)
+        if news.walked:
+            self._walked_ns[news.root] = clock.monotonic_ns()
         self._recipes.pop(news.root, None)
         if news.recipe is not None:
             self._recipes[news.root] = news.recipe
         for root in list(self._recipes)[:-_MOST_WORKSPACES]:
             del self._recipes[root]
+            self._walked_ns.pop(root, None)
         for root in [root for root in self._ready if root and root not in self._recipes]:
             self._ready.pop(root).close()
 
@@ -158,10 +173,27 @@ class Spares:
         for root in [root for root, one in self._ready.items() if one is spare]:
             del self._ready[root]
 
-    def missing(self) -> list[tuple[bytes, ahead.Recipe | None]]:
+    def missing(self) -> list[tuple[bytes, Recipe | None]]:
         """Those that are to be forked, the most likely first."""
         wanted = [*reversed(self._recipes.items()), (b"", None)]
         return [(root, recipe) for root, recipe in wanted if root not in self._ready]
+
+    def warm_for(self, root: bytes, ask: ahead.Ask) -> ahead.Warm | None:
+        """For the next one of that workspace, which is to close it; None if nobody walks there."""
+        walked_ns = self._walked_ns.get(root)
+        if walked_ns is None or clock.monotonic_ns() - walked_ns > _WALKS_NS:
+            return None
+        if self._kept is None or self._kept[0] != root:
+            return ahead.Warm(ask)
+        _, kept, view = self._kept
+        self._kept = None
+        return ahead.Warm(ask, kept, view)
+
+    def drop_view(self) -> None:
+        """Nobody is going to use it; who told of it clears its layer away."""
+        if self._kept is not None:
+            os.close(self._kept[2])
+            self._kept = None
 
     def add(self, root: bytes, spare: Spare) -> None:
         self._ready[root] = spare
@@ -186,6 +218,7 @@ class Spares:
         for spare in self._ready.values():
             spare.close()
         self._ready.clear()
+        self.drop_view()
 
 
 def pair() -> tuple[Channel, Channel]:
@@ -204,10 +237,10 @@ def _is_below(path: bytes, root: bytes) -> bool:
     return path == root or path.startswith(root.rstrip(b"/") + b"/")
 
 
-def wait(channel: Channel, recipe: ahead.Recipe | None) -> Handed | None:
+def wait(channel: Channel, recipe: Recipe | None, warm: ahead.Warm | None = None) -> Handed | None:
     """In the spare: get ready, and wait for a call; None if there will be none."""
     if recipe is not None and not channel.ready():
-        ahead.prepare(recipe)
+        ahead.prepare(recipe, warm)
     if ahead.is_made() and recipe is not None and not channel.ready() and _stays(recipe.root):
         place.open_ahead(Path(os.fsdecode(recipe.root)))
     memory.make_own(channel.ready)
@@ -215,7 +248,7 @@ def wait(channel: Channel, recipe: ahead.Recipe | None) -> Handed | None:
         with suppress(ClosedError):  # a call may have been sent by now, and nothing comes after it
             channel.send("ready")
     try:
-        return _Waiting(channel, recipe).run()
+        return _Waiting(channel, recipe, warm).run()
     except ClosedError:
         _drop_all()
         return None
@@ -224,8 +257,12 @@ def wait(channel: Channel, recipe: ahead.Recipe | None) -> Handed | None:
 class _Waiting:
     """In the spare: for a call that is handed over, or one at the door."""
 
-    def __init__(self, channel: Channel, recipe: ahead.Recipe | None) -> None:
+    def __init__(
+        self, channel: Channel, recipe: Recipe | None, warm: ahead.Warm | None = None
+    ) -> None:
         self._channel = channel
+        self._recipe = recipe
+        self._warm = warm
         self._root = b"" if recipe is None else recipe.root
         self._door: socket.socket | None = None
 
@@ -278,22 +315,36 @@ class _Waiting:
 
     def _is_called_in_time(self) -> bool:
         """Whether a call comes before the world is old. It goes when what is mounted on the machine
-        changes, too: it would hold on to that."""
+        changes, too: it would hold on to that. One that is out of date gives way to a new one."""
         with open("/proc/self/mountinfo", "rb") as mountinfo:
             mountinfo.read()
-            waiting = select.poll()
-            waiting.register(mountinfo.fileno(), select.POLLPRI)
-            ours = {self._channel.fileno()}
-            if self._door is not None:
-                ours.add(self._door.fileno())
-            for fd in ours:
-                waiting.register(fd, select.POLLIN)
             while True:
+                waiting = select.poll()
+                ours = {self._channel.fileno()}
+                if self._door is not None:
+                    ours.add(self._door.fileno())
+                stirs = ahead.stirs()
+                for fd in (*ours, *((stirs,) if stirs >= 0 else ())):
+                    waiting.register(fd, select.POLLIN)
+                if ahead.is_made():
+                    waiting.register(mountinfo.fileno(), select.POLLPRI)
                 ready = {fd for fd, _ in waiting.poll(_KEEP_S * 1000)}
                 if ready & ours or not ready:
                     return bool(ready)
-                waiting.unregister(mountinfo.fileno())
                 ahead.drop()  # the open history does not mind: see `_stays`
+                if mountinfo.fileno() not in ready:
+                    self._prepare_anew()
+
+    def _prepare_anew(self) -> None:
+        """What is forked for it must not have the door, and nobody must wait there meanwhile."""
+        assert self._recipe is not None
+        with suppress(ClosedError):  # as in `wait`
+            if self._door is not None:
+                self._door.close()
+                self._door = None
+                self._channel.send("busy")
+            ahead.prepare(self._recipe, self._warm)
+            self._channel.send("ready")
 
 
 def _stays(root: bytes) -> bool:

@@ -11,6 +11,7 @@ import os
 
 from substrate.agent import idle_work
 from substrate.agent.idle_work import Result
+from substrate.agent.stillness import Stillness
 from substrate.errors import MissingDependencyError
 from substrate.model.paths import RelPath
 from substrate.recorder.pace import Pace
@@ -29,7 +30,7 @@ _AGAIN_NS, _FAILED_NS, _CANNOT_NS = 2 * _S, 60 * _S, 600 * _S
 _BETWEEN_READS_NS = _S // 10
 #: What is written again and again is recorded ever more rarely, but as often as this.
 _LONGEST_PAUSE_S = 900.0
-_SET_UP, _RECORD, _TIDY = "set up", "record", "tidy up"
+_SET_UP, _RECORD, _TIDY, _STILL = "set up", "record", "tidy up", "stillness"
 #: Nobody has run a command there for so long: it is forgotten.
 _FORGOTTEN_NS = 3600 * _S
 
@@ -48,6 +49,7 @@ class Watched:
         #: How often something was recorded that had not been recorded just before.
         self.news = 0
         self._pace = Pace(_LONGEST_PAUSE_S)
+        self.stillness = Stillness(root)
         self.recorded_at_ns: int | None = None
         now = clock.monotonic_ns()
         self.asked_ns = now
@@ -129,6 +131,14 @@ class Watched:
         self.is_watching = False
         self._first_ns = None
 
+    def close_all(self) -> None:
+        self.close()
+        self.stillness.close()
+
+    def still(self, *, in_passing: bool) -> bytes:
+        """The token of the tree's stillness; empty if it is not known."""
+        return self.stillness.answer(in_passing=in_passing) if self._watches else b""
+
     # -- work -----------------------------------------------------------------------------------
 
     @property
@@ -144,7 +154,7 @@ class Watched:
         """When there will be something to do; None: when something happens."""
         if self._job is not None:
             return None
-        times = [self._set_up_ns(), self._record_ns(), self._tidy_ns()]
+        times = [self._set_up_ns(), self._record_ns(), self._tidy_ns(), self.stillness.due_ns()]
         if self.is_watching and self.fileno() is None:
             times.append(self._read_ns + _BETWEEN_READS_NS)
         return min((at for at in times if at is not None), default=None)
@@ -178,6 +188,9 @@ class Watched:
             self._job_generation = self.watch.generation
             self._job_kind = _RECORD
             self._job = self._start(lambda place: idle_work.record(place, suspects))
+        elif self._watches and self.stillness.wants_set_up:
+            self._job_kind = _STILL
+            self._job = self.stillness.set_up()
         elif (at := self._tidy_ns()) is not None and now >= at:
             is_watched = self.is_watching
             self._job_kind = _TIDY
@@ -217,7 +230,9 @@ class Watched:
         said = self._job.answer()
         self._job = None
         result: Result = said if isinstance(said, dict) else {"error": "the work was killed"}
-        if "error" in result or "busy" in result or "why_not" in result:
+        if self._job_kind == _STILL:
+            self.stillness.is_set_up(result)
+        elif "error" in result or "busy" in result or "why_not" in result:
             self._not_done(result)
         elif self._job_kind == _SET_UP:
             self._tries = 0
@@ -294,6 +309,7 @@ class Watched:
             "watched": self.is_watching,
             "directories": self.watch.directories if self.watch is not None else 0,
             "suspects": len(self.watch.suspects) if self.watch is not None else 0,
+            "still_watches": self.stillness.watches,
             "recorded_paths": self.recorded,
             "gave_way": self._gave_way,
         }

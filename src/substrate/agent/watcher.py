@@ -36,6 +36,8 @@ class Watcher:
         self._workspaces: dict[bytes, Watched] = {}
         #: Who asked, and about which workspace.
         self._connections: dict[int, tuple[socket.socket, bytes]] = {}
+        #: Those of them that wait for something to happen there.
+        self._waiting: set[int] = set()
 
     def run(self) -> None:
         """Until the agent ends, or ends us."""
@@ -54,6 +56,8 @@ class Watcher:
             events = one.fileno()
             fds += [] if events is None else [events]
             fds += [] if one.job is None else [one.job.fileno()]
+            still = one.stillness.fileno()
+            fds += [] if still is None else [still]
         for fd in fds:
             poll.register(fd, select.POLLIN)
         return {fd for fd, _ in poll.poll(self._patience_ms())}
@@ -75,6 +79,9 @@ class Watcher:
         for one in self._workspaces.values():
             if one.fileno() in ready:
                 one.read()
+            is_to_read = one.stillness.fileno() in ready or one.stillness.is_overdue
+            if is_to_read and one.stillness.read():
+                self._tell(one.root)
             if one.job is not None and one.job.fileno() in ready:
                 news = one.news
                 one.job_ended()
@@ -85,7 +92,7 @@ class Watcher:
     def _work(self) -> None:
         """One thing at a time, and nothing that nobody needs any more."""
         for root in [root for root, one in self._workspaces.items() if one.is_forgotten]:
-            self._workspaces.pop(root).close()
+            self._forget(root)
         if not any(one.job is not None for one in self._workspaces.values()):
             for one in self._workspaces.values():
                 if one.work():
@@ -129,11 +136,29 @@ class Watcher:
             self._reply(connection, self._workspace(root, home).answer())
         elif said[:1] == watch_talk.DONE and root in self._workspaces and said[1:].isdigit():
             self._workspaces[root].settled(int(said[1:]))
+        elif said[:1] in (watch_talk.STILL, watch_talk.IN_PASSING):
+            in_passing = said[:1] == watch_talk.IN_PASSING
+            self._answer_still(connection, said[1:], in_passing=in_passing)
         elif said[:1] == watch_talk.STATUS:
             self._reply(connection, watch_talk.REPORT + json.dumps(self.state()).encode())
         else:
             del self._connections[connection.fileno()]
+            self._waiting.discard(connection.fileno())
             connection.close()
+
+    def _answer_still(self, connection: socket.socket, root: bytes, *, in_passing: bool) -> None:
+        found = self._workspaces.get(root)  # only one in which a command ran
+        self._connections[connection.fileno()] = (connection, root)
+        self._waiting.add(connection.fileno())
+        token = b"" if found is None else found.still(in_passing=in_passing)
+        self._reply(connection, watch_talk.STILL + token)
+
+    def _tell(self, root: bytes) -> None:
+        """Whoever waits with a view of it has to know."""
+        for fd in list(self._waiting):
+            if self._connections[fd][1] == root:
+                self._waiting.discard(fd)
+                self._reply(self._connections[fd][0], watch_talk.STIRRED)
 
     def _reply(self, connection: socket.socket, answer: bytes) -> None:
         try:
@@ -146,10 +171,14 @@ class Watcher:
         if found is None:
             idle = [one for one in self._workspaces.values() if one.job is None]
             if len(self._workspaces) >= MOST_WORKSPACES and idle:
-                self._workspaces.pop(min(idle, key=lambda one: one.asked_ns).root).close()
+                self._forget(min(idle, key=lambda one: one.asked_ns).root)
             found = self._workspaces[root] = Watched(root, self._idle_work_s, watches=self._watches)
         found.home = home
         return found
+
+    def _forget(self, root: bytes) -> None:
+        self._workspaces.pop(root).close_all()
+        self._tell(root)
 
     def state(self) -> list[dict[str, object]]:
         return [one.state() for one in self._workspaces.values()]

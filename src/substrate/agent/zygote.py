@@ -23,7 +23,7 @@ from substrate.agent import peer, runner, spare
 from substrate.agent.lifecycle import Home
 from substrate.agent.stale import LoadedCode
 from substrate.agent.watcher import Watcher
-from substrate.system import agent_place, clock
+from substrate.system import agent_place, clock, watch_talk
 from substrate.world import ahead
 
 #: Calls beyond this wait in the socket's queue.
@@ -70,6 +70,7 @@ class Zygote:
         self._own: list[int] = []
         self._spares = spare.Spares()
         self._ahead = 0
+        self._warm = 0
         self._is_pressed = False
         # What children tell us when they have answered: one message, one datagram.
         self._news, self._bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -171,6 +172,8 @@ class Zygote:
             self._serve(socket.socket(fileno=fds[0]))
         elif said == "ready":
             self._let_one_listen(door)
+        elif said == "busy":
+            pass  # what it waited with was out of date: until it is ready again, we listen
         else:
             self._spares.forget(one.pid)
 
@@ -197,15 +200,22 @@ class Zygote:
     def _fork_spares(self) -> None:
         for root, recipe in self._spares.missing():
             ours, theirs = spare.pair()
+            warm = self._spares.warm_for(root, self._still)
             pid = -1 if self._stopping else self._fork()
             if pid == 0:
                 ours.close()
-                self._serve_in_child(partial(spare.wait, theirs, recipe))
+                self._serve_in_child(partial(spare.wait, theirs, recipe, warm))
             theirs.close()
+            if warm is not None:
+                warm.close()
             if pid > 0:
                 self._spares.add(root, spare.Spare(pid, ours))
             else:
                 ours.close()
+        self._spares.drop_view()  # somebody was forked before it came
+
+    def _still(self, root: bytes) -> watch_talk.StillTree:
+        return watch_talk.StillTree(os.fsencode(self._home.watch_path), root)
 
     def _serve_in_child(self, call: Callable[[], spare.Handed | None]) -> NoReturn:
         try:
@@ -224,21 +234,23 @@ class Zygote:
         finally:
             os._exit(1)
 
-    def _tell_news(self) -> None:
+    def _tell_news(self, view: int) -> None:
         """In a child: how its world was made, and whether that had been done ahead."""
         try:
-            self._bell.send(ahead.news.encode())
+            socket.send_fds(self._bell, [ahead.news.encode()], [view] if view >= 0 else [])
         except OSError:
             pass  # the agent is gone, or busy: the next call makes its world itself
 
     def _hear_news(self) -> None:
         try:
-            news = ahead.News.decode(self._news.recv(_MOST_NEWS_BYTES))
+            said, views, _, _ = socket.recv_fds(self._news, _MOST_NEWS_BYTES, 1)
+            news = ahead.News.decode(said)
         except (OSError, ValueError, EOFError):
             return
         if news.root:
-            self._spares.learn(news)
+            self._spares.learn(news, views[0] if views else -1)
             self._ahead += news.was_ahead
+            self._warm += news.was_warm
         self._fork_spares()
 
     def _start_server(self, http: socket.socket) -> None:
@@ -343,6 +355,7 @@ class Zygote:
             "watcher_pid": self._watcher_pid or None,
             "spares": len(self._spares),
             "ahead": self._ahead,
+            "warm": self._warm,
             "idle_exit_s": self._settings.idle_exit_s,
         }
 

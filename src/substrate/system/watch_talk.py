@@ -5,6 +5,9 @@ r"""Asking the agent's watcher what others changed: one packet each way.
                                               ◀─   W generation \0 path \0 path …   these, no more
                                               ◀─   N why                            not known
       D generation                            ─▶   (those of the answer are recorded now)
+      K root, or P root (in passing)          ─▶
+                                              ◀─   K token     the same while nothing happens
+                                              ◀─   X           something has (said once)
 
 A path that begins with ``=`` is a directory of which only its own mode is meant, any other begins
 with ``+``. On the way of every command: nothing is imported that is not loaded already.
@@ -22,10 +25,13 @@ if TYPE_CHECKING:
 
 QUESTION, DONE, STATUS, REPORT = b"Q", b"D", b"S", b"R"
 WATCHED, NOT_WATCHED = b"W", b"N"
+STILL, IN_PASSING, STIRRED = b"K", b"P", b"X"
 #: An answer that is longer is none: the watcher records those by itself, a little later.
 MOST_BYTES = 64 * 1024
 #: A watcher that is kept from running must not keep a command from running.
 PATIENCE_S = 0.01
+#: More is lost if this is not answered: a view in which everything has been looked up.
+STILL_PATIENCE_S = 0.05
 
 
 class Answer:
@@ -91,6 +97,52 @@ class Question:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+class StillTree:
+    """Whether anything happens in a tree. Can be asked again; `close` it."""
+
+    def __init__(self, socket: bytes, root: bytes) -> None:
+        self._root = root
+        self._connection: _socket.socket | None = None
+        try:
+            self._connection = connect(socket)
+            self._connection.settimeout(STILL_PATIENCE_S)
+        except OSError:
+            pass
+
+    def token(self, *, in_passing: bool = False) -> bytes:
+        """The same as long as nothing happens, as of now; empty if nobody knows.
+
+        `in_passing`: a file that has just come is given time to go again; ask once more before
+        you rely on it.
+        """
+        if self._connection is None:
+            return b""
+        try:
+            self._connection.send((IN_PASSING if in_passing else STILL) + self._root)
+            said = self._connection.recv(MOST_BYTES)
+        except OSError:
+            said = b""
+        if said[:1] != STILL:  # or the next answer would be that to this question
+            self.close()
+            return b""
+        return said[1:]
+
+    def fileno(self) -> int:
+        """Readable when something has happened since; -1 if nobody would tell."""
+        return -1 if self._connection is None else self._connection.fileno()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def tree_of(token: bytes) -> bytes:
+    """What of a token stays the same even if files came and went again: enough for a view through
+    which nobody has looked in between."""
+    return token.rpartition(b"/")[0]
 
 
 def report(socket: bytes, patience_s: float) -> bytes:

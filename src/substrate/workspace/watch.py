@@ -90,7 +90,7 @@ class TreeWatch:
 
     def set_up(self) -> None:
         """Put watches on the whole tree; what changes from now on will be known."""
-        remote = _remote(self.root)
+        remote = remote_mount(self.root)
         if remote:
             raise MissingDependencyError(
                 f"{os.fsdecode(remote)} is not a local file system: changes there are not all told",
@@ -249,7 +249,7 @@ def _identity(root: bytes) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _remote(root: bytes) -> bytes:
+def remote_mount(root: bytes) -> bytes:
     """The first mount at, above or below the root that others can write to from elsewhere."""
     found = mounts.mounts()
     covering = [m for m in found if _is_at_or_below(root, m.target)]

@@ -12,7 +12,7 @@ from substrate.system import environment, ids, platform, spawn
 from substrate.system.files import real_path
 from substrate.system.process import Stdio
 from substrate.world import ahead, door, layers, pid_space, surroundings
-from substrate.world.ahead import Made, Recipe
+from substrate.world.ahead import Made
 from substrate.world.attend import Limits
 from substrate.world.capture import Capturing
 from substrate.world.command import (
@@ -34,6 +34,7 @@ from substrate.world.protocol import (
     RunRequest,
     Wanted,
 )
+from substrate.world.recipe import Recipe
 from substrate.world.sandbox import Sandbox, submounts
 
 
@@ -129,6 +130,7 @@ class LayeredWorld:
             limiter.close()
             layers.remove(layer)
             raise
+        ahead.over(layer, ended)
         limiter.close()
         stdout, stderr = capturing.finish()
         if ended.left_running:

@@ -51,6 +51,8 @@ class _Ready(NamedTuple):
     door: int
     #: What keeps the memory of the command's process until its program has begun; -1: nothing.
     keeper: int = -1
+    #: A copy of the view's mount, where one was asked for.
+    view: int = -1
 
 
 class OpenWorld:
@@ -64,6 +66,8 @@ class OpenWorld:
         self._orders = ready.orders
         self._door = Door(ready.door, ready.init_pid)
         self._keeper = ready.keeper
+        #: A copy of the view's mount, ours to close; -1 if there is none.
+        self.view = ready.view
 
     @property
     def pids(self) -> tuple[int, int]:
@@ -110,14 +114,25 @@ class OpenWorld:
             finally:
                 os.close(self._pidfd)
 
+    def wait_until_gone(self) -> None:
+        """After `run`, if nothing was left running: until no process and no mount of it is left,
+        but for the copy of its view."""
+        self._reap()
+
     def close(self) -> None:
         """End it without a command."""
+        self.drop_view()
         self._orders.close()
         self._end_keeper()
         os.close(self._pidfd)
         self._end()
         if self._sandbox.network is not None:
             self._sandbox.network.finish()
+
+    def drop_view(self) -> None:
+        if self.view >= 0:
+            os.close(self.view)
+            self.view = -1
 
     def _send(self, program: spawn.Program) -> None:
         wanted = {target: fd for target, fd in enumerate(program.stdio) if fd is not None}
@@ -256,7 +271,7 @@ def _make(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
 
 
 def _await_ready(channel: Channel, maker: int) -> _Ready:
-    init_pid, door, given = 0, -1, cast("tuple[int, ...]", ())
+    init_pid, door, view, given = 0, -1, -1, cast("tuple[int, ...]", ())
     try:
         while not (init_pid and given):
             message, fds = channel.receive()
@@ -267,6 +282,8 @@ def _await_ready(channel: Channel, maker: int) -> _Ready:
                 init_pid = cast(int, message[1])
             elif message[0] == "door":
                 door = fds[0]
+            elif message[0] == "view":
+                view = fds[0]
             elif message[0] == "ready":
                 given = fds
             else:
@@ -279,7 +296,7 @@ def _await_ready(channel: Channel, maker: int) -> _Ready:
         with suppress(ChildProcessError):
             os.waitpid(maker, 0)
     orders, pidfd, *keeper = given
-    return _Ready(init_pid, pidfd, Channel(orders), door, *keeper)
+    return _Ready(init_pid, pidfd, Channel(orders), door, *keeper)._replace(view=view)
 
 
 def _words(error: ClosedError | OSError) -> str:

@@ -66,6 +66,8 @@ class Sandbox(NamedTuple):
     door: bytes = b""
     #: Made before its command is known: whatever can be done by then is.
     is_ahead: bool = False
+    #: Whether the waiting process wants a copy of the view's mount.
+    keeps_view: bool = False
 
 
 class SetupError(Exception):
@@ -93,7 +95,7 @@ def enter(sandbox: Sandbox, channel: Channel) -> None:
         _step("our own /proc", privileges.own_proc_entries)
         _step("the ids of the user namespace", namespaces.map_own_id, uid, gid)
     _step("private mounts", mounts.make_private)
-    listener = arrange(sandbox)
+    listener = arrange(sandbox, partial(_hand_view_out, sandbox, channel))
     if listener is not None:
         channel.send("door", fds=(listener,))
         os.close(listener)
@@ -117,15 +119,27 @@ def _join(company: Entrance) -> None:
     namespaces.unshare(_OWN)
 
 
-def arrange(sandbox: Sandbox) -> int | None:
+def _hand_view_out(sandbox: Sandbox, channel: Channel) -> None:
+    """A copy of the view's mount as it is now, before anything is changed about it here."""
+    if not sandbox.keeps_view:
+        return
+    with suppress(OSError):  # it is only not used again
+        view = mounts.clone_mount(sandbox.root)
+        channel.send("view", fds=(view,))
+        os.close(view)
+
+
+def arrange(sandbox: Sandbox, on_view: Callable[[], None] = lambda: None) -> int | None:
     """Mount everything but ``/proc``, which belongs to processes that do not exist yet.
 
-    Returns what listens at the world's door.
+    `on_view` is called when the view is there, and nothing else of the world. Returns what
+    listens at the world's door.
     """
     listener = None
     trees = _trees_to_keep(sandbox)
     new = _step("a new root", new_root.prepare, sandbox) if sandbox.tier == "full" else -1
     _step("the workspace's view", sandbox.mount_view)
+    on_view()
     for path, tree in trees:
         _step(f"the mount {os.fsdecode(path)}", _attach, tree, path)
     for path in sandbox.read_only:

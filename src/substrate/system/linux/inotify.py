@@ -46,10 +46,12 @@ class Inotify:
     def __init__(self) -> None:
         self.fd = calls.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def add(self, directory: bytes, mask: int) -> int:
-        """Watch a directory; the same one again gives the same number."""
-        flags = _ONLY_DIRECTORIES | _DO_NOT_FOLLOW | _NOT_WHEN_UNLINKED
-        return calls.call("inotify_add_watch", self.fd, directory, mask | flags)
+    def add(self, path: bytes, mask: int, *, only_directories: bool = True) -> int:
+        """Watch a directory, or a file under all its names; the same one again gives the same
+        number."""
+        flags = _ONLY_DIRECTORIES if only_directories else 0
+        flags |= _DO_NOT_FOLLOW | _NOT_WHEN_UNLINKED
+        return calls.call("inotify_add_watch", self.fd, path, mask | flags)
 
     def remove(self, watch: int) -> None:
         calls.call("inotify_rm_watch", self.fd, watch)

@@ -127,6 +127,11 @@ def clone_tree(path: bytes) -> int:
     return calls.syscall("open_tree", _AT_FDCWD, path, flags)
 
 
+def clone_mount(path: bytes) -> int:
+    """A descriptor of a detached copy of the mount at `path` alone: its file system lives on."""
+    return calls.syscall("open_tree", _AT_FDCWD, path, _OPEN_TREE_CLONE | os.O_CLOEXEC)
+
+
 def attach_tree(tree: int, target: bytes) -> None:
     """Put what `clone_tree` gave at `target`."""
     calls.syscall("move_mount", tree, b"", _AT_FDCWD, target, _MOVE_MOUNT_F_EMPTY_PATH)

@@ -1,0 +1,242 @@
+"""Whether anything at all has happened in a tree: for a view of it that is to be used again.
+
+An overlay goes on showing what it has looked up: names, but also a file's mode, owner and size. So
+a watch stands on every directory *and on every file*, whatever history leaves out. One on the
+directory alone would not do: nothing is told there of what is written under another name of the
+file, and `cp` in a view that remembers the old size would copy no more than that.
+
+A file that comes and goes, as a lock does, changes nothing for a view through which nobody looked
+meanwhile: it is counted apart. Nothing else is told apart. Not told by the kernel, and so not
+counted: flags as set by `chattr`; and writes to a memory mapping, but those change nothing that a
+view remembers.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from substrate.errors import MissingDependencyError
+from substrate.model.paths import ROOT, RelPath, join
+from substrate.system.linux import inotify
+from substrate.workspace.watch import remote_mount
+
+#: The store is not shown in any view.
+_STORE_NAME = b".substrate-git"
+#: Each costs the kernel about a kilobyte, and others want to watch, too.
+_MOST_WATCHES = 150_000
+_SHARE = 2
+#: What is taken up on the spot; for more it is better to start over.
+_MOST_AT_ONCE = 2_000
+_MOST_PASSING = 100
+
+_CAME = inotify.CREATE | inotify.MOVED_TO
+_WENT = inotify.DELETE | inotify.MOVED_FROM
+_OF_DIRECTORY = _CAME | _WENT | inotify.ATTRIB | inotify.DELETE_SELF | inotify.MOVE_SELF
+_OF_FILE = inotify.MODIFY | inotify.ATTRIB
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_LIMIT_FILE = "/proc/sys/fs/inotify/max_user_watches"
+
+
+class StillWatch:
+    """Call `set_up` once, then ask for the `token` whenever; `close` it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = os.fsencode(root)
+        #: Why nothing can be said any more; a new watch must take this one's place.
+        self.lost = ""
+        self.watches = 0
+        self._name = os.urandom(8).hex().encode()
+        self._count = 0
+        #: Files that came, and may be about to go; and how many have gone again.
+        self._passing: set[RelPath] = set()
+        self._passed = 0
+        self._most = _most_watches()
+        self._paths: dict[int, RelPath] = {}
+        try:
+            self._inotify = inotify.Inotify()
+        except OSError as error:
+            raise _cannot(error) from error
+
+    @property
+    def fd(self) -> int:
+        """Readable when something has happened."""
+        return self._inotify.fd
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether there are files of which it is not known yet whether they stay."""
+        return bool(self._passing)
+
+    def token(self, *, in_passing: bool = False) -> bytes:
+        """As of now: the same as before if nothing has happened (see `watch_talk.tree_of`).
+
+        `in_passing`: but for what has come, and may be about to go.
+        """
+        self.read()
+        if not in_passing:
+            self.let_stay()
+        return b"%s.%d/%d" % (self._name, self._count, self._passed)
+
+    def close(self) -> None:
+        self._inotify.close()
+
+    def set_up(self) -> None:
+        """Put watches on the whole tree."""
+        if remote_mount(self.root):
+            raise MissingDependencyError("not a local file system", hint="nothing is lost by it")
+        try:
+            self._enter(ROOT, self._most)
+        except OSError as error:
+            raise _cannot(error) from error
+        if self.lost:
+            raise MissingDependencyError(self.lost, hint="each walk then looks everything up anew")
+
+    def table(self) -> dict[int, bytes]:
+        """What `set_up` made, for a process that shares the queue: see `take_over`."""
+        return {watch: bytes(path) for watch, path in self._paths.items()}
+
+    def take_over(self, table: Mapping[int, bytes], watches: int) -> None:
+        """The watches that a forked child set up on our queue."""
+        self._paths = {watch: RelPath(path) for watch, path in table.items()}
+        self.watches = watches
+
+    def read(self) -> bool:
+        """Take in what has happened until now; whether anything has."""
+        before = self._count
+        for event in self._inotify.read():
+            if self._is_passing(event):
+                continue
+            self._count += 1
+            try:
+                self._take(event)
+            except OSError as error:
+                self._lose(_cannot(error).message)
+        return self._count != before
+
+    def let_stay(self) -> None:
+        """What has come and not gone is there."""
+        while self._passing:
+            path = self._passing.pop()
+            self._count += 1
+            try:
+                self._add(path, _OF_FILE)
+            except OSError as error:
+                self._lose(_cannot(error).message)
+
+    def _take(self, event: inotify.Event) -> None:
+        if event.mask & inotify.OVERFLOW:
+            self._lose("too much at once")
+            return
+        if event.mask & inotify.IGNORED:
+            self._paths.pop(event.watch, None)
+            return
+        above = self._paths.get(event.watch)
+        if above is None:
+            return  # a file, or a directory that was moved
+        if not event.name:
+            if not above and event.mask & (inotify.DELETE_SELF | inotify.MOVE_SELF):
+                self._lose("the workspace was moved or removed")
+            return
+        path = join(above, event.name)
+        if event.mask & inotify.IS_DIRECTORY and event.mask & (_CAME | _WENT):
+            self._forget(path)
+        if not event.mask & _CAME or path == _STORE_NAME:
+            return
+        if event.mask & inotify.IS_DIRECTORY:
+            self._enter(path, _MOST_AT_ONCE)
+        else:
+            self._add(path, _OF_FILE)
+
+    def _is_passing(self, event: inotify.Event) -> bool:
+        """A file comes, or what came just before is changed, or goes again."""
+        above = self._paths.get(event.watch)
+        if above is None or not event.name or event.mask & inotify.IS_DIRECTORY:
+            return False
+        path = join(above, event.name)
+        if event.mask & inotify.CREATE and len(self._passing) < _MOST_PASSING:
+            self._passing.add(path)
+            return True
+        if path not in self._passing:
+            return False
+        if event.mask & inotify.DELETE:
+            self._passed += 1
+        if event.mask & (_WENT | _CAME):
+            self._passing.discard(path)
+        return not event.mask & (inotify.MOVED_FROM | _CAME)
+
+    def _enter(self, top: RelPath, most: int) -> None:
+        """Watch a directory and all in it. First the watch, then the listing: what is made in
+        between is in both."""
+        most += self.watches
+        pending = [top]
+        while pending:
+            path = pending.pop()
+            watch = self._add(path, _OF_DIRECTORY)
+            if watch < 0:
+                continue
+            self._paths[watch] = path
+            try:
+                with os.scandir(self._where(path)) as entries:
+                    found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            except OSError as error:
+                if error.errno in _GONE and path:
+                    continue
+                raise
+            for name, is_dir in found:
+                below = join(path, name)
+                if is_dir and below != _STORE_NAME:
+                    pending.append(below)
+                elif not is_dir:
+                    self._add(below, _OF_FILE)
+            if self.watches + len(pending) > min(most, self._most):
+                self._lose("too many files")
+                return
+
+    def _add(self, path: RelPath, mask: int) -> int:
+        """The number of the watch; negative if there is nothing any more, of which we will hear."""
+        try:
+            watch = self._inotify.add(
+                self._where(path), mask, only_directories=mask == _OF_DIRECTORY
+            )
+        except OSError as error:
+            if error.errno in _GONE and path:
+                return -1
+            raise
+        self.watches += 1
+        return watch
+
+    def _where(self, path: RelPath) -> bytes:
+        return self.root + b"/" + path if path else self.root
+
+    def _forget(self, top: RelPath) -> None:
+        """A directory has gone from there, or another one came. Files keep their watches."""
+        inside = top + b"/"
+        gone = [w for w, path in self._paths.items() if path == top or path.startswith(inside)]
+        for watch in gone:
+            del self._paths[watch]
+            try:
+                self._inotify.remove(watch)
+            except OSError:
+                pass  # the directory is gone, and its watch with it
+
+    def _lose(self, why: str) -> None:
+        self.lost = self.lost or why
+        self._count += 1
+
+
+def _most_watches() -> int:
+    try:
+        with open(_LIMIT_FILE, encoding="ascii") as file:
+            return min(_MOST_WATCHES, int(file.read()) // _SHARE)
+    except (OSError, ValueError):
+        return 0
+
+
+def _cannot(error: OSError) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"not all of it can be watched: {error.strerror or error}",
+        hint="each walk then looks everything up anew",
+    )

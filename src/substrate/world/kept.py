@@ -1,0 +1,138 @@
+"""A view that its command left as it was goes to the next command, with all it has looked up.
+
+What is kept is the overlay alone, as a mount that is attached nowhere: namespaces, processes and
+every other mount are new for each command. Its layer must say nothing; the kernel then holds
+nothing of the one command that the other could see. Whether what it has looked up still holds, the
+agent's watcher says (`workspace/still.py`); who knows no token uses it never again.
+
+    one command's process                      the next one's
+      its command has ended: `put_by`
+      tells the agent, hands the mount over ─▶  `take_over`: the directory is its own now
+      `see_off`: it was taken, or it goes       attaches the mount in its world
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from substrate.system import clock, ids
+from substrate.system.linux import mounts
+from substrate.workspace import untouched
+from substrate.world import layers
+from substrate.world.protocol import Layer
+
+#: Not for ever: flags that `chattr` sets are remembered, too, and of those nobody is told.
+OLDEST_NS = 600 * 1_000_000_000
+_STORE_NAME = ".substrate-git"
+_VOLATILE_MARK = "incompat"
+_WAIT_S, _TICK_S = 0.5, 0.005
+
+
+class Kept(NamedTuple):
+    """Plain values: it is passed between processes, beside the mount's descriptor."""
+
+    #: Of its layer.
+    directory: bytes
+    root: bytes
+    xattr_prefix: bytes
+    #: The tree has stood still since before the first look through it, if this is its token.
+    token: bytes
+    #: The machine as it was then.
+    looks: tuple[object, ...]
+    born_ns: int
+
+    @property
+    def is_old(self) -> bool:
+        return clock.monotonic_ns() - self.born_ns > OLDEST_NS
+
+    def layer(self, directory: bytes) -> Layer:
+        where = Path(os.fsdecode(directory))
+        root = Path(os.fsdecode(self.root))
+        return Layer(
+            where.name, where, where / layers.UPPER, root, "overlay", self.xattr_prefix
+        )  # fmt: skip
+
+
+def attributes(layer: Layer) -> tuple[tuple[str, bytes], ...]:
+    """Those on the layer itself, which a view shows on its root."""
+    found = untouched.attributes(os.fsencode(layer.upper), strict=True)
+    return () if found is None else tuple(sorted(found.items()))
+
+
+def says_nothing(layer: Layer, expected: tuple[tuple[str, bytes], ...]) -> bool:
+    """Whether a command has left nothing in the layer: neither in it nor on it, where the
+    `expected` attributes were."""
+    upper, root = os.fsencode(layer.upper), os.fsencode(layer.lower)
+    try:
+        at, stood = os.stat(upper), os.stat(root)
+        if (at.st_mode, at.st_uid, at.st_gid) != (stood.st_mode, stood.st_uid, stood.st_gid):
+            return False
+        if at.st_mtime_ns != stood.st_mtime_ns:
+            return False
+        if attributes(layer) != expected:
+            return False
+        # What is being copied up lies in the one; of files with several names the other knows.
+        for name in ("work", "index"):
+            where = layer.directory / "work" / name
+            if where.is_dir() and not set(os.listdir(where)) <= {_VOLATILE_MARK}:
+                return False
+        return untouched.copied_directories(upper, root) is not None
+    except OSError:
+        return False
+
+
+def put_by(layer: Layer) -> Layer:
+    """As it was before its command; nobody's, but ours to clear away."""
+    # Whoever copies the workspace now would come across it.
+    (layer.upper / _STORE_NAME).unlink(missing_ok=True)
+    return _renamed(layer)
+
+
+def set_times(layer: Layer) -> None:
+    """Directories that an earlier command had copied up look as they do in the tree now."""
+    upper, root = os.fsencode(layer.upper), os.fsencode(layer.lower)
+    for path in untouched.copied_directories(upper, root) or ():
+        stood = os.stat(os.path.join(root, path))
+        os.utime(os.path.join(upper, path), ns=(stood.st_atime_ns, stood.st_mtime_ns))
+
+
+def take_over(kept: Kept) -> Layer:
+    """Make its layer ours; `OSError` if it is gone."""
+    layer = kept.layer(kept.directory)
+    # First whose it is, then the name: nobody who tidies up finds it without an owner.
+    layers.note_kind(layer)
+    return _renamed(layer)
+
+
+def see_off(layer: Layer) -> None:
+    """After the answer: whoever is to have it takes it at once, or nobody does."""
+    deadline = clock.monotonic_ns() + int(_WAIT_S * 1e9)
+    while clock.monotonic_ns() < deadline:
+        if not layer.directory.is_dir():
+            return
+        clock.sleep(_TICK_S)
+    with suppress(OSError):
+        layers.remove(_renamed(layer))
+
+
+def attach(view: int, root: bytes) -> Callable[[], None]:
+    """What puts the kept mount at `root`."""
+
+    def mount_view() -> None:
+        mounts.attach_tree(view, root)
+        os.close(view)
+        if os.statvfs(root).f_flag & mounts.RDONLY:
+            raise OSError(30, "the view was made read-only")
+
+    return mount_view
+
+
+def _renamed(layer: Layer) -> Layer:
+    name = f"ahead-{os.getpid()}-{ids.new_id('wld')}"
+    directory = layer.directory.with_name(name)
+    os.rename(layer.directory, directory)
+    return layer._replace(world_id=name, directory=directory, upper=directory / layers.UPPER)
