@@ -3,20 +3,30 @@ then: whatever somebody did to the tree in between, nothing of before is seen.""
 
 from __future__ import annotations
 
+import difflib
 import os
+import random
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from substrate.model.paths import RelPath
+from substrate.system.linux import inotify
 from substrate.system.watch_talk import StillTree
 from substrate.workspace.still import StillWatch
-from substrate.world import ahead
+from substrate.world import ahead, kept
 from substrate.world.ahead import Warm
 from substrate.world.choose import choose_world
 from substrate.world.network.choose import network_for
 from substrate.world.protocol import RunRequest, Wanted
 from tests.contract.as_user import NOBODY, as_user
+from tests.contract.tree_edits import Edits
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
+
+_PROBE = f"python3 - < {Path(__file__).with_name('tree_probe.py')}"
 
 pytestmark = pytest.mark.needs("world-overlay")
 
@@ -49,20 +59,29 @@ class Here(StillTree):
 class Commands:
     """One command after the other, each with the view of the last if it may have it."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(
+        self, site: Site, tier: str = "workspace", watch: StillWatch | None = None
+    ) -> None:
         self.site = site
-        self.watch = StillWatch(site.root)
-        self.watch.set_up()
+        (site.root / ".git").mkdir(exist_ok=True)
+        self.watch_anew(watch)
         self.was_warm = False
-        self._view = -1
-        self._world = choose_world(Wanted(site.root, site.store, strategy="overlay", required=True))
+        self.view = -1
+        wanted = Wanted(site.root, site.store, tier, strategy="overlay", required=True)
+        self._world = choose_world(wanted)
         self.run("true")
+
+    def watch_anew(self, watch: StillWatch | None = None) -> None:
+        if watch is None:
+            watch = StillWatch(self.site.root)
+            watch.set_up()
+        self.watch = watch
 
     def run(self, line: str, between: Callable[[], object] = lambda: None) -> str:
         """What `line` prints; `between` happens when its world is there already."""
         news = ahead.news
         if news.recipe is not None:
-            ahead.prepare(news.recipe, Warm(lambda _: Here(self.watch), news.kept, self._view))
+            ahead.prepare(news.recipe, Warm(lambda _: Here(self.watch), news.kept, self.view))
         ahead.see_off()
         between()
         reader, writer = os.pipe()
@@ -70,21 +89,195 @@ class Commands:
         outcome = self._world.run(request._replace(stdout=writer))
         os.close(writer)
         assert outcome.layer is not None
-        self._view = ahead.settle()
+        self.view = ahead.settle()
         self._world.discard(outcome.layer)
         self.was_warm = ahead.news.was_warm
+        self.left_running = outcome.left_running
         with os.fdopen(reader, "rb") as pipe:
             return pipe.read().decode(errors="surrogateescape")
 
+    def probe(self, between: Callable[[], object] = lambda: None, after: str = "true") -> str:
+        return self.run(f"{_PROBE}; {after}", between)
 
-def _is_used_again(site: Site) -> list[bool]:
-    commands = Commands(site)
+
+def _bare(site: Site) -> str:
+    return subprocess.run(
+        ["bash", "-c", _PROBE], cwd=site.root, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def _is_used_again(site: Site, tier: str) -> list[bool]:
+    commands = Commands(site, tier)
     found = []
     for _ in range(4):
-        assert "inner" in commands.run("ls -lR")
+        assert "inner" in commands.run("ls -lR; touch .git/index.lock; rm .git/index.lock")
         found.append(commands.was_warm)
     return found
 
 
-def test_it_is_used_again(site: Site) -> None:
-    assert as_user(site.case.uid, lambda: _is_used_again(site)) == [False, True, True, True]
+@pytest.mark.parametrize("tier", ["workspace", "guarded", "full"])
+def test_it_is_used_again(site: Site, tier: str) -> None:
+    found = as_user(site.case.uid, lambda: _is_used_again(site, tier))
+    assert found == [False, True, True, True]
+
+
+#: After a command: a lock in the repository leaves a directory in the layer.
+_AFTER = ("true", "true", "touch .git/index.lock; rm .git/index.lock")
+
+
+def _compare(site: Site, commands: Commands, seed: int) -> list[str]:
+    """A command after some edits, or none: in what it does not see the tree as it is."""
+    chance = random.Random(seed)
+    edits = Edits(site.root, seed)
+    when = chance.randint(0, 3)
+    if when == 1:
+        edits()
+    seen = commands.probe(edits if when == 2 else lambda: None, chance.choice(_AFTER))
+    lines = difflib.unified_diff(seen.splitlines(), _bare(site).splitlines(), lineterm="", n=0)
+    return list(lines)
+
+
+def _nothing_is_stale(site: Site, seeds: range) -> int:
+    commands = Commands(site)
+    warm = 0
+    for seed in seeds:
+        found = _compare(site, commands, seed)
+        assert not found, (seed, commands.was_warm, found)
+        warm += commands.was_warm
+        if commands.watch.lost:  # the whole was moved: the agent sets up another one
+            commands.watch_anew()
+    return warm
+
+
+def test_nothing_is_stale(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _nothing_is_stale(site, range(30))) >= 5
+
+
+@pytest.mark.long
+def test_nothing_is_stale_many_times(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _nothing_is_stale(site, range(30, 630))) >= 100
+
+
+def _differs(site: Site, watch: StillWatch) -> bool:
+    commands = Commands(site, watch=watch)
+    return any(_compare(site, commands, seed) for seed in range(30))
+
+
+class _Blind(StillWatch):
+    """Sees nothing at all."""
+
+    def token(self, *, in_passing: bool = False) -> bytes:
+        del in_passing
+        return b"the same/0"
+
+
+class _DirectoriesOnly(StillWatch):
+    def _add(self, path: RelPath, mask: int) -> int:
+        return super()._add(path, mask) if mask & inotify.CREATE else -1
+
+
+def test_the_comparison_would_show_it(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _differs(site, _set_up(_Blind(site.root))))
+
+
+def _set_up(watch: StillWatch) -> StillWatch:
+    watch.set_up()
+    return watch
+
+
+def _copied(site: Site, kind: type[StillWatch]) -> int:
+    """How much `cp` copies of a file that grew under a name outside, in a view used again."""
+    (site.root / "shared").write_text("short\n")
+    os.link(site.root / "shared", site.base / "outside")
+    (site.root / ".git").mkdir()
+    commands = Commands(site, watch=_set_up(kind(site.root)))
+    commands.probe()
+    commands.probe()
+    assert commands.was_warm
+    with (site.base / "outside").open("a") as file:
+        file.write("and much longer now\n")
+    return int(commands.run("cp shared copy; stat -c %s copy"))
+
+
+def test_a_file_that_grew_under_another_name_is_copied_whole(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _copied(site, StillWatch)) == 26
+
+
+def test_without_a_watch_on_the_file_it_would_not_be(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _copied(site, _DirectoriesOnly)) == 6
+
+
+#: What a command does, after which its view is not for another one.
+_TRACES = [
+    "echo new > new", "rm kept", "echo more >> kept", "mkdir new", "chmod 700 dir", "chmod 711 .",
+    "touch kept", "touch .", "echo n > n; rm n", "mv kept kept2; mv kept2 kept",
+    "mkdir .git/new", "sleep 0.3 > /dev/null 2>&1 & true",
+    "python3 -c \"import os; os.setxattr('.', 'user.x', b'y')\"",
+]  # fmt: skip
+
+
+def _carried(site: Site) -> list[str]:
+    """After which of them the next command had the same view, or saw something of it."""
+    commands = Commands(site)
+    commands.probe()
+    found = []
+    for line in _TRACES:
+        commands.run(line)
+        assert commands.was_warm, line
+        if commands.probe() != _bare(site) or commands.was_warm:
+            found.append(line)
+    return found
+
+
+def test_nothing_goes_from_one_command_to_the_next(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _carried(site)) == []
+
+
+def _misfits(site: Site) -> list[str]:
+    used = []
+    commands = Commands(site)
+
+    def old() -> None:
+        kept.OLDEST_NS = 0
+
+    def cleared() -> None:
+        for path in (site.store / "worlds").iterdir():
+            shutil.rmtree(path)
+
+    def unwatched() -> None:
+        commands.watch.lost = "for a test"
+
+    def another_watch() -> None:
+        commands.watch_anew()
+
+    for before in (cleared, another_watch, unwatched, old):
+        commands.watch_anew()
+        commands.probe()
+        commands.probe()
+        assert commands.was_warm, before
+        before()
+        assert commands.probe() == _bare(site)
+        if commands.was_warm:
+            used.append(before.__name__)
+    return used
+
+
+def test_what_no_longer_fits_is_not_used(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _misfits(site)) == []
+
+
+def _left(site: Site) -> list[str]:
+    commands = Commands(site)
+    commands.probe()
+    commands.probe()
+    names = os.listdir(site.store / "worlds")
+    assert len(names) == 1
+    # Whoever copies the workspace now does not stumble over it.
+    shutil.copytree(site.root, site.base / "copy")
+    assert commands.view >= 0
+    ahead.see_off()  # nobody takes it
+    return os.listdir(site.store / "worlds")
+
+
+def test_one_that_nobody_takes_is_cleared_away(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _left(site)) == []

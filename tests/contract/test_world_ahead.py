@@ -4,12 +4,10 @@ command starts; one that no longer fits is not used, and none is left behind."""
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +17,7 @@ from substrate.world.choose import choose_world
 from substrate.world.network.choose import network_for
 from substrate.world.protocol import ResourceLimits, RunOutcome, RunRequest, Wanted
 from tests.contract.as_user import NOBODY, as_user
+from tests.contract.tree_edits import Edits
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
 
 pytestmark = pytest.mark.needs("world-overlay")
@@ -75,92 +74,11 @@ def _bare(site: Site) -> str:
     ).stdout
 
 
-class _Edits:
-    """What an editor, a build or git does to a tree, at random."""
-
-    def __init__(self, root: Path, seed: int) -> None:
-        self._root = root
-        self._chance = random.Random(seed)
-
-    def __call__(self) -> None:
-        for _ in range(self._chance.randint(1, 12)):
-            self._chance.choice(
-                [self._write, self._save, self._remove, self._move, self._replace, self._link,
-                 self._mode, self._swap]
-            )()  # fmt: skip
-
-    def _directory(self) -> Path:
-        found = [p for p in self._root.rglob("*") if p.is_dir() and not p.is_symlink()]
-        found = [p for p in found if ".substrate-git" not in p.parts and len(p.parts) < 12]
-        return self._chance.choice([self._root, *found])
-
-    def _name(self) -> Path:
-        return self._directory() / f"n{self._chance.randint(0, 5)}"
-
-    def _clear(self, path: Path) -> None:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-
-    def _write(self) -> None:
-        path = self._name()
-        if not path.is_dir() and not path.is_symlink():
-            with path.open("a") as file:
-                file.write(f"{self._chance.random()}\n")
-
-    def _save(self) -> None:
-        """As an editor saves: a new file, renamed over the old one."""
-        path = self._name()
-        if not path.is_dir():
-            aside = path.with_name("aside")
-            self._clear(aside)
-            aside.write_text(f"{self._chance.random()}\n")
-            aside.replace(path)
-
-    def _remove(self) -> None:
-        self._clear(self._name())
-
-    def _move(self) -> None:
-        source, target = self._name(), self._name()
-        if source.exists() and not target.is_relative_to(source) and source != target:
-            self._clear(target)
-            if source.exists() and target.parent.exists():
-                source.rename(target)
-
-    def _replace(self) -> None:
-        """A directory gives way to another one with some of the same names."""
-        path = self._name()
-        self._clear(path)
-        path.mkdir()
-        for number in range(3):
-            (path / f"n{number}").write_text(f"{self._chance.random()}\n")
-
-    def _link(self) -> None:
-        path = self._name()
-        self._clear(path)
-        path.symlink_to(f"n{self._chance.randint(0, 5)}")
-
-    def _mode(self) -> None:
-        path = self._name()
-        if path.exists() and not path.is_symlink():
-            path.chmod(self._chance.choice([0o700, 0o755, 0o775]))
-
-    def _swap(self) -> None:
-        """Two directories change places, as `git checkout` or an atomic deploy may have it."""
-        one, other = self._name(), self._name()
-        if one.is_dir() and other.is_dir() and one.parent == other.parent and one != other:
-            aside = one.with_name("swap")
-            one.rename(aside)
-            other.rename(one)
-            aside.rename(other)
-
-
 def _every_edit_is_seen(site: Site, seeds: range) -> None:
     for seed in seeds:
-        edits = _Edits(site.root, seed)
+        edits = Edits(site.root, seed)
 
-        def once(edits: _Edits = edits) -> None:
+        def once(edits: Edits = edits) -> None:
             # The tree is warm in the kernel, for better or worse.
             _bare(site)
             edits()

@@ -39,9 +39,9 @@ def create(
         os.mkdir(directory, 0o700)
         os.mkdir(layer.upper, 0o700)
         os.mkdir(directory / "work", 0o700)
-        _look_like(root, layer.upper)
         if kind == "overlay" and not ahead:
             _hide_store(layer)
+        _look_like(root, layer.upper)
         _write_meta(layer)
     except OSError as error:
         raise WorkspaceError(
