@@ -1,0 +1,158 @@
+"""Commands that walk a tree and change nothing get each other's view; what anybody changes is seen
+by the very next one, and whoever is killed, nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents import Agent, agent_in, pids_with, until
+
+pytestmark = pytest.mark.needs("linux", "world-overlay")
+
+#: Long enough to be taken for a walk.
+_WALK = "sleep 0.04; find . -type f | sort; cat $(find . -type f | sort)"
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    with agent_in(tmp_path) as started:
+        for number in range(5):
+            (started.workspace / f"d{number}").mkdir()
+            (started.workspace / f"d{number}" / "file").write_text(f"{number}\n")
+        started.serve()
+        yield started
+
+
+def _warm(agent: Agent) -> int:
+    # From elsewhere: whoever asks here is served by the process that waits with the view.
+    done = agent.run("agent", "status", "--json", cwd=agent.workspace.parent)
+    return int(json.loads(done.stdout)["warm"]) if done.returncode == 0 else 0
+
+
+def _walk(agent: Agent) -> bytes:
+    done = agent.run("-c", _WALK)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return bytes(done.stdout)
+
+
+def _bare(agent: Agent) -> bytes:
+    line = _WALK.replace("find .", "find . -path ./.substrate-git -prune -o").replace(
+        "-type f", "-type f -print"
+    )
+    return subprocess.run(
+        ["bash", "-c", line], cwd=agent.workspace, check=True, capture_output=True
+    ).stdout
+
+
+def _until_warm(agent: Agent) -> None:
+    """It takes some walks, a moment for the watch, and nobody's mount in between."""
+    before = _warm(agent)
+
+    def is_warm() -> bool:
+        assert _walk(agent) == _bare(agent)
+        return _warm(agent) > before
+
+    until(is_warm, "a view that is used again")
+
+
+def _edit(agent: Agent, chance: random.Random) -> None:
+    where = agent.workspace / f"d{chance.randint(0, 4)}"
+    name = where / f"f{chance.randint(0, 2)}"
+    kind = chance.randint(0, 5)
+    if kind == 0:
+        name.write_text(f"{chance.random()}\n")
+    elif kind == 1:
+        name.unlink(missing_ok=True)
+    elif kind == 2:
+        name.with_name("aside").write_text(f"{chance.random()}\n")
+        name.with_name("aside").rename(name)
+    elif kind == 3:
+        aside = agent.workspace / "aside"
+        where.rename(aside)
+        where.mkdir()
+        aside.rename(where / f"moved{chance.randint(0, 999)}")
+    elif kind == 4 and name.exists():
+        outside = agent.workspace.parent / "outside"
+        outside.unlink(missing_ok=True)
+        os.link(name, outside)
+        with outside.open("a") as file:
+            file.write("more\n")
+    elif kind == 5:
+        # Through Substrate itself: its own apply is an edit like any other.
+        assert agent.run("-c", f"echo {chance.random()} > d0/own").returncode == 0
+
+
+def test_what_is_changed_is_seen_by_the_next_command(agent: Agent) -> None:
+    _until_warm(agent)
+    chance = random.Random(4)
+    for number in range(25):
+        if number % 3 == 0:
+            _walk(agent)
+        _edit(agent, chance)
+        assert _walk(agent) == _bare(agent), number
+    _until_warm(agent)
+    assert agent.run("agent", "stop").returncode == 0
+    until(lambda: not pids_with(f"SUBSTRATE_SOCKET={agent.socket}"), "the end of all")
+    assert list((agent.workspace / ".substrate-git" / "worlds").iterdir()) == []
+
+
+def test_a_git_status_leaves_a_view_that_is_used_again(agent: Agent) -> None:
+    env = {**agent.env, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    for path in agent.workspace.glob("*/file"):
+        os.utime(path, (1, 1))  # or git would look at them again and again
+    for words in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *words], cwd=agent.workspace, env=env, check=True)
+    line = "sleep 0.04; git status --short --untracked-files=no"
+    before = _warm(agent)
+    answers = set()
+
+    def is_warm() -> bool:
+        answers.add(agent.run("-c", line, env=env).stdout)
+        return _warm(agent) >= before + 3
+
+    until(is_warm, "three of them")
+    assert len(answers) == 1
+    (agent.workspace / "d0" / "file").write_text("another\n")
+    said = agent.run("-c", line, env=env).stdout
+    assert b"AM d0/file\n" in said
+    # A command that does change something brings nothing of the others along.
+    assert agent.run("-c", "echo new > new").returncode == 0
+    span = agent.completed()[-1]
+    assert span["changed_files"] == ["new"]
+    assert "excluded_changes" not in span
+
+
+def _victims(agent: Agent) -> list[int]:
+    text = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text()
+    return [int(pid) for pid in text.split()]
+
+
+def test_whoever_is_killed_nothing_is_left_and_nothing_is_stale(agent: Agent) -> None:
+    chance = random.Random(7)
+    for number in range(6):
+        _until_warm(agent)
+        if number % 2:
+            _edit(agent, chance)
+        victims = [agent.pid] if number == 3 else [chance.choice(_victims(agent))]
+        if number == 5:
+            victims = _victims(agent)
+        for pid in victims:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        assert _walk(agent) == _bare(agent), number
+    agent.end()
+    until(lambda: not pids_with(f"SUBSTRATE_SOCKET={agent.socket}"), "the end of all")
+    without = {**agent.env, "SUBSTRATE_AGENT": "off"}
+    assert agent.run("-c", "true", env=without).returncode == 0
+    assert list((agent.workspace / ".substrate-git" / "worlds").iterdir()) == []
+    assert agent.run("world", "list", "--json").stdout.count(b"wld_") == 0
