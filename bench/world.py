@@ -35,6 +35,9 @@ from bench.workloads import GIT, all_work, difference, fingerprint, quiet  # noq
 SECTIONS = ("spawn", "size", "changed", "bulk", "output", "work", "walk", "first")
 
 
+#: For the agent to do what it does between two calls.
+_SETTLES_S = 1.5
+
 _APPEND = """
 import glob
 for path in sorted(glob.glob("part*/*/*.py"))[:1000]:
@@ -105,6 +108,17 @@ class Bench:
         self.world("true", cwd)
         lines = (self.base / "home" / "trace.jsonl").read_text().splitlines()
         return dict(json.loads(lines[-1])["isolation"])
+
+    def warm(self) -> int:
+        """How many commands have got the view of an earlier one."""
+        if not self.agent:
+            return 0
+        # From elsewhere: who asks in the workspace is served by the process that waits there.
+        said = subprocess.run(
+            [self.program, "agent", "status", "--json"], cwd=self.base, env=self.env,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        return int(json.loads(said.stdout).get("warm", 0)) if said.returncode == 0 else 0
 
     def say(self, figure: Figure) -> None:
         self.figures.append(figure)
@@ -339,25 +353,41 @@ def work(bench: Bench) -> None:
 
 
 def walk(bench: Bench) -> None:
-    """Tree walks, the first and the second in a row."""
+    """Tree walks: the first after a change, and those that follow, each a call of its own."""
     files = 10_000 if bench.quick else 50_000
     root = bench.workspace("walk")
     make_tree(root, files, size_bytes=400)
+    for path in root.rglob("*"):
+        os.utime(path, (1, 1))  # git looks at what is as young as its index again and again
     quiet([*GIT, "init", "-q"], root)
     quiet([*GIT, "add", "-A"], root)
     quiet([*GIT, "commit", "-q", "-m", "tree"], root)
-    for command in ("git status", "grep -r never-there . || true"):
-        bench.world(f"echo {files} > note", root)  # a change: the next world is a fresh one
+    for command in ("git status", "grep -r --exclude-dir=.substrate-git never-there . || true"):
+        bench.world(f"echo {files} > note", root)  # a change: the next view is a new one
+        time.sleep(_SETTLES_S)
         first = timed(lambda c=command: bench.world(c, root))
+        for _ in range(3):  # the agent has to see that somebody walks here, and sets up its watch
+            time.sleep(_SETTLES_S)
+            bench.world(command, root)
+        before = bench.warm()
         ours, theirs = in_turns(
             bench.rounds,
             lambda c=command: bench.world(c, root),
             lambda c=command: bench.bare(c, root),
         )
+        used = min(bench.warm() - before, bench.rounds)
+        name = f"{command.partition(' ')[0]}, {files:,} files"
         bench.say(
             Figure(
-                f"{command.partition(' ||')[0]}, {files:,} files",
-                f"{ours:.0f} ms (first {first:.0f}), bare {theirs:.0f} ms, {ours / theirs:.2f} ×",
+                f"{name}, the first after a change",
+                f"{first:.0f} ms, bare {theirs:.0f} ms, {first / theirs:.2f} ×",
+            )
+        )
+        bench.say(
+            Figure(
+                f"{name}, those that follow",
+                f"{ours:.0f} ms, bare {theirs:.0f} ms, {ours / theirs:.2f} ×; "
+                f"{used} of {bench.rounds} with the view of the last",
                 "≤ 1.5 ×",
                 ours / theirs <= 1.5,
             )

@@ -28,6 +28,9 @@ from tests.contract.world_site import Case, Site, make_site, skip_unless_possibl
 
 _PROBE = f"python3 - < {Path(__file__).with_name('tree_probe.py')}"
 
+#: Somebody else may mount something in the middle of a test; then there is a new view.
+_ATTEMPTS = 20
+
 pytestmark = pytest.mark.needs("world-overlay")
 
 
@@ -92,12 +95,19 @@ class Commands:
         self.view = ahead.settle()
         self._world.discard(outcome.layer)
         self.was_warm = ahead.news.was_warm
-        self.left_running = outcome.left_running
         with os.fdopen(reader, "rb") as pipe:
             return pipe.read().decode(errors="surrogateescape")
 
     def probe(self, between: Callable[[], object] = lambda: None, after: str = "true") -> str:
         return self.run(f"{_PROBE}; {after}", between)
+
+    def run_warm(self, line: str) -> str:
+        """In a view that was used before."""
+        for _ in range(_ATTEMPTS):
+            said = self.run(line)
+            if self.was_warm:
+                return said
+        raise AssertionError(f"no view was used again for {line}")
 
 
 def _bare(site: Site) -> str:
@@ -106,19 +116,21 @@ def _bare(site: Site) -> str:
     ).stdout
 
 
-def _is_used_again(site: Site, tier: str) -> list[bool]:
+def _is_used_again(site: Site, tier: str) -> int:
+    """How often in a row."""
     commands = Commands(site, tier)
-    found = []
-    for _ in range(4):
+    count = 0
+    for _ in range(_ATTEMPTS):
         assert "inner" in commands.run("ls -lR; touch .git/index.lock; rm .git/index.lock")
-        found.append(commands.was_warm)
-    return found
+        count = count + 1 if commands.was_warm else 0
+        if count == 3:
+            break
+    return count
 
 
 @pytest.mark.parametrize("tier", ["workspace", "guarded", "full"])
 def test_it_is_used_again(site: Site, tier: str) -> None:
-    found = as_user(site.case.uid, lambda: _is_used_again(site, tier))
-    assert found == [False, True, True, True]
+    assert as_user(site.case.uid, lambda: _is_used_again(site, tier)) == 3
 
 
 #: After a command: a lock in the repository leaves a directory in the layer.
@@ -185,26 +197,32 @@ def _set_up(watch: StillWatch) -> StillWatch:
     return watch
 
 
-def _copied(site: Site, kind: type[StillWatch]) -> int:
-    """How much `cp` copies of a file that grew under a name outside, in a view used again."""
-    (site.root / "shared").write_text("short\n")
-    os.link(site.root / "shared", site.base / "outside")
+def _copied(site: Site, kind: type[StillWatch]) -> set[tuple[bool, int]]:
+    """How much `cp` copies of a file that grew under a name outside: by whether the view was used
+    before."""
     (site.root / ".git").mkdir()
-    commands = Commands(site, watch=_set_up(kind(site.root)))
-    commands.probe()
-    commands.probe()
-    assert commands.was_warm
-    with (site.base / "outside").open("a") as file:
-        file.write("and much longer now\n")
-    return int(commands.run("cp shared copy; stat -c %s copy"))
+    found = set()
+    for number in range(4):
+        shared, outside = site.root / f"shared{number}", site.base / f"outside{number}"
+        shared.write_text("short\n")
+        os.link(shared, outside)
+        commands = Commands(site, watch=_set_up(kind(site.root)))
+        commands.run_warm(_PROBE)
+        with outside.open("a") as file:
+            file.write("and much longer now\n")
+        said = commands.run(f"cp shared{number} copy; stat -c %s copy")
+        found.add((commands.was_warm, int(said)))
+    return found
 
 
 def test_a_file_that_grew_under_another_name_is_copied_whole(site: Site) -> None:
-    assert as_user(site.case.uid, lambda: _copied(site, StillWatch)) == 26
+    assert as_user(site.case.uid, lambda: _copied(site, StillWatch)) == {(False, 26)}
 
 
 def test_without_a_watch_on_the_file_it_would_not_be(site: Site) -> None:
-    assert as_user(site.case.uid, lambda: _copied(site, _DirectoriesOnly)) == 6
+    found = as_user(site.case.uid, lambda: _copied(site, _DirectoriesOnly))
+    assert (True, 6) in found
+    assert found <= {(True, 6), (False, 26)}
 
 
 #: What a command does, after which its view is not for another one.
@@ -219,11 +237,13 @@ _TRACES = [
 def _carried(site: Site) -> list[str]:
     """After which of them the next command had the same view, or saw something of it."""
     commands = Commands(site)
-    commands.probe()
     found = []
     for line in _TRACES:
-        commands.run(line)
-        assert commands.was_warm, line
+        for _ in range(_ATTEMPTS):
+            commands.run_warm(_PROBE)
+            commands.run(line)
+            if commands.was_warm:
+                break
         if commands.probe() != _bare(site) or commands.was_warm:
             found.append(line)
     return found
@@ -252,9 +272,7 @@ def _misfits(site: Site) -> list[str]:
 
     for before in (cleared, another_watch, unwatched, old):
         commands.watch_anew()
-        commands.probe()
-        commands.probe()
-        assert commands.was_warm, before
+        commands.run_warm(_PROBE)
         before()
         assert commands.probe() == _bare(site)
         if commands.was_warm:
@@ -268,8 +286,7 @@ def test_what_no_longer_fits_is_not_used(site: Site) -> None:
 
 def _left(site: Site) -> list[str]:
     commands = Commands(site)
-    commands.probe()
-    commands.probe()
+    commands.run_warm(_PROBE)
     names = os.listdir(site.store / "worlds")
     assert len(names) == 1
     # Whoever copies the workspace now does not stumble over it.

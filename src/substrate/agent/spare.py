@@ -241,6 +241,8 @@ def wait(channel: Channel, recipe: Recipe | None, warm: ahead.Warm | None = None
     """In the spare: get ready, and wait for a call; None if there will be none."""
     if recipe is not None and not channel.ready():
         ahead.prepare(recipe, warm)
+    if warm is not None:
+        warm.close()
     if ahead.is_made() and recipe is not None and not channel.ready() and _stays(recipe.root):
         place.open_ahead(Path(os.fsdecode(recipe.root)))
     memory.make_own(channel.ready)

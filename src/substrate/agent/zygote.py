@@ -242,10 +242,13 @@ class Zygote:
             pass  # the agent is gone, or busy: the next call makes its world itself
 
     def _hear_news(self) -> None:
+        views: list[int] = []
         try:
             said, views, _, _ = socket.recv_fds(self._news, _MOST_NEWS_BYTES, 1)
             news = ahead.News.decode(said)
         except (OSError, ValueError, EOFError):
+            for view in views:
+                os.close(view)
             return
         if news.root:
             self._spares.learn(news, views[0] if views else -1)

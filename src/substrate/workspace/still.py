@@ -40,6 +40,10 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _LIMIT_FILE = "/proc/sys/fs/inotify/max_user_watches"
 
 
+#: All of this process: they share what one user may have.
+_open: set[StillWatch] = set()
+
+
 class StillWatch:
     """Call `set_up` once, then ask for the `token` whenever; `close` it."""
 
@@ -59,6 +63,7 @@ class StillWatch:
             self._inotify = inotify.Inotify()
         except OSError as error:
             raise _cannot(error) from error
+        _open.add(self)
 
     @property
     def fd(self) -> int:
@@ -82,6 +87,7 @@ class StillWatch:
 
     def close(self) -> None:
         self._inotify.close()
+        _open.discard(self)
 
     def set_up(self) -> None:
         """Put watches on the whole tree."""
@@ -230,7 +236,8 @@ class StillWatch:
 def _most_watches() -> int:
     try:
         with open(_LIMIT_FILE, encoding="ascii") as file:
-            return min(_MOST_WATCHES, int(file.read()) // _SHARE)
+            left = int(file.read()) // _SHARE - sum(one.watches for one in _open)
+            return min(_MOST_WATCHES, left)
     except (OSError, ValueError):
         return 0
 

@@ -27,7 +27,11 @@ def copied_directories(upper: bytes, root: bytes) -> list[bytes] | None:
     pending = [b""]
     while pending:
         above = pending.pop()
-        for name in os.listdir(os.path.join(upper, above)):
+        try:
+            names = os.listdir(os.path.join(upper, above))
+        except PermissionError:
+            return None  # shut to us: it is opened to be read
+        for name in names:
             if not above and name == _STORE_NAME:
                 continue
             path = os.path.join(above, name)

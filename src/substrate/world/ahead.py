@@ -9,7 +9,7 @@ ordinary way is taken.
 Nothing is ever looked up through a new view before the command does: the kernel has nothing of the
 workspace in it yet that could be out of date (docs/decisions/0030-a-world-ahead.md). Where commands
 walk the tree and change nothing, the view of one is used for the next, with what it has looked up,
-if the workspace has stood still since before (docs/decisions/0032-a-view-used-again.md).
+if the workspace has stood still since before (docs/decisions/0033-a-view-used-again.md).
 """
 
 from __future__ import annotations
@@ -173,7 +173,9 @@ def _make_new(recipe: Recipe, looks: tuple[object, ...], *, keeps_view: bool) ->
 def _make_used(recipe: Recipe, looks: tuple[object, ...], token: bytes, warm: Warm) -> Made | None:
     """With the last command's view; None if there is none, or it may show what is no more."""
     kept, still = warm.kept, None
-    if kept is None or kept.is_old or kept.looks != looks or not _same_tree(kept.token, token):
+    if kept is None or kept.is_old or kept.looks != _digest(looks):
+        return None
+    if not _same_tree(kept.token, token):
         return None
     try:
         view = views.attach(warm.view, recipe.root)
@@ -281,8 +283,9 @@ def settle() -> int:
         return -1
     made.opened.wait_until_gone()
     kept = Kept(
-        b"", made.recipe.root, made.layer.xattr_prefix, made.token, made.looks, made.born_ns
-    )
+        b"", made.recipe.root, made.layer.xattr_prefix, made.token, _digest(made.looks),
+        made.born_ns,
+    )  # fmt: skip
     try:
         if not kept.is_old and views.says_nothing(made.layer, made.attributes):
             _put_by = views.put_by(made.layer)
@@ -354,6 +357,13 @@ def _looks(recipe: Recipe) -> tuple[object, ...]:
         tuple(_identity(path) for path in (*paths, *recipe.private)),
         tuple(_changed_ns(path) for path in _DEVICE_DIRECTORIES),
     )
+
+
+def _digest(looks: tuple[object, ...]) -> bytes:
+    """What is mounted can be told at length, and is passed on."""
+    import hashlib
+
+    return hashlib.sha256(repr(looks).encode()).digest()
 
 
 def _identity(path: bytes) -> tuple[int, int] | None:

@@ -42,7 +42,7 @@ class Kept(NamedTuple):
     #: The tree has stood still since before the first look through it, if this is its token.
     token: bytes
     #: The machine as it was then.
-    looks: tuple[object, ...]
+    looks: bytes
     born_ns: int
 
     @property

@@ -181,3 +181,22 @@ def test_a_tree_with_too_many_files_is_not_watched(
     monkeypatch.setattr(still, "_MOST_WATCHES", 5)
     with pytest.raises(MissingDependencyError, match="too many files"):
         StillWatch(root).set_up()
+
+
+def test_several_trees_share_what_one_user_may_have(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limit = tmp_path / "limit"
+    limit.write_text("40\n")
+    monkeypatch.setattr(still, "_LIMIT_FILE", str(limit))
+    first = StillWatch(root)
+    first.set_up()
+    assert 10 < first.watches <= 20
+    second = StillWatch(root)
+    with pytest.raises(MissingDependencyError, match="too many files"):
+        second.set_up()
+    second.close()
+    first.close()
+    again = StillWatch(root)
+    again.set_up()
+    again.close()
