@@ -5,7 +5,8 @@ that has already started. HTTP lives in a child of its own, started by the first
 gone when it has been idle: most users never need it. So does who watches the workspaces.
 
 It never waits for a client: a connection is accepted and given to a fork at once, or to the one
-that was forked after the last call and is ready for it (`agent/spare.py`).
+that was forked after the last call and is ready for it (`agent/spare.py`), or that one has accepted
+it itself.
 """
 
 from __future__ import annotations

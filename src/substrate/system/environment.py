@@ -46,8 +46,16 @@ def current() -> Environment:
     # As the system has it: decoding all of it takes a while, and a command asks many times.
     raw = cast("Mapping[object, object]", getattr(os.environ, "_data", os.environ))
     if _last is None or _last[0] != raw:
-        _last = dict(raw), parse(dict(os.environ))
+        _last = dict(raw), parse(_decoded(raw))
     return _last[1]
+
+
+def _decoded(raw: Mapping[object, object]) -> dict[str, str]:
+    """As `os.environ` has it, without looking each name up there again."""
+    if os.name == "nt":
+        return dict(os.environ)
+    decode = os.fsdecode
+    return {decode(cast(bytes, name)): decode(cast(bytes, raw[name])) for name in raw}
 
 
 def replace(variables: Mapping[bytes, bytes]) -> None:

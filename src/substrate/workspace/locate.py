@@ -96,9 +96,16 @@ def why_not_opened(store: Path) -> str:
         return f"the history there belongs to another user (uid {owner})"
     top = os.fspath(store)
     for name in _STORE_DIRECTORIES:
-        if os.path.islink(top + name):
+        if _is_link(top + name):
             return f"{STORE_NAME}{name} is a link and in the way of the directory"
     return ""
+
+
+def _is_link(path: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def protect_store(workspace: Workspace) -> None:
