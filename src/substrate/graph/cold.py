@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 import gc
+import os
 from array import array
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from substrate.graph.cache import DAMAGED, Cache, packer, row_key
 from substrate.graph.extract import extract
@@ -39,6 +40,8 @@ Progress = Callable[[str, int, int], None]
 _ALONE = 60
 _EDGE_BATCH = 250
 _ROWS_AT_ONCE = 1000
+#: The facts of all rows, while edges are made: in a file, because memory would grow with the tree.
+_KEPT = "facts.tmp"
 
 
 class DamagedCacheError(Exception):
@@ -61,9 +64,7 @@ class ColdIndex:
         self._cache = cache
         self._target = target
         self._sections = Sections()
-        #: Facts of all rows, as they are stored, and where each begins. One piece, because
-        #: children that count references to many would copy them all.
-        self._packed = bytearray()
+        #: Where the facts of each row begin in the file that holds them for the edges.
         self._starts = array("Q", [0])
         self.counts = dict.fromkeys(("files", "symbols", "regions", "imports", "calls"), 0)
 
@@ -71,17 +72,24 @@ class ColdIndex:
         workers = cores() if len(entries) > _ALONE else 1
         collects = gc.isenabled()
         gc.disable()  # hundreds of thousands of values, and no cycle among them
+        kept = self._target / _KEPT
         try:
-            self._read_files(entries, workers, progress)
-            self._make_edges(workers, progress)
+            with open(kept, "w+b") as facts:
+                self._read_files(entries, workers, facts, progress)
+                facts.flush()
+                self._repository.close()  # git keeps much of what it read at hand
+                self._make_edges(workers, facts.fileno(), progress)
         finally:
+            kept.unlink(missing_ok=True)
             if collects:
                 gc.enable()
         self._sections.save(self._target)
         self.counts["troubles"] = sum(self._sections.troubles)
         return self._sections
 
-    def _read_files(self, entries: list[TreeEntry], workers: int, progress: Progress) -> None:
+    def _read_files(
+        self, entries: list[TreeEntry], workers: int, facts: IO[bytes], progress: Progress
+    ) -> None:
         source = batches(
             entries, self._cache, self._repository,
             lambda done: progress("reading files", done, len(entries)),
@@ -100,8 +108,8 @@ class ColdIndex:
                     mentioned.append(section.mentioned)
                     if new:
                         rows.append((row_key(section.oid, section.key), packed))
-                    self._packed += packed
-                    self._starts.append(len(self._packed))
+                    self._starts.append(self._starts[-1] + len(packed))
+                facts.write(b"".join(read.packed))
                 for at, file in enumerate(files):
                     data = b"".join([section.chunks[at] for section in read.sections])
                     self.counts[_COUNTED[at]] += data.count(b"\n")
@@ -112,12 +120,11 @@ class ColdIndex:
         self._cache.put_packed(rows)
         self._sections.defined, self._sections.mentioned = b"".join(defined), b"".join(mentioned)
 
-    def _make_edges(self, workers: int, progress: Progress) -> None:
-        unpacker, starts, all_packed = Unpacker(), self._starts, memoryview(self._packed)
-        paths = self._sections.paths
+    def _make_edges(self, workers: int, facts: int, progress: Progress) -> None:
+        unpacker, starts, paths = Unpacker(), self._starts, self._sections.paths
 
-        def packed(row: int) -> memoryview:
-            return all_packed[starts[row] : starts[row + 1]]
+        def packed(row: int) -> bytes:
+            return os.pread(facts, starts[row + 1] - starts[row], starts[row])
 
         #: Of the batch: neighbours import each other most.
         near: dict[int, Links] = {}
