@@ -21,7 +21,8 @@ from pathlib import Path
 from substrate.errors import MissingDependencyError
 from substrate.model.paths import ROOT, RelPath, join
 from substrate.system.linux import inotify
-from substrate.workspace.watch import remote_mount
+from substrate.workspace.dirwalk import Walker
+from substrate.workspace.watch import readable, remote_mount
 
 #: The store is not shown in any view.
 _STORE_NAME = b".substrate-git"
@@ -49,6 +50,7 @@ class StillWatch:
 
     def __init__(self, root: Path) -> None:
         self.root = os.fsencode(root)
+        self._walker = Walker(root)
         #: Why nothing can be said any more; a new watch must take this one's place.
         self.lost = ""
         self.watches = 0
@@ -60,6 +62,7 @@ class StillWatch:
         self._most = _most_watches()
         self._paths: dict[int, RelPath] = {}
         try:
+            self._is_of = _identity(self.root)
             self._inotify = inotify.Inotify()
         except OSError as error:
             raise _cannot(error) from error
@@ -83,6 +86,7 @@ class StillWatch:
         self.read()
         if not in_passing:
             self.let_stay()
+        self._check_root()
         return b"%s.%d/%d" % (self._name, self._count, self._passed)
 
     def close(self) -> None:
@@ -95,6 +99,7 @@ class StillWatch:
             raise MissingDependencyError("not a local file system", hint="nothing is lost by it")
         try:
             self._enter(ROOT, self._most)
+            self._check_root()
         except OSError as error:
             raise _cannot(error) from error
         if self.lost:
@@ -120,6 +125,8 @@ class StillWatch:
                 self._take(event)
             except OSError as error:
                 self._lose(_cannot(error).message)
+        if self._count != before:
+            self._check_root()
         return self._count != before
 
     def let_stay(self) -> None:
@@ -128,7 +135,7 @@ class StillWatch:
             path = self._passing.pop()
             self._count += 1
             try:
-                self._add(path, _OF_FILE)
+                self._add(path)
             except OSError as error:
                 self._lose(_cannot(error).message)
 
@@ -147,14 +154,15 @@ class StillWatch:
                 self._lose("the workspace was moved or removed")
             return
         path = join(above, event.name)
-        if event.mask & inotify.IS_DIRECTORY and event.mask & (_CAME | _WENT):
-            self._forget(path)
-        if not event.mask & _CAME or path == _STORE_NAME:
+        if not event.mask & (_CAME | _WENT) or path == _STORE_NAME:
             return
         if event.mask & inotify.IS_DIRECTORY:
+            # What has gone may have left another one there: of two that change places, both are
+            # told to have gone, the second one after the first has come.
+            self._forget(path)
             self._enter(path, _MOST_AT_ONCE)
-        else:
-            self._add(path, _OF_FILE)
+        elif event.mask & _CAME:
+            self._add(path)
 
     def _is_passing(self, event: inotify.Event) -> bool:
         """A file comes, or what came just before is changed, or goes again."""
@@ -180,42 +188,56 @@ class StillWatch:
         pending = [top]
         while pending:
             path = pending.pop()
-            watch = self._add(path, _OF_DIRECTORY)
-            if watch < 0:
-                continue
-            self._paths[watch] = path
             try:
-                with os.scandir(self._where(path)) as entries:
-                    found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+                found = self._enter_one(path)
             except OSError as error:
                 if error.errno in _GONE and path:
-                    continue
+                    continue  # of which we will hear
                 raise
             for name, is_dir in found:
                 below = join(path, name)
                 if is_dir and below != _STORE_NAME:
                     pending.append(below)
                 elif not is_dir:
-                    self._add(below, _OF_FILE)
+                    self._add(below)
             if self.watches + len(pending) > min(most, self._most):
                 self._lose("too many files")
                 return
 
-    def _add(self, path: RelPath, mask: int) -> int:
-        """The number of the watch; negative if there is nothing any more, of which we will hear."""
+    def _enter_one(self, path: RelPath) -> list[tuple[bytes, bool]]:
+        """What is in it, by name and whether it is a directory.
+
+        No link is followed to it: it would be known by a path that is not its own, and forgotten
+        with that.
+        """
+        with self._walker.directory(path) as directory:
+            self._paths[self._inotify.add_open(readable(directory), _OF_DIRECTORY)] = path
+            self.watches += 1
+            with os.scandir(directory.itself()) as entries:
+                found = [(one.name, one.is_dir(follow_symlinks=False)) for one in entries]
+        return [(os.fsencode(name), is_dir) for name, is_dir in found]
+
+    def _add(self, path: RelPath) -> None:
+        """If there is nothing any more, we will hear of it."""
         try:
-            watch = self._inotify.add(
-                self._where(path), mask, only_directories=mask == _OF_DIRECTORY
-            )
+            self._inotify.add(self._where(path), _OF_FILE)
         except OSError as error:
-            if error.errno in _GONE and path:
-                return -1
-            raise
+            if error.errno not in _GONE:
+                raise
+            return
         self.watches += 1
-        return watch
+
+    def _check_root(self) -> None:
+        """If a directory above is moved, nobody tells, and another tree may stand there."""
+        try:
+            if self._is_of == _identity(self.root):
+                return
+        except OSError:
+            pass
+        self._lose("the workspace was moved or removed")
 
     def _where(self, path: RelPath) -> bytes:
-        return self.root + b"/" + path if path else self.root
+        return self.root + b"/" + path
 
     def _forget(self, top: RelPath) -> None:
         """A directory has gone from there, or another one came. Files keep their watches."""
@@ -231,6 +253,11 @@ class StillWatch:
     def _lose(self, why: str) -> None:
         self.lost = self.lost or why
         self._count += 1
+
+
+def _identity(root: bytes) -> tuple[int, int]:
+    at = os.stat(root)
+    return at.st_dev, at.st_ino
 
 
 def _most_watches() -> int:

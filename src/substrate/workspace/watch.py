@@ -24,6 +24,7 @@ from typing import NamedTuple
 from substrate.errors import MissingDependencyError
 from substrate.model.paths import ROOT, RelPath, join, split
 from substrate.system.linux import inotify, mounts
+from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.exclude import IGNORE_NAME, METADATA_FILES, Exclusions
 
 #: More directories than this are not watched: each costs the kernel about a kilobyte.
@@ -62,6 +63,7 @@ class TreeWatch:
 
     def __init__(self, root: Path, exclusions: Exclusions) -> None:
         self.root = os.fsencode(root)
+        self._walker = Walker(root)
         self.exclusions = exclusions
         self.suspects: dict[RelPath, Suspect] = {}
         self.generation = 0
@@ -161,9 +163,10 @@ class TreeWatch:
         if not above and event.name == os.fsencode(IGNORE_NAME):
             self._lose("the rules of what is left out have changed")
         if is_dir and event.mask & (_CAME | _WENT):
+            # What has gone may have left another one there: of two that change places, both are
+            # told to have gone, the second one after the first has come.
             self._forget(path)
-            if event.mask & _CAME:
-                self._take_up(path)
+            self._take_up(path)
         self.suspect(path, deep=not is_dir or bool(event.mask & (_CAME | _WENT)))
 
     def _is_left_out(self, path: RelPath, is_dir: bool) -> bool:
@@ -185,10 +188,11 @@ class TreeWatch:
         pending = [top]
         while pending:
             path = pending.pop()
-            where = self.root + b"/" + path if path else self.root
             try:
-                watch = self._inotify.add(where, _WANTED)
-                names = self._directories_in(path, where)
+                # Nor is a link followed: it would be known by a path that is not its own.
+                with self._walker.directory(path) as directory:
+                    watch = self._inotify.add_open(readable(directory), _WANTED)
+                    names = self._directories_in(path, directory.itself())
             except OSError as error:
                 # Gone again, of which an event will tell; or closed to us, and to a scan as well.
                 if error.errno in _GONE and path:
@@ -201,14 +205,11 @@ class TreeWatch:
                 self._lose("too many directories")
                 return
 
-    def _directories_in(self, path: RelPath, where: bytes) -> list[bytes]:
+    def _directories_in(self, path: RelPath, where: int | bytes) -> list[bytes]:
         with os.scandir(where) as entries:
-            return [
-                entry.name
-                for entry in entries
-                if entry.is_dir(follow_symlinks=False)
-                and self.exclusions.own_reason(join(path, entry.name), is_dir=True, size=0) is None
-            ]
+            names = [os.fsencode(one.name) for one in entries if one.is_dir(follow_symlinks=False)]
+        reason = self.exclusions.own_reason
+        return [name for name in names if reason(join(path, name), is_dir=True, size=0) is None]
 
     def _note(self, path: RelPath, watch: int) -> None:
         old = self._paths.get(watch)
@@ -247,6 +248,13 @@ class TreeWatch:
 def _identity(root: bytes) -> tuple[int, int]:
     found = os.stat(root)
     return found.st_dev, found.st_ino
+
+
+def readable(directory: Directory) -> int:
+    """Its descriptor; `PermissionError` if it cannot be listed."""
+    if directory.fd is None or not directory.is_readable:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return directory.fd
 
 
 def remote_mount(root: bytes) -> bytes:

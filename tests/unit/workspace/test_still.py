@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import MissingDependencyError
+from substrate.system import renames
 from substrate.system.watch_talk import tree_of
 from substrate.workspace import still
 from substrate.workspace.still import StillWatch
@@ -117,6 +119,48 @@ def test_another_watch_is_never_taken_for_this_one(root: Path, watch: StillWatch
     other.set_up()
     assert other.token() != watch.token()
     other.close()
+
+
+def _is_seen(watch: StillWatch, edit: Callable[[], object]) -> bool:
+    before = watch.token()
+    assert not watch.lost
+    edit()
+    return tree_of(watch.token()) != tree_of(before)
+
+
+def test_directories_that_changed_places_are_both_watched(root: Path, watch: StillWatch) -> None:
+    assert renames.exchange(bytes(root / "src"), bytes(root / "node_modules"))
+    for name in ("src/x/new", "node_modules/deep/new", "src/new", "node_modules/new"):
+        assert _is_seen(watch, (root / name).mkdir), name
+
+
+def test_no_link_leads_to_a_watch_under_another_name(root: Path, watch: StillWatch) -> None:
+    """What is heard of late may be looked for where a link stands by then."""
+    (root / "other/deep").mkdir(parents=True)
+    (root / "other/a").touch()
+    (root / "other/x").touch()
+    watch.token()
+    (root / "empty/deep").mkdir()
+    (root / "empty/x").touch()
+    (root / "other/x").unlink()
+    (root / "other/x").mkdir()
+    watch.token()
+    (root / "empty/deep/late").mkdir()
+    (root / "empty/x").rename(root / "empty/a")
+    (root / "empty/a").rename(root / "empty/x")
+    (root / "empty").rename(root / "gone")
+    (root / "empty").symlink_to("other")
+    for name in ("other/deep/new", "other/x/new", "gone/deep/late/new", "other/deep/new/er"):
+        assert _is_seen(watch, (root / name).mkdir), name
+
+
+def test_another_tree_at_its_place_is_not_taken_for_it(root: Path, watch: StillWatch) -> None:
+    above, aside = root.parent, root.parent.with_name(f"{root.parent.name}-aside")
+    before = watch.token()
+    above.rename(aside)
+    shutil.copytree(aside, above, symlinks=True)
+    assert watch.token() != before
+    assert watch.lost
 
 
 def _inodes(root: Path) -> list[Path]:

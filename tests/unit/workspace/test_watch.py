@@ -12,6 +12,7 @@ import pytest
 
 from substrate.errors import MissingDependencyError
 from substrate.model.paths import RelPath
+from substrate.system import renames
 from substrate.workspace import watch
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.watch import TreeWatch
@@ -224,3 +225,22 @@ def test_links_lead_nowhere(root: Path, tmp_path_factory: pytest.TempPathFactory
     (outside / "f").write_bytes(b"x")
     assert suspects(tree) == {}
     tree.close()
+
+
+def test_directories_that_changed_places_are_both_watched(root: Path, tree: TreeWatch) -> None:
+    assert renames.exchange(bytes(root / "src"), bytes(root / "empty"))
+    suspects(tree)
+    (root / "src/new").touch()
+    (root / "empty/deep/er/new").touch()
+    assert suspects(tree) == {b"src/new": True, b"empty/deep/er/new": True}
+
+
+def test_no_link_leads_to_a_watch_under_another_name(root: Path, tree: TreeWatch) -> None:
+    """What is heard of late may be looked for where a link stands by then."""
+    (root / "empty/deep").mkdir()
+    (root / "empty").rename(root / "gone")
+    (root / "empty").symlink_to("src")
+    suspects(tree)
+    (root / "src/deep/new").touch()
+    (root / "gone/deep/new").touch()
+    assert suspects(tree) == {b"src/deep/new": True, b"gone/deep/new": True}

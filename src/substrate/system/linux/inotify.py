@@ -28,6 +28,7 @@ IS_DIRECTORY = 0x40000000
 _ONLY_DIRECTORIES = 0x1000000
 _DO_NOT_FOLLOW = 0x2000000
 _NOT_WHEN_UNLINKED = 0x4000000
+_ADD_TO_MASK = 0x20000000
 _HEADER = struct.Struct("iIII")
 _READ_BYTES = 1 << 16
 
@@ -46,11 +47,17 @@ class Inotify:
     def __init__(self) -> None:
         self.fd = calls.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def add(self, path: bytes, mask: int, *, only_directories: bool = True) -> int:
-        """Watch a directory, or a file under all its names; the same one again gives the same
-        number."""
-        flags = _ONLY_DIRECTORIES if only_directories else 0
-        flags |= _DO_NOT_FOLLOW | _NOT_WHEN_UNLINKED
+    def add(self, path: bytes, mask: int) -> int:
+        """Watch a file under all its names, or a directory; the same one again gives the same
+        number, and is watched for what was asked before, too."""
+        return self._add(path, mask | _DO_NOT_FOLLOW)
+
+    def add_open(self, directory: int, mask: int) -> int:
+        """Watch a directory by its descriptor, wherever it is."""
+        return self._add(b"/proc/self/fd/%d/." % directory, mask | _ONLY_DIRECTORIES)
+
+    def _add(self, path: bytes, mask: int) -> int:
+        flags = _NOT_WHEN_UNLINKED | _ADD_TO_MASK
         return calls.call("inotify_add_watch", self.fd, path, mask | flags)
 
     def remove(self, watch: int) -> None:
