@@ -44,9 +44,14 @@ class ManySyncs:
     def _sync_kept(self) -> None:
         # This thread is one of them; for a few files it is the only one.
         count = min(_AT_ONCE, len(self._kept)) - 1 if len(self._kept) >= _SEVERAL else 0
-        others = [threading.Thread(target=self._work, daemon=True) for _ in range(count)]
-        for thread in others:
-            thread.start()
+        others = []
+        for _ in range(count):
+            thread = threading.Thread(target=self._work, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the user may have no more of them: it is done with fewer
+                break
+            others.append(thread)
         self._work()
         for thread in others:
             thread.join()

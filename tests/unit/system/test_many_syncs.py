@@ -56,3 +56,19 @@ def test_a_failure_is_told_once_all_others_are_done(tmp_path: Path) -> None:
     for closed in (unfit, fd):
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(closed)
+
+
+@pytest.mark.needs("linux")
+def test_where_no_thread_may_be_started_it_is_done_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    before = _open_count()
+    syncs = ManySyncs()
+    for number in range(30):
+        syncs.add(os.open(tmp_path / str(number), os.O_WRONLY | os.O_CREAT))
+    syncs.finish()
+    assert _open_count() == before
