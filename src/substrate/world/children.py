@@ -26,6 +26,8 @@ class Children:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        #: Reaped, and not told of yet.
+        self._reaped: list[tuple[int, int]] = []
         #: A pipe that becomes readable when a child changes its state.
         self._news, self._bell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         # Only SIGCHLD may interrupt us; the keys of the terminal are the command's.
@@ -45,15 +47,17 @@ class Children:
             os.closerange(low + 1, high)
 
     def rehearse(self) -> None:
-        """Hear of a child, of which there is nothing to be told."""
+        """Hear of a child, of which there is nothing to be told; unless the command has got its
+        program meanwhile, and has ended."""
         os.kill(os.getpid(), signal.SIGCHLD)
         self._pause(0.0)
-        self.reap()
+        self._reaped += self.reap()
 
     def wait_for(self, wanted: int) -> int:
         """The wait status of one of them; each time it stops the other end is told."""
         while True:
-            for pid, status in self.reap():
+            found, self._reaped = [*self._reaped, *self.reap()], []
+            for pid, status in found:
                 if pid != wanted:
                     continue
                 if not os.WIFSTOPPED(status):
