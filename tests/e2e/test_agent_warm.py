@@ -130,6 +130,46 @@ def test_a_git_status_leaves_a_view_that_is_used_again(agent: Agent) -> None:
     assert "excluded_changes" not in span
 
 
+def _waiting(agent: Agent) -> list[str]:
+    """The worlds that wait, each with the number of its process in its name."""
+    names = os.listdir(agent.workspace / ".substrate-git" / "worlds")
+    return [name for name in names if name.startswith("ahead-")]
+
+
+def _sockets(pid: int) -> set[str]:
+    links = {os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()}
+    return {link for link in links if link.startswith("socket:")}
+
+
+def _door(agent: Agent) -> set[str]:
+    lines = Path("/proc/net/unix").read_text().splitlines()
+    here = str(agent.directory)
+    return {f"socket:[{line.split()[6]}]" for line in lines if here in line and "door" in line}
+
+
+def _children(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_one_that_is_out_of_date_gives_way_before_the_next_call(agent: Agent) -> None:
+    _until_warm(agent)
+    until(lambda: len(_waiting(agent)) == 1, "the next one")
+    (before,) = _waiting(agent)
+    spare = int(before.split("-")[1])
+    (agent.workspace / "d0" / "file").write_text("another\n")
+
+    def is_another() -> bool:
+        names = _waiting(agent)
+        return len(names) == 1 and names != [before] and bool(_children(spare))
+
+    until(is_another, "a new one")
+    assert _waiting(agent)[0].startswith(f"ahead-{spare}-"), "of the same process"
+    until(lambda: _sockets(agent.pid) & _door(agent), "an agent with a door")
+    for child in _children(spare):
+        assert not _sockets(child) & _door(agent), "a world must not hold the agent's door"
+    assert _walk(agent) == _bare(agent)
+
+
 def _victims(agent: Agent) -> list[int]:
     text = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text()
     return [int(pid) for pid in text.split()]

@@ -30,8 +30,9 @@ STILL, IN_PASSING, STIRRED = b"K", b"P", b"X"
 MOST_BYTES = 64 * 1024
 #: A watcher that is kept from running must not keep a command from running.
 PATIENCE_S = 0.01
-#: More is lost if this is not answered: a view in which everything has been looked up.
-STILL_PATIENCE_S = 0.05
+#: More is lost if this is not answered: a view in which everything has been looked up. And nobody
+#: waits for what is asked in passing.
+STILL_PATIENCE_S, IN_PASSING_S = 0.1, 1.0
 
 
 class Answer:
@@ -107,7 +108,6 @@ class StillTree:
         self._connection: _socket.socket | None = None
         try:
             self._connection = connect(socket)
-            self._connection.settimeout(STILL_PATIENCE_S)
         except OSError:
             pass
 
@@ -119,6 +119,7 @@ class StillTree:
         """
         if self._connection is None:
             return b""
+        self._connection.settimeout(IN_PASSING_S if in_passing else STILL_PATIENCE_S)
         try:
             self._connection.send((IN_PASSING if in_passing else STILL) + self._root)
             said = self._connection.recv(MOST_BYTES)
