@@ -91,6 +91,7 @@ class Commands:
         outcome = self._world.run(request._replace(stdout=writer))
         os.close(writer)
         assert outcome.layer is not None
+        self.upper = _upper(outcome.layer.upper)
         self.view = ahead.settle()
         self._world.discard(outcome.layer)
         self.was_warm = ahead.news.was_warm
@@ -250,6 +251,52 @@ def _carried(site: Site) -> list[str]:
 
 def test_nothing_goes_from_one_command_to_the_next(site: Site) -> None:
     assert as_user(site.case.uid, lambda: _carried(site)) == []
+
+
+def _upper(top: Path) -> list[tuple[object, ...]]:
+    """All that a layer says, marks included."""
+    found: list[tuple[object, ...]] = []
+    for path in sorted(top.rglob("*")):
+        at = path.lstat()
+        marks = [name.rpartition(".")[2] for name in os.listxattr(path, follow_symlinks=False)]
+        size = at.st_size if path.is_file() else 0
+        found.append((str(path.relative_to(top)), at.st_mode, at.st_rdev, size, sorted(marks)))
+    return found
+
+
+#: Each of what a layer can say.
+_WRITES = [
+    "echo new > new; mkdir -p a/b; echo x > a/b/c", "rm kept; rm -r dir", "echo more >> kept",
+    "rm -r dir; mkdir dir; echo x > dir/y", "chmod 600 kept; touch gone", "mv dir dir2",
+    "sed -i s/kept/x/ kept; ln kept kept2", "rm -r dir; echo file > dir", "echo x >> linked",
+    "mkfifo pipe; ln -s kept link; mv gone dir/gone", "cp -a dir copy; rm dir/inner",
+]  # fmt: skip
+
+
+def _written(site: Site) -> list[str]:
+    """What says something else in a view used before than in a new one."""
+    (site.root / "linked").write_text("linked\n")
+    os.link(site.root / "linked", site.root / "dir" / "linked")
+    commands = Commands(site)
+    found = []
+    for line in _WRITES:
+        commands.watch.lost = "for a test"
+        commands.run(line)
+        assert not commands.was_warm
+        expected = commands.upper
+        commands.watch_anew()
+        for _ in range(_ATTEMPTS):
+            commands.run_warm("find . -type f | xargs cat; stat dir linked gone nothing")
+            commands.run(line)
+            if commands.was_warm:
+                break
+        if not commands.was_warm or commands.upper != expected:
+            found.append(line)
+    return found
+
+
+def test_what_is_written_in_it_is_what_is_written_in_a_new_one(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _written(site)) == []
 
 
 def _misfits(site: Site) -> list[str]:
