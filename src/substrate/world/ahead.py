@@ -259,7 +259,9 @@ def over(layer: Layer, ended: Ended) -> None:
     if made is not None and may_keep and not ended.left_running:
         # While the command looked through it, not even a lock may have come and gone.
         stood_still = made.ask is not None and _token(made.ask, made.recipe.root) == made.token
-        if stood_still and views.says_nothing(layer, made.attributes):
+        # Who had been given a directory of this view would be in the next command's.
+        is_alone = made.network is not None and made.network.passed_nothing
+        if stood_still and is_alone and views.says_nothing(layer, made.attributes):
             news = news._replace(walked=took_long)
             _in_use = made
             return

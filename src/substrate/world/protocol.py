@@ -109,6 +109,11 @@ class Network(Protocol):
         ...
 
     @property
+    def passed_nothing(self) -> bool:
+        """After the command: it is certain that it gave no descriptor to anybody outside."""
+        ...
+
+    @property
     def notice(self) -> str:
         """After `finish`: what its account cannot promise; usually empty."""
         ...

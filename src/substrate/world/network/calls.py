@@ -20,6 +20,8 @@ Memory = Callable[[int, int], bytes]
 
 _NAMES = {(arch, number): name for arch, calls in CALLS.items() for name, number in calls.items()}
 _SOCKADDR_BYTES = 128
+#: Descriptors travel with nothing else, but by a ring, and there is none: see `build_filter`.
+_WITH_DESCRIPTORS = ("sendmsg", "sendmmsg")
 #: ``sendmmsg`` takes 1024 messages; the kernel never looks at more.
 _MOST_MESSAGES = 1024
 
@@ -41,6 +43,14 @@ class Call(NamedTuple):
     targets: tuple[Target, ...]
     #: False where its memory could not be read.
     readable: bool = True
+
+
+def may_pass_descriptors(note: Notification) -> bool:
+    """Whether it is a call by which a process can give another one what it has open."""
+    name = _NAMES.get((note.arch, note.number), "")
+    if name == "socketcall":
+        name = SOCKETCALLS.get(note.args[0] & 0xFFFFFFFF, "")
+    return name in _WITH_DESCRIPTORS
 
 
 def decode(note: Notification, memory: Memory) -> Call:

@@ -72,6 +72,13 @@ class CommandNetwork:
             return f"only the first {MOST_SCOPES} destinations are listed"
         return ""
 
+    @property
+    def passed_nothing(self) -> bool:
+        """Told by the calls alone, which wait to be counted: what they say can be forged."""
+        if self._unseen or self._loop is None or self._loop.failure:
+            return False
+        return self._supervisor is not None and not self._supervisor.messages
+
     def before_fork(self) -> None:
         """May be called again if what was to be forked could not be made."""
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

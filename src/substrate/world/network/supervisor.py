@@ -15,7 +15,7 @@ from typing import NamedTuple
 from substrate.errors import MissingDependencyError
 from substrate.system.linux.seccomp_notify import Listener, Notification, read_memory
 from substrate.world.network import name_service, procfs
-from substrate.world.network.calls import Call, Target, decode
+from substrate.world.network.calls import Call, Target, decode, may_pass_descriptors
 from substrate.world.network.enclosure import Enclosure
 from substrate.world.network.event_loop import READ, EventLoop
 from substrate.world.network.names import Names
@@ -72,6 +72,8 @@ class Supervisor:
         self._names = names
         self._view = view
         self._enclosure = enclosure
+        #: Calls with which descriptors may have gone to others.
+        self.messages = 0
         self._relay: ResolverRelay | None = None
         self._relay_failed = False
         self._unproved: dict[tuple[int, int], _Unproved] = {}
@@ -106,6 +108,7 @@ class Supervisor:
         note = self._listener.receive()
         if note is None:
             return
+        self.messages += may_pass_descriptors(note)  # it waits until we have counted it
         answered = False
         try:
             answered = self._look(note)

@@ -8,7 +8,13 @@ import struct
 import pytest
 
 from substrate.system.linux.seccomp_notify import CALLS, I386, X86_64, Notification
-from substrate.world.network.calls import Memory, Target, decode, parse_sockaddr
+from substrate.world.network.calls import (
+    Memory,
+    Target,
+    decode,
+    may_pass_descriptors,
+    parse_sockaddr,
+)
 
 V4 = struct.pack("=H", socket.AF_INET) + struct.pack(">H", 443) + bytes([192, 0, 2, 1]) + b"\0" * 8
 V6 = (
@@ -59,6 +65,17 @@ def test_socketcall_is_another_name_for_them_all() -> None:
     held = memory(x1000=V4, x4000=arguments)
     call = decode(note(I386, "socketcall", 3, 0x4000), held)
     assert (call.name, call.descriptor, call.targets) == ("connect", 9, (FOUR,))
+
+
+@pytest.mark.parametrize("arch", CALLS)
+def test_descriptors_travel_with_messages_only(arch: int) -> None:
+    found = {name for name in CALLS[arch] if may_pass_descriptors(note(arch, name, 5))}
+    assert found == {"sendmsg", "sendmmsg"}
+    if arch == I386:
+        told = [
+            may_pass_descriptors(note(arch, "socketcall", number)) for number in (3, 11, 16, 20)
+        ]
+        assert told == [False, False, True, True]
 
 
 def test_memory_that_cannot_be_read_is_said() -> None:
