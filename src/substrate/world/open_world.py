@@ -169,7 +169,7 @@ class OpenWorld:
 
     def _end_keeper(self) -> None:
         if self._keeper >= 0:
-            with suppress(ProcessLookupError):
+            with suppress(OSError):  # whatever it is: the command has begun, and is waited for
                 signal.pidfd_send_signal(self._keeper, signal.SIGKILL)
             os.close(self._keeper)
             self._keeper = -1
