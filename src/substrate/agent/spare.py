@@ -249,9 +249,11 @@ def wait(channel: Channel, recipe: Recipe | None, warm: ahead.Warm | None = None
     if recipe is not None:
         with suppress(ClosedError):  # a call may have been sent by now, and nothing comes after it
             channel.send("ready")
+    waiting = _Waiting(channel, recipe, warm)
     try:
-        return _Waiting(channel, recipe, warm).run()
+        return waiting.run()
     except ClosedError:
+        waiting.close()
         _drop_all()
         return None
 
@@ -273,10 +275,13 @@ class _Waiting:
         while True:
             if self._root and not self._is_called_in_time():
                 raise ClosedError
-            if self._door is not None and not self._channel.ready():
+            if self._door is not None:
                 found = self._accepted(self._door)
                 if found is not None:
                     return found
+                # The zygote is gone, or does not want us any more.
+                if self._is_listening() and self._channel.ready():
+                    raise ClosedError
                 continue
             message, fds = self._channel.receive()
             connection = socket.socket(fileno=fds[0])
@@ -285,6 +290,16 @@ class _Waiting:
                 continue
             self._channel.close()
             return Handed(connection, partial(_told, message))
+
+    def _is_listening(self) -> bool:
+        return self._door is not None
+
+    def close(self) -> None:
+        """There will be no call: nobody may come now and wait while we clear up, and the zygote
+        listens again."""
+        if self._door is not None:
+            self._door.close()
+        self._channel.close()
 
     def _accepted(self, door: socket.socket) -> Handed | None:
         """The call that came, if it is one for us."""
@@ -296,9 +311,10 @@ class _Waiting:
         door.close()
         self._door = None
         if not self._is_ours(connection):
-            self._channel.send("other", fds=(connection.fileno(),))
-            connection.close()
-            return None
+            with suppress(ClosedError):  # without a zygote it is served here, in the ordinary way
+                self._channel.send("other", fds=(connection.fileno(),))
+                connection.close()
+                return None
         with suppress(ClosedError):  # without a zygote it is served all the same
             self._channel.send("taken")
         return Handed(connection, cache(self._hear))
