@@ -94,7 +94,12 @@ def _clear_up(household: Household) -> None:
     household.report(ahead.settle())
     ahead.drop()  # the call did not need it
     afterwards.run()
-    ahead.see_off()
+    if ahead.has_put_by():
+        # Whoever reads what the command wrote waits for the last of us to close it.
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for fd in range(3):
+            os.dup2(null, fd)
+        ahead.see_off()
 
 
 def _serve_run(
