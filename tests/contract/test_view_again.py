@@ -344,3 +344,34 @@ def _left(site: Site) -> list[str]:
 
 def test_one_that_nobody_takes_is_cleared_away(site: Site) -> None:
     assert as_user(site.case.uid, lambda: _left(site)) == []
+
+
+def _set(path: str, name: str) -> str:
+    return f'python3 -c \'import os; os.setxattr("{path}", "{name}", b"1")\''
+
+
+_LEFT = {
+    "a mark on the root": _set(".", "user.overlay.x"),
+    "a mark that the kernel makes": _set("dir", "user.overlay.origin"),
+    "a mark of others": _set("dir", "user.fuseoverlayfs.x"),
+    "a flag on the root": "chattr +d .",
+    "a flag on a directory": "chattr +S dir",
+}
+
+
+@pytest.mark.parametrize("line", _LEFT.values(), ids=_LEFT)
+def test_attributes_and_flags_are_no_message_to_the_next_command(site: Site, line: str) -> None:
+    def look() -> None:
+        (site.root / "dir").mkdir(exist_ok=True)
+        commands = Commands(site)
+        seen = (
+            'python3 -c \'import os; print(os.listxattr("."), os.listxattr("dir"))\';'
+            " lsattr -d . dir"
+        )
+        clean = commands.run_warm(seen)
+        commands.run_warm(f"{line}; {seen}")
+        assert commands.run(seen) == clean
+        ahead.drop()
+        ahead.see_off()
+
+    as_user(site.case.uid, look)

@@ -13,7 +13,9 @@ agent's watcher says (`workspace/still.py`); who knows no token uses it never ag
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ from typing import NamedTuple
 from substrate.system import clock, ids
 from substrate.system.linux import mounts
 from substrate.workspace import untouched
+from substrate.workspace.layer import OVERLAY_MARKS
 from substrate.world import layers
 from substrate.world.protocol import Layer
 
@@ -29,6 +32,12 @@ from substrate.world.protocol import Layer
 OLDEST_NS = 600 * 1_000_000_000
 _STORE_NAME = ".substrate-git"
 _VOLATILE_MARK = "incompat"
+#: What the kernel notes on directories that it copies up; none of them changes what is shown.
+_KERNELS_MARKS = ("origin", "impure", "uuid", "nlink")
+_FLAGS = "flags"
+_GET_FLAGS = 0x80086601
+#: FS_INDEX_FL and FS_EXTENT_FL: how the file system itself keeps a directory.
+_HOW_IT_IS_KEPT = 0x1000 | 0x80000
 _WAIT_S, _TICK_S = 0.5, 0.005
 
 
@@ -58,9 +67,14 @@ class Kept(NamedTuple):
 
 
 def attributes(layer: Layer) -> tuple[tuple[str, bytes], ...]:
-    """Those on the layer itself, which a view shows on its root."""
-    found = untouched.attributes(os.fsencode(layer.upper), strict=True)
-    return () if found is None else tuple(sorted(found.items()))
+    """Those on the layer itself, which a view shows on its root, and its flags.
+
+    `OSError` if there are marks on it that the kernel did not make.
+    """
+    upper = os.fsencode(layer.upper)
+    _refuse_marks(layer, upper)
+    found = untouched.attributes(upper) or {}
+    return (*sorted(found.items()), (_FLAGS, _flags(upper)))
 
 
 def says_nothing(layer: Layer, expected: tuple[tuple[str, bytes], ...]) -> bool:
@@ -80,9 +94,40 @@ def says_nothing(layer: Layer, expected: tuple[tuple[str, bytes], ...]) -> bool:
             where = layer.directory / "work" / name
             if where.is_dir() and not set(os.listdir(where)) <= {_VOLATILE_MARK}:
                 return False
-        return untouched.copied_directories(upper, root) is not None
+        copied = untouched.copied_directories(upper, root)
+        for path in copied or ():
+            _refuse_marks(layer, os.path.join(upper, path))
+            # Made where the layer was made: they have the same, unless somebody set them.
+            if (_FLAGS, _flags(os.path.join(upper, path))) not in expected:
+                return False
+        return copied is not None
     except OSError:
         return False
+
+
+def _refuse_marks(layer: Layer, directory: bytes) -> None:
+    """A command may set attributes that look like the kernel's marks. They say nothing of the
+    tree, but the next command would see them."""
+    own = {os.fsdecode(layer.xattr_prefix) + name for name in _KERNELS_MARKS}
+    for name in os.listxattr(directory, follow_symlinks=False):
+        if name.startswith(OVERLAY_MARKS) and name not in own:
+            raise OSError(errno.EEXIST, f"somebody's mark: {name}")
+
+
+def _flags(directory: bytes) -> bytes:
+    """Those that `chattr` sets."""
+    import fcntl
+
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        said = fcntl.ioctl(fd, _GET_FLAGS, bytes(8))
+    except OSError as error:
+        if error.errno in (errno.ENOTTY, errno.EOPNOTSUPP, errno.ENOSYS):
+            return b"0"  # a file system without them
+        raise
+    finally:
+        os.close(fd)
+    return b"%d" % (int.from_bytes(said[:4], sys.byteorder) & ~_HOW_IT_IS_KEPT)
 
 
 def put_by(layer: Layer) -> Layer:
