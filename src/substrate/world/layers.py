@@ -35,7 +35,8 @@ def create(
     directory = worlds / world_id
     layer = Layer(world_id, directory, directory / UPPER, root, kind, xattr_prefix)
     try:
-        make_private(worlds)
+        if not ahead:  # or a store is made where one has just been moved away
+            make_private(worlds)
         os.mkdir(directory, 0o700)
         os.mkdir(layer.upper, 0o700)
         os.mkdir(directory / "work", 0o700)
