@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -61,6 +62,8 @@ class StillWatch:
         self._passed = 0
         self._most = _most_watches()
         self._paths: dict[int, RelPath] = {}
+        #: How many watches go by each of them: nearly always one.
+        self._known: Counter[RelPath] = Counter()
         try:
             self._is_of = _identity(self.root)
             self._inotify = inotify.Inotify()
@@ -112,6 +115,7 @@ class StillWatch:
     def take_over(self, table: Mapping[int, bytes], watches: int) -> None:
         """The watches that a forked child set up on our queue."""
         self._paths = {watch: RelPath(path) for watch, path in table.items()}
+        self._known = Counter(self._paths.values())
         self.watches = watches
 
     def read(self) -> bool:
@@ -144,7 +148,7 @@ class StillWatch:
             self._lose("too much at once")
             return
         if event.mask & inotify.IGNORED:
-            self._paths.pop(event.watch, None)
+            self._drop(event.watch)
             return
         above = self._paths.get(event.watch)
         if above is None:
@@ -211,7 +215,10 @@ class StillWatch:
         with that.
         """
         with self._walker.directory(path) as directory:
-            self._paths[self._inotify.add_open(readable(directory), _OF_DIRECTORY)] = path
+            watch = self._inotify.add_open(readable(directory), _OF_DIRECTORY)
+            self._drop(watch)  # one that was moved has it already, by another path
+            self._paths[watch] = path
+            self._known[path] += 1
             self.watches += 1
             with os.scandir(directory.itself()) as entries:
                 found = [(one.name, one.is_dir(follow_symlinks=False)) for one in entries]
@@ -241,14 +248,24 @@ class StillWatch:
 
     def _forget(self, top: RelPath) -> None:
         """A directory has gone from there, or another one came. Files keep their watches."""
+        if top not in self._known:  # nor anything in it: a new one, as nearly always
+            return
         inside = top + b"/"
         gone = [w for w, path in self._paths.items() if path == top or path.startswith(inside)]
         for watch in gone:
-            del self._paths[watch]
+            self._drop(watch)
             try:
                 self._inotify.remove(watch)
             except OSError:
                 pass  # the directory is gone, and its watch with it
+
+    def _drop(self, watch: int) -> None:
+        path = self._paths.pop(watch, None)
+        if path is None:
+            return
+        self._known[path] -= 1
+        if not self._known[path]:
+            del self._known[path]
 
     def _lose(self, why: str) -> None:
         self.lost = self.lost or why
