@@ -104,4 +104,8 @@ def drain() -> None:
         pending = signal.sigpending() & WAITED_FOR
         if not pending:
             return
-        signal.sigwait(pending)
+        if hasattr(signal, "sigtimedwait"):
+            # Another thread may take it first: to wait for it could be to wait for ever.
+            signal.sigtimedwait(pending, 0)
+        else:
+            signal.sigwait(pending)

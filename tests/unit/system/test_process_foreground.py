@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import WorkspaceError
-from substrate.system import process, process_tree
+from substrate.system import process, process_tree, signals
 from substrate.system.process import run_foreground
 
 pytestmark = pytest.mark.needs("posix")
@@ -367,3 +367,12 @@ def test_leftovers_stay_if_not_asked(tmp_path: Path) -> None:
     assert (finished.exit_code, finished.killed_children) == (0, 0)
     assert _alive(pid)
     os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+@pytest.mark.needs("linux")
+def test_a_signal_that_another_thread_took_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was pending when we asked, and is gone when we fetch it."""
+    monkeypatch.setattr(signal, "sigpending", lambda: {signal.SIGCHLD})
+    signals.drain()
