@@ -133,15 +133,21 @@ class LayeredWorld:
         ahead.over(layer, ended)
         limiter.close()
         stdout, stderr = capturing.finish()
-        if ended.left_running:
-            layers.note_running(layer, ended.init_pid, self._space(request, ended, company))
-        else:
-            self.settle(layer)
+        self._leave(layer, request, ended, company)
         isolation = with_reason(isolation or self.isolation, limiter.reason)
         outcome = outcome_of(request, ended.finished, isolation)._replace(
             layer=layer, left_running=ended.left_running, stdout=stdout, stderr=stderr
         )
         return outcome if request.network is None else with_network(outcome, request.network)
+
+    def _leave(
+        self, layer: Layer, request: RunRequest, ended: Ended, company: Entrance | None
+    ) -> None:
+        """The layer as who brings the change in will find it."""
+        if ended.left_running:
+            layers.note_running(layer, ended.init_pid, self._space(request, ended, company))
+        else:
+            self.settle(layer)
 
     def _made_ahead(
         self, recipe: Recipe, request: RunRequest, company: Entrance | None, world_id: str
