@@ -21,6 +21,7 @@ from substrate.system.platform import pid_alive
 from substrate.world.protocol import STRATEGIES, ResourceLimits, RunOutcome, RunRequest
 from tests.contract.as_user import NOBODY
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
+from tests.mounts import mounted, tmpfs_words
 
 PATIENCE_S = 30.0
 
@@ -239,11 +240,8 @@ def test_a_root_with_every_character_that_mount_options_would_read(site: Site) -
 
 @pytest.mark.needs("mounts")
 def test_a_mount_inside_is_seen_and_named(site: Site) -> None:
-    import subprocess
-
     inner = site.root / "dir"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=777", "tmpfs", inner], check=True)
-    try:
+    with mounted(inner, *tmpfs_words(mode="777")):
         (inner / "mounted").write_text("m\n")
         if site.case.strategy == "overlay" and site.case.uid:
             with pytest.raises(AssertionError, match="something is mounted inside"):
@@ -254,8 +252,6 @@ def test_a_mount_inside_is_seen_and_named(site: Site) -> None:
         assert (inner / "real").read_text() == "real\n"
         if site.isolates:
             assert str(inner) in outcome.isolation.reason
-    finally:
-        subprocess.run(["umount", inner], check=True)
 
 
 def test_a_killed_waiter_takes_the_world_with_it(site: Site) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.oracle import Cli, store_problems, tree
+from tests.mounts import unmount
 
 pytestmark = [pytest.mark.needs("linux", "loop-devices"), pytest.mark.timeout(0)]
 
@@ -45,7 +46,7 @@ class Disk:
 
     def unmount(self) -> None:
         if os.path.ismount(self.mount_point):
-            subprocess.run(["umount", str(self.mount_point)], check=True)
+            unmount(self.mount_point)
         # Whoever made a mount namespace meanwhile (a world, another test) still has it mounted,
         # and would hand its dead file system to our next mount.
         for _ in range(600):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.program import Program
+from tests.mounts import mounted
 from tests.unit.history.workbench import tree
 
 NOBODY = 65534
@@ -435,12 +436,9 @@ class TestReadOnly:
         substrate.sh("echo 1 > a")
         view = tmp_path / "view"
         view.mkdir()
-        subprocess.run(["mount", "--bind", str(substrate.cwd), str(view)], check=True)
-        try:
+        with mounted(view, "--bind", str(substrate.cwd)):
             subprocess.run(["mount", "-o", "remount,bind,ro", str(view)], check=True)
             yield Program(view)
-        finally:
-            subprocess.run(["umount", "-l", str(view)], check=True)
 
     @pytest.mark.needs("mounts")
     def test_commands_run_and_questions_are_answered(self, frozen: Program) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.as_user import NOBODY
 from tests.contract.program import Program
+from tests.mounts import mounted, tmpfs_words
 
 pytestmark = pytest.mark.needs("world-overlay", "root")
 
@@ -149,7 +150,7 @@ def test_a_submodule_that_is_the_workspace(far: Path) -> None:
 
 
 @pytest.fixture(params=["tmpfs", "overlay"])
-def mounted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+def own_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A workspace that is the top of a file system of its own."""
     root = tmp_path / "project"
     for name in ("project", "lower", "upper", "work"):
@@ -172,34 +173,34 @@ def mounted(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.needs("mounts")
-def test_a_workspace_on_a_file_system_of_its_own(mounted: Path) -> None:
-    program = program_in(mounted)
-    inode = (mounted / "a").stat().st_ino
+def test_a_workspace_on_a_file_system_of_its_own(own_disk: Path) -> None:
+    program = program_in(own_disk)
+    inode = (own_disk / "a").stat().st_ino
     program.sh(
         "echo 2 >> a; rm -r d; mkdir -p d/new; echo n > d/new/n; ln -s a link; chmod 700 d/new;"
         " mkdir -p node_modules/m; echo m > node_modules/m/m; git add a; git commit -qm one"
     )
-    assert (mounted / "a").read_text() == "1\n2\n"
-    if (mounted.parent / "upper" / "a").exists():
+    assert (own_disk / "a").read_text() == "1\n2\n"
+    if (own_disk.parent / "upper" / "a").exists():
         inode = 0  # an overlay gives no handles: what it was copied from cannot be proved
-    assert inode in (0, (mounted / "a").stat().st_ino)
-    assert not (mounted / "d" / "deep").exists()
-    assert (mounted / "d" / "new").stat().st_mode & 0o777 == 0o700
-    assert (mounted / "node_modules" / "m" / "m").read_text() == "m\n"
-    assert git(mounted, "log", "-1", "--format=%s") == "one"
-    git(mounted, "fsck", "--strict")
+    assert inode in (0, (own_disk / "a").stat().st_ino)
+    assert not (own_disk / "d" / "deep").exists()
+    assert (own_disk / "d" / "new").stat().st_mode & 0o777 == 0o700
+    assert (own_disk / "node_modules" / "m" / "m").read_text() == "m\n"
+    assert git(own_disk, "log", "-1", "--format=%s") == "one"
+    git(own_disk, "fsck", "--strict")
     [entry] = program.json("log", "--limit", "1")["commands"]
     assert entry["isolation"]["strategy"] == "overlay"
-    for path in mounted.rglob("*"):
+    for path in own_disk.rglob("*"):
         marks = os.listxattr(path, follow_symlinks=False)
         assert not [name for name in marks if "overlay" in name], path
     program("undo").went_well()
-    assert (mounted / "d" / "deep").read_text() == "deep\n"
-    assert not (mounted / "link").is_symlink()
+    assert (own_disk / "d" / "deep").read_text() == "deep\n"
+    assert not (own_disk / "link").is_symlink()
     program("fsck").went_well()
     for worlds in (
-        mounted / ".substrate-git" / "worlds",
-        mounted.parent / "home/.substrate/worlds",
+        own_disk / ".substrate-git" / "worlds",
+        own_disk.parent / "home/.substrate/worlds",
     ):
         assert not worlds.exists() or not list(worlds.iterdir())
 
@@ -209,8 +210,7 @@ def test_a_mount_inside_is_real_and_named(tmp_path: Path) -> None:
     root = repository(tmp_path / "project")
     (root / "data").mkdir()
     program = program_in(root)
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(root / "data")], check=True)
-    try:
+    with mounted(root / "data", *tmpfs_words()):
         (root / "data" / "old").write_text("old\n")
         program("--hold", "-c", "cat data/old > copy; echo new > data/new; rm data/old").went_well()
         # Not protected: it is there though the rest waits.
@@ -221,5 +221,3 @@ def test_a_mount_inside_is_real_and_named(tmp_path: Path) -> None:
         program("world", "apply", world["world_id"]).went_well()
         assert (root / "copy").read_text() == "old\n"
         assert os.listdir(root / "data") == ["new"]
-    finally:
-        subprocess.run(["umount", str(root / "data")], check=True)

@@ -15,6 +15,7 @@ from substrate.errors import NotFoundError, SubstrateError, UsageError
 from substrate.graph.fold import plain_snapshots
 from substrate.graph.layout import FILES, MARKER, Layout, read_marker
 from substrate.objects.repository import Repository, plain_head
+from tests.mounts import mounted, tmpfs_words
 from tests.unit.graph.conftest import Content, MakeProject, Project, contents, read_lines
 
 SMALL: dict[str, Content] = {
@@ -308,9 +309,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_to_believe(
     project.commit({f"m{n}.py": body for n in range(30)})
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size_kb}k", "tmpfs", str(disk)]
-    subprocess.run(mount, check=True)
-    try:
+    with mounted(disk, *tmpfs_words(size=f"{size_kb}k")):
         layout = Layout(disk / "graph")
         with pytest.raises((OSError, SubstrateError)) as raised:
             project.index(layout=layout)
@@ -318,21 +317,16 @@ def test_a_full_disk_is_told_and_leaves_nothing_to_believe(
         assert os.listdir(layout.snapshots) == []
         subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
         assert contents(project.index(layout=layout)) == contents(project.index())
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
 
 
 @pytest.mark.needs("mounts")
 def test_a_graph_that_may_only_be_read_still_answers(project: Project) -> None:
     project.commit(SMALL)
     whole = contents(project.index())
-    place = str(project.layout.graph)
-    subprocess.run(["mount", "--bind", place, place], check=True)
-    try:
-        subprocess.run(["mount", "-o", "remount,ro,bind", place], check=True)
+    place = project.layout.graph
+    with mounted(place, "--bind", str(place)):
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(place)], check=True)
         assert contents(project.index()) == whole
         project.commit({"x.py": "X = 1\n"})
         with pytest.raises(SubstrateError):
             project.index()
-    finally:
-        subprocess.run(["umount", place], check=True)

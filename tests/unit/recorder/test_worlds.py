@@ -21,6 +21,7 @@ from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
 from substrate.system import clock, environment
 from substrate.workspace.trash import Trash
+from tests.mounts import mounted, tmpfs_words
 from tests.unit.history.workbench import Bench
 from tests.unit.recorder.overlay_world import ScriptWorld
 from tests.unit.world.overlays import tree
@@ -475,11 +476,8 @@ def test_policy_holds_what_runs_code(bench: Bench) -> None:
 def other_disk(tmp_path: Path) -> Iterator[Path]:
     top = tmp_path / "other"
     top.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(top)], check=True)
-    try:
+    with mounted(top, *tmpfs_words()):
         yield top
-    finally:
-        subprocess.run(["umount", "-l", str(top)], check=True)
 
 
 _EVERYTHING = """

@@ -21,6 +21,7 @@ from substrate.model.nodes import ABSENT
 from substrate.workspace import site as site_module
 from substrate.workspace import steps
 from substrate.workspace.plan import How, Op, Plan
+from tests.mounts import mounted, tmpfs_words
 from tests.unit.workspace.applying import Ground, Leaving
 from tests.unit.workspace.applying import any_ground as ground
 
@@ -34,9 +35,8 @@ def small_disk(tmp_path: Path) -> Iterator[Ground]:
     """A ground on a file system of one megabyte."""
     place = tmp_path / "small"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)], check=True)
-    yield Ground(place)
-    subprocess.run(["umount", str(place)], check=True)
+    with mounted(place, *tmpfs_words(size="1m")):
+        yield Ground(place)
 
 
 @pytest.mark.needs("root", "linux")

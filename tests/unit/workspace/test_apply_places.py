@@ -11,6 +11,7 @@ import pytest
 
 from substrate.model.nodes import ABSENT
 from substrate.workspace.plan import How, Plan
+from tests.mounts import mounted, tmpfs_words
 from tests.unit.workspace.applying import Ground, Leaving
 from tests.unit.workspace.applying import any_ground as ground
 
@@ -122,18 +123,16 @@ def test_a_running_program_is_replaced_instead_of_rewritten(ground: Ground) -> N
 
 
 @pytest.fixture
-def mounted(ground: Ground) -> Iterator[Ground]:
+def submount(ground: Ground) -> Iterator[Ground]:
     """A ground with another file system mounted at ``mnt``."""
     ground.put(b"mnt", ground.directory())
-    where = str(ground.where(b"mnt"))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", where], check=True)
-    yield ground
-    subprocess.run(["umount", where], check=True)
+    with mounted(ground.where(b"mnt"), *tmpfs_words(mode="755")):
+        yield ground
 
 
 @pytest.mark.needs("root", "linux")
-def test_on_a_submount_everything_works_as_elsewhere(mounted: Ground) -> None:
-    ground = mounted
+def test_on_a_submount_everything_works_as_elsewhere(submount: Ground) -> None:
+    ground = submount
     ground.exclusions = Leaving(b"bulk")
     ground.put(b"mnt/d", ground.directory())
     ground.put(b"mnt/d/x", ground.file(b"old", 0o640))
@@ -160,8 +159,8 @@ def test_on_a_submount_everything_works_as_elsewhere(mounted: Ground) -> None:
 
 
 @pytest.mark.needs("root", "linux")
-def test_on_a_submount_a_directory_goes_with_its_content(mounted: Ground) -> None:
-    ground = mounted
+def test_on_a_submount_a_directory_goes_with_its_content(submount: Ground) -> None:
+    ground = submount
     ground.put(b"mnt/d", ground.directory())
     ground.put(b"mnt/d/x", ground.file(b"old"))
     report = ground.apply(ground.op(b"mnt/d", ABSENT), ground.op(b"mnt/d/x", ABSENT))
@@ -169,8 +168,8 @@ def test_on_a_submount_a_directory_goes_with_its_content(mounted: Ground) -> Non
 
 
 @pytest.mark.needs("root", "linux")
-def test_a_mount_point_itself_stays(mounted: Ground) -> None:
-    ground = mounted
+def test_a_mount_point_itself_stays(submount: Ground) -> None:
+    ground = submount
     report = ground.apply(ground.op(b"mnt", ABSENT))
     (kept,) = report.kept_directories
     assert kept.path == b"mnt" and "mounted" in kept.reason
@@ -181,9 +180,7 @@ def test_on_a_full_submount_everything_is_taken_back(ground: Ground) -> None:
     from substrate.errors import DiskFullError
 
     ground.put(b"mnt", ground.directory())
-    where = str(ground.where(b"mnt"))
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755,size=64k", "tmpfs", where], check=True)
-    try:
+    with mounted(ground.where(b"mnt"), *tmpfs_words(mode="755", size="64k")):
         ground.put(b"a", ground.file(b"a"))
         before = ground.listing()
         ops = [
@@ -197,5 +194,3 @@ def test_on_a_full_submount_everything_is_taken_back(ground: Ground) -> None:
             applier.carry_out(staged)
         assert ground.listing() == before
         ground.assert_swept()
-    finally:
-        subprocess.run(["umount", where], check=True)

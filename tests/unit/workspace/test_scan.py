@@ -18,6 +18,7 @@ from substrate.model.paths import RelPath
 from substrate.system import clock
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.scan import KnownBlob, StatCache, cached_node, observe, scan
+from tests.mounts import unmount
 from tests.unit.workspace.naive import Bench, Blobs, blob_id, later, node, rel, walk
 
 
@@ -564,4 +565,4 @@ def test_a_mounted_disk_is_recorded_and_the_systems_own_files_are_not(bench: Ben
         assert observe(bench.root, [rel("proc")], bench.exclusions, Blobs()) == {}
     finally:
         for path in mounted:
-            subprocess.run(["umount", str(path)], check=True)
+            unmount(path)

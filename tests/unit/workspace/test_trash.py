@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from substrate.model.nodes import Kind
 from substrate.model.paths import rel_path
 from substrate.system.clock import set_clock
 from substrate.workspace.trash import Trash, TrashEntry
+from tests.mounts import mounted, tmpfs_words
 
 SECOND = 1_000_000_000
 
@@ -175,9 +175,8 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
     """A directory on another file system."""
     place = tmp_path / "elsewhere"
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    with mounted(place, *tmpfs_words()):
+        yield place
 
 
 @pytest.mark.needs("root", "linux")

@@ -22,6 +22,7 @@ from substrate.workspace.scan import StatCache, scan
 from substrate.world import fuse_marks
 from substrate.world.changes import Base, read_layer
 from substrate.world.protocol import Layer
+from tests.mounts import unmount
 
 Tree = dict[bytes, Node]
 _KINDS = {stat.S_IFREG: Kind.FILE, stat.S_IFLNK: Kind.SYMLINK, stat.S_IFDIR: Kind.DIRECTORY,
@@ -85,7 +86,7 @@ class Overlay:
         try:
             yield self.merged
         finally:
-            subprocess.run(["umount", str(self.merged)], check=True)
+            unmount(self.merged)
 
     def run(self, command: str, exclusions: Exclusions | None = None) -> Answer:
         """Run a line of shell in the overlay; then read its layer."""

@@ -12,6 +12,7 @@ import pytest
 from substrate.world import limits
 from substrate.world.limits import Limiter, Setting
 from substrate.world.protocol import ResourceLimits
+from tests.mounts import mounted
 
 pytestmark = pytest.mark.needs("cgroup2")
 
@@ -30,15 +31,12 @@ def unified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The hierarchy, mounted; our own group in it is the test's alone."""
     top, ours = tmp_path / "cgroup", f"substrate-test-{os.getpid()}"
     top.mkdir()
-    subprocess.run(["mount", "-t", "cgroup2", "none", str(top)], check=True)
     monkeypatch.setattr(limits, "_V2", str(top))
     monkeypatch.setattr(limits, "_OURS", ours)
-    try:
+    with mounted(top, "-t", "cgroup2", "none"):
         yield top
-    finally:
         if (top / ours).exists():
             (top / ours).rmdir()
-        subprocess.run(["umount", str(top)], check=True)
 
 
 def controllers(unified: Path) -> set[str]:
