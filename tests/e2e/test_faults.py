@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
+from substrate.graph.cache import EXTRACTOR_VERSION
 from tests.capabilities import present
-from tests.contract.program import Program
+from tests.contract.program import Done, Program
+from tests.mounts import mounted, tmpfs_words
 from tests.unit.history import damage
 from tests.unit.history.workbench import Bench, tree
 
@@ -118,18 +123,29 @@ class TestUndoOfWhatIsLost:
         assert tree(substrate.cwd) == before
 
 
-def ext4(tmp_path: Path) -> Path:
-    """A disk of its own, of a few megabytes."""
+@contextmanager
+def ext4(tmp_path: Path) -> Iterator[Path]:
+    """A small disk of its own, and so one of blocks of 1 kB: what SQLite maps has holes there."""
     if not present("loop-devices"):
         pytest.skip("needs loop-devices")
     image, top = tmp_path / "image", tmp_path / "loop"
     with image.open("wb") as file:
         file.truncate(24 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-b", "1024", str(image)], check=True)
     top.mkdir()
-    subprocess.run(["mount", "-o", "loop", str(image), str(top)], check=True)
-    (top / "project").mkdir()
-    return top
+    with mounted(top, "-o", "loop", str(image)):
+        (top / "project").mkdir()
+        yield top
+
+
+def fill(disk: Path, leave: int = 0) -> Path:
+    """Take all the room that is left, but for `leave` bytes."""
+    room = os.statvfs(disk)
+    filler = disk / "filler"
+    size = max(0, room.f_bavail * room.f_frsize - leave)
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+    return filler
 
 
 class TestFullDisk:
@@ -139,22 +155,9 @@ class TestFullDisk:
     def disk(self, tmp_path: Path) -> Iterator[Path]:
         top = tmp_path / "disk"
         top.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", "size=6m,mode=0700", "tmpfs", str(top)]
-        subprocess.run(mount, check=True)
-        try:
+        with mounted(top, *tmpfs_words(size="6m", mode="0700")):
             (top / "project").mkdir()
             yield top
-        finally:
-            subprocess.run(["umount", "-l", str(top)], check=True)
-
-    def fill(self, disk: Path, leave: int = 0) -> Path:
-        """Take all the room that is left, but for `leave` bytes."""
-        room = os.statvfs(disk)
-        filler = disk / "filler"
-        size = max(0, room.f_bavail * room.f_frsize - leave)
-        with filler.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, size)
-        return filler
 
     def write(self, path: Path, size: int) -> None:
         path.write_bytes(os.urandom(size))
@@ -165,7 +168,7 @@ class TestFullDisk:
         program = Program(disk / "project")
         self.write(disk / "project/big", 500_000)
         program.sh("echo 1 > a")
-        filler = self.fill(disk, leave + 480_000)
+        filler = fill(disk, leave + 480_000)
         done = program("--no-world", "-c", "head -c 390000 /dev/urandom > new && echo 2 > a")
         done.is_clear(125, "could not be recorded", "space")
         state = tree(disk / "project")
@@ -188,7 +191,7 @@ class TestFullDisk:
         program = Program(disk / "project")
         program.sh("echo 1 > a")
         before = tree(disk / "project")
-        filler = self.fill(disk, leave + 480_000)
+        filler = fill(disk, leave + 480_000)
         line = "head -c 390000 /dev/urandom > new && echo 2 > a"
         done = program("--world", "-c", line)
         assert "space" in done.errors or "no room" in done.errors
@@ -207,14 +210,13 @@ class TestFullDisk:
     def test_the_world_that_fills_the_disk_is_listed_and_discarded(
         self, disk: Path, tmp_path: Path, kind: str
     ) -> None:
-        top = disk if kind == "tmpfs" else ext4(tmp_path)
-        try:
+        with nullcontext(disk) if kind == "tmpfs" else ext4(tmp_path) as top:
             program = Program(top / "project")
             program.sh("echo 1 > a")
             before = tree(top / "project")
             done = program("--world", "-c", "echo 2 > a; head -c 60000000 /dev/zero > big")
             assert done.status != 0
-            self.fill(top)
+            fill(top)
             [world] = program.json("world", "list")["worlds"]
             program("log").went_well()
             program("world", "discard", world["world_id"]).went_well()
@@ -222,15 +224,12 @@ class TestFullDisk:
             assert tree(top / "project") == before
             program.sh("echo 2 > a")
             program("fsck").went_well()
-        finally:
-            if top != disk:
-                subprocess.run(["umount", "-l", str(top)], check=True)
 
     @pytest.mark.needs("mounts")
     def test_no_room_for_a_first_record(self, disk: Path) -> None:
         self.write(disk / "project/big", 2_000_000)
         before = tree(disk / "project")
-        filler = self.fill(disk, 300_000)
+        filler = fill(disk, 300_000)
         program = Program(disk / "project")
         program("-c", "true").is_clear(125, "space")
         assert tree(disk / "project") == before
@@ -247,7 +246,7 @@ class TestFullDisk:
         whole = tree(disk / "project")
         program.sh("rm one two; echo 1 > a")
         before = tree(disk / "project")
-        filler = self.fill(disk, leave)
+        filler = fill(disk, leave)
         done = program("undo")
         done.is_clear(5, "space")
         assert tree(disk / "project") == before, "all or nothing"
@@ -264,7 +263,7 @@ class TestFullDisk:
             program.sh("head -c 400000 /dev/urandom > big")
         before = tree(disk / "project")
         commits = program.json("stats")["commits"]
-        filler = self.fill(disk, leave)
+        filler = fill(disk, leave)
         program("compact").is_clear(5, "space")
         assert tree(disk / "project") == before
         filler.unlink()
@@ -278,7 +277,7 @@ class TestFullDisk:
     def test_questions_on_a_full_disk(self, disk: Path) -> None:
         program = Program(disk / "project")
         program.sh("echo 1 > a")
-        self.fill(disk)
+        fill(disk)
         for words in (["log"], ["show", "@"], ["status"], ["stats"], ["diff", "@", "--stat"]):
             _works_or_told_full(program, words)
 
@@ -287,7 +286,7 @@ class TestFullDisk:
         """The trace cannot be written: the command is recorded all the same, or not run."""
         project = tmp_path / "project"
         project.mkdir()
-        self.fill(disk)
+        fill(disk)
         program = Program(project, {"SUBSTRATE_HOME": str(disk / "home")})
         done = program("-c", "echo 1 > a")
         assert "Traceback" not in done.errors
@@ -299,6 +298,61 @@ class TestFullDisk:
                 roomy = Program(project)
                 roomy.sh("true")
                 assert ["a"] in [e["changed_files"] for e in roomy.json("log")["commands"]]
+
+
+@pytest.mark.needs("mounts", "loop-devices")
+class TestHolesUnderAMapping:
+    """A byte written into a hole of a full disk would kill the process (SIGBUS)."""
+
+    @pytest.fixture
+    def disk(self, tmp_path: Path) -> Iterator[Path]:
+        with ext4(tmp_path) as top:
+            yield top
+
+    def test_a_command_and_a_question(self, disk: Path) -> None:
+        for leave in (9_000, 20_000, 36_000, 46_000):
+            project = disk / f"project{leave}"
+            project.mkdir()
+            program = Program(project)
+            program.sh("echo 1 > a")
+            filler = fill(disk, leave)
+            program("-c", "echo 2 > a").is_clear(125, "space")
+            _works_or_told_full(program, ["log"])
+            filler.unlink()
+            program("fsck").went_well()
+
+    def test_an_index_of_the_code(self, disk: Path) -> None:
+        project = disk / "project"
+        body = "".join(f"def f{n}():\n    return g{n}()\n\n\n" for n in range(40))
+        for number in range(30):
+            (project / f"m{number}.py").write_text(body + f"N = {number}\n")
+        git = ["git", "-c", "user.name=t", "-c", "user.email=t@localhost"]
+        for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+            subprocess.run([*git, *words], cwd=project, check=True)
+        _ctx(project, "init").went_well()
+        for leave in (12_000, 40_000, 47_000, 54_000):
+            shutil.rmtree(project / ".ctx/graph", ignore_errors=True)
+            if leave == 12_000:
+                _as_an_older_release_left_it(project / ".ctx/graph/cache")
+            filler = fill(disk, leave)
+            done = _ctx(project, "index")
+            assert done.status == 5 and "space" in done.errors, (leave, done)
+            filler.unlink()
+        _ctx(project, "index").went_well()
+
+
+def _ctx(project: Path, *words: str) -> Done:
+    run = "import sys; from substrate.cli.ctx import ctx; sys.exit(ctx())"
+    return Program(project).start([sys.executable, "-c", run, *words], None, b"", {})
+
+
+def _as_an_older_release_left_it(cache: Path) -> None:
+    """A cache with a log, and so with an index of it."""
+    cache.mkdir(parents=True)
+    database = sqlite3.connect(cache / f"facts-v{EXTRACTOR_VERSION}.db")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("CREATE TABLE facts (key BLOB PRIMARY KEY, facts BLOB)")
+    database.close()
 
 
 def _works_or_told_full(program: Program, words: list[str]) -> None:

@@ -15,6 +15,7 @@ import msgspec
 import zstandard
 
 from substrate.graph.facts import Facts, decode_facts
+from substrate.system.sqlite_room import leaves_holes
 
 #: Raised whenever the same blob would give other facts, or rows look otherwise.
 EXTRACTOR_VERSION = 3
@@ -38,6 +39,8 @@ class Cache:
         if not wanted.exists():
             for old in self._directory.glob("facts-v*"):
                 old.unlink(missing_ok=True)
+        elif leaves_holes(self._directory) and _has_log(wanted):
+            self._remove(wanted)
         try:
             return _connect(wanted)
         except sqlite3.DatabaseError:
@@ -92,12 +95,19 @@ class Cache:
 
 def _connect(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=60.0)
-    db.execute("PRAGMA journal_mode = WAL")
+    # No log where its index would kill us on a full disk.
+    db.execute(f"PRAGMA journal_mode = {'TRUNCATE' if leaves_holes(path.parent) else 'WAL'}")
     db.execute("PRAGMA synchronous = NORMAL")
     # Rows are too long for `WITHOUT ROWID`, which would give each a page of its own.
     db.execute("CREATE TABLE IF NOT EXISTS facts (key BLOB PRIMARY KEY, facts BLOB)")
     db.commit()
     return db
+
+
+def _has_log(database: Path) -> bool:
+    """Whether it was made with a log (byte 18 of the file): to open it would map the index."""
+    with database.open("rb") as file:
+        return file.read(19)[18:] == b"\2"
 
 
 def row_key(oid: bytes, key: str) -> bytes:

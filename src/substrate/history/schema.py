@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from substrate.errors import (
     SubstrateError,
     WorkspaceError,
 )
+from substrate.system.sqlite_room import fill_holes, may_map
 
 SCHEMA_VERSION = 1
 #: How long one connection waits for another that is writing.
@@ -171,14 +173,16 @@ def connect(path: Path) -> sqlite3.Connection:
 def _open_with_index(path: Path) -> sqlite3.Connection:
     """Readers share the log's index by a file of 32 kB. Where there is no room for it nobody else
     has it open either, and it is kept in memory: a full disk can still be asked what fills it."""
-    connection = _open(path)
-    try:
-        connection.execute("PRAGMA user_version")
-    except DiskFullError:
-        connection.close()
+    if may_map(path):
         connection = _open(path)
-        connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        connection.execute("PRAGMA journal_mode=WAL")
+        with suppress(DiskFullError):
+            connection.execute("PRAGMA user_version")
+            if fill_holes(path):
+                return connection
+        connection.close()
+    connection = _open(path)
+    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+    connection.execute("PRAGMA journal_mode=WAL")
     return connection
 
 
