@@ -279,10 +279,11 @@ class _Waiting:
                 found = self._accepted(self._door)
                 if found is not None:
                     return found
-                # The zygote is gone, or does not want us any more.
-                if self._is_listening() and self._channel.ready():
-                    raise ClosedError
-                continue
+                if not self._is_listening() or not self._channel.ready():
+                    continue
+                # The zygote is gone, or does not want us any more; or it has a call for us.
+                self._door.close()
+                self._door = None
             message, fds = self._channel.receive()
             connection = socket.socket(fileno=fds[0])
             if message[0] == "listen":

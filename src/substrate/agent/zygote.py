@@ -126,8 +126,8 @@ class Zygote:
             for one in self._spares:
                 if one.fileno() in ready:
                     self._hear_spare(one, door)
-            if door.fileno() in ready:
-                self._serve_one(door)
+            if door.fileno() in ready and self._spares.listener() is None:
+                self._serve_one(door)  # else it is the one's who has got the door since we looked
             if http.fileno() in ready:
                 self._start_server(http)
             if watch.fileno() in ready:
