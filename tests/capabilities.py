@@ -174,6 +174,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "case-sensitive": _has_case_sensitive_names,
     "cgroup2": _has_cgroup2,
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    "compiler": lambda: shutil.which("cc") is not None,
     "curl": lambda: shutil.which("curl") is not None,
     "fork": lambda: hasattr(os, "fork"),
     "gcc": lambda: shutil.which("gcc") is not None,

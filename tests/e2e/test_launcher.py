@@ -1,6 +1,7 @@
 """The `substrate` that a wheel installs on POSIX: a launcher of our own beside pip's `ctx`.
 
-The wheel is built here from the sources and laid out as an installer would.
+Wheels are built here from the sources, with a compiler and without one, and laid out as an
+installer would. What the compiled one says to the agent: test_compiled_client.py.
 """
 
 from __future__ import annotations
@@ -23,11 +24,22 @@ SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 VERSION = f"substrate {__version__}\n"
 
 
+COMPILED = pytest.param("cc", marks=pytest.mark.needs("linux", "compiler"), id="compiled")
+SCRIPT = pytest.param("false", id="script")
+
+
+@pytest.fixture(scope="module", params=[COMPILED, SCRIPT])
+def compiler(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
     words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(words, cwd=SOURCES, check=True, capture_output=True)
+    env = {**os.environ, "CC": compiler, "TMPDIR": str(directory)}
+    subprocess.run(words, cwd=SOURCES, check=True, capture_output=True, env=env)
+    assert [path.suffix for path in directory.iterdir()] == [".whl"]  # nothing left behind
     (built,) = directory.glob("*.whl")
     return built
 
@@ -62,16 +74,18 @@ def said(*words: str | Path, cwd: Path | None = None, **env: str) -> str:
     return done.stdout
 
 
-def test_the_wheel_has_one_launcher_and_says_for_which_system(wheel: Path) -> None:
+def test_the_wheel_has_one_launcher_and_says_for_which_system(wheel: Path, compiler: str) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
         declared = archive.read(entry_points).decode()
+        first = archive.read(next(name for name in names if name.endswith("scripts/substrate")))[:4]
     assert [name.partition(".data/")[2] for name in names if ".data/" in name] == [
         "scripts/substrate"
     ]
     assert "ctx = substrate.cli.entry:ctx" in declared
     assert "substrate = " not in declared  # pip would write its own over ours
+    assert first == (b"#!/b" if compiler == "false" else b"\x7fELF")
     assert not wheel.name.endswith("-any.whl")
 
 
@@ -86,7 +100,8 @@ def test_it_is_found_however_it_is_called(install: Install, tmp_path: Path) -> N
     assert said(link, "--version") == VERSION
     assert said(second, "--version") == VERSION
     assert said("./substrate", "--version", cwd=bin_directory) == VERSION
-    assert said("sh", "substrate", "--version", cwd=bin_directory) == VERSION
+    if launcher.read_bytes().startswith(b"#!"):
+        assert said("sh", "substrate", "--version", cwd=bin_directory) == VERSION
     assert said("bin/../bin/./substrate", "--version", cwd=bin_directory.parent) == VERSION
     for entry in (str(bin_directory), f"{bin_directory}/", "bin", "./bin//"):
         path = f"{entry}{os.pathsep}{os.environ['PATH']}"

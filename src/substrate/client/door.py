@@ -180,6 +180,8 @@ class _Relay:
 
     def end_command(self) -> None:
         """Nobody records it any more; what it still did would be nobody's."""
+        if self.runner <= 1:  # our own group, or everybody
+            return
         try:
             posix.killpg(self.runner, _signal.SIGKILL)
         except OSError:
@@ -188,7 +190,7 @@ class _Relay:
     def _stop_or_go_on(self, number: int) -> None:
         """A stopped process reads nothing: its group is stopped and continued from here."""
         stopping = number == _signal.SIGTSTP
-        if self.runner:
+        if self.runner > 1:
             try:
                 posix.killpg(self.runner, _signal.SIGSTOP if stopping else _signal.SIGCONT)
             except OSError:

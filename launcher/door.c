@@ -1,0 +1,406 @@
+/* The installed `substrate`, where a compiler was at hand when the wheel was made.
+ *
+ * It does one thing: hand a call that runs a command to the agent, as client/door.py does, and wait
+ * for its status. Starting Python for that would take longer than all the rest of a small command.
+ * Whatever else is asked for, or whenever anything is not exactly as expected before the command has
+ * started, the shell launcher (`launcher/substrate`, compiled in as LAUNCHER) takes this process
+ * over and starts Python, which asks again and knows every case. So nothing here has to be clever:
+ * in doubt, `in_python()`.
+ *
+ * The protocol is described in src/substrate/protocol/door.py, the choice of calls in
+ * src/substrate/client/door.py; tests/e2e/test_compiled_client.py compares the two.
+ * Why: docs/decisions/0034-a-compiled-client.md.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "launcher.h" /* written by build.py: LAUNCHER, VERSION */
+
+#define MOST_BYTES (16u * 1024 * 1024)
+#define MOST_REPLY_BYTES (64u * 1024 * 1024)
+#define EXIT_RUN_FAILED 125
+#define FIRST_MINOR 11 /* of Python 3 */
+#define LAST_MINOR 40
+
+extern char **environ;
+
+static char **words; /* argv, with our own name */
+static char me[PATH_MAX];
+
+static const char *const valued[] = {
+    "--session",  "--agent-id", "--workspace",    "-C",           "--isolate",
+    "--net",      "--timeout",  "--writable",     "--limit-pids", "--limit-memory",
+    "--limit-cpus", NULL,
+};
+
+/* ------------------------------------------------------------------------------ the long way */
+
+static _Noreturn void in_python(void) {
+    int count = 0;
+    while (words[count] != NULL) count++;
+    char **argv = calloc((size_t)count + 4, sizeof *argv);
+    if (argv != NULL) {
+        argv[0] = "sh";
+        argv[1] = "-c";
+        argv[2] = (char *)LAUNCHER;
+        argv[3] = me[0] ? me : words[0];
+        for (int at = 1; at < count; at++) argv[at + 3] = words[at];
+        execv("/bin/sh", argv);
+    }
+    static const char failed[] = "substrate: error: cannot start /bin/sh\n";
+    (void)!write(2, failed, sizeof failed - 1);
+    _exit(EXIT_RUN_FAILED);
+}
+
+/* --------------------------------------------------------------------- is this call one for us */
+
+static int is_one_of(const char *word, const char *const *list) {
+    for (; *list != NULL; list++)
+        if (strcmp(word, *list) == 0) return 1;
+    return 0;
+}
+
+static int is_run(void) {
+    static const char *const runs[] = {"-c", "-f", "run", NULL};
+    static const char *const others[] = {"--help", "-h", "--version", NULL};
+    for (char **word = words + 1; *word != NULL; word++) {
+        if (is_one_of(*word, runs)) return 1;
+        if (is_one_of(*word, valued)) {
+            if (*++word == NULL) return 0;
+        } else if (**word != '-' || is_one_of(*word, others)) {
+            return 0;
+        }
+    }
+    return 0;
+}
+
+static int is_set(const char *name) {
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0';
+}
+
+static int is_wanted(void) {
+    const char *agent = getenv("SUBSTRATE_AGENT");
+    return !(agent != NULL && strcasecmp(agent, "off") == 0) && !is_set("SUBSTRATE_PARENT_SPAN") &&
+           !is_set("SUBSTRATE_WORLD_ID");
+}
+
+static int has_terminal(void) {
+    struct stat found;
+    for (int fd = 0; fd < 3; fd++)
+        if (fstat(fd, &found) != 0 || isatty(fd)) return 1;
+    int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (tty < 0) return 0;
+    close(tty);
+    return 1;
+}
+
+/* --------------------------------------------------------------------------- where things are */
+
+/* A path that needs no work; Python makes others absolute. */
+static int is_plain(const char *path) {
+    size_t length = strlen(path);
+    return path[0] == '/' && strstr(path, "//") == NULL && strstr(path, "/./") == NULL &&
+           strstr(path, "/../") == NULL && path[length - 1] != '/' &&
+           !(length >= 2 && strcmp(path + length - 2, "/.") == 0) &&
+           !(length >= 3 && strcmp(path + length - 3, "/..") == 0);
+}
+
+/* Text into `out`, or the long way if there is no room. */
+static void put(char *out, size_t room, const char *first, const char *second, const char *third) {
+    int length = snprintf(out, room, "%s%s%s", first, second, third);
+    if (length < 0 || (size_t)length >= room) in_python();
+}
+
+static void find_directory(char *out, size_t room) {
+    static const char suffix[] = ".sock";
+    char socket_path[PATH_MAX];
+    if (is_set("SUBSTRATE_SOCKET"))
+        put(socket_path, sizeof socket_path, getenv("SUBSTRATE_SOCKET"), "", "");
+    else if (geteuid() == 0)
+        put(socket_path, sizeof socket_path, "/run/substrate.sock", "", "");
+    else if (is_set("SUBSTRATE_HOME"))
+        put(socket_path, sizeof socket_path, getenv("SUBSTRATE_HOME"), "/run/substrate.sock", "");
+    else if (is_set("HOME"))
+        put(socket_path, sizeof socket_path, getenv("HOME"), "/.substrate/run/substrate.sock", "");
+    else
+        in_python();
+    if (!is_plain(socket_path)) in_python();
+    size_t length = strlen(socket_path), cut = sizeof suffix - 1;
+    if (length >= cut && strcmp(socket_path + length - cut, suffix) == 0)
+        socket_path[length - cut] = '\0';
+    put(out, room, socket_path, ".agent", "");
+}
+
+/* The one package `substrate` below a prefix: 1; none: 0; several: the long way. */
+static int find_package(const char *prefix, char *out, size_t room) {
+    char candidate[PATH_MAX], probe[PATH_MAX], minor[16];
+    int found = 0;
+    for (int number = FIRST_MINOR; number <= LAST_MINOR; number++) {
+        snprintf(minor, sizeof minor, "%d", number);
+        put(candidate, sizeof candidate, prefix, "/lib/python3.", minor);
+        put(probe, sizeof probe, candidate, "/site-packages/substrate", "/__init__.py");
+        if (access(probe, F_OK) != 0) continue;
+        if (found++) in_python();
+        put(out, room, candidate, "/site-packages/substrate", "");
+    }
+    return found;
+}
+
+/* As the shell launcher does: below the Python that `ctx`, beside us, was written for, or below the
+ * directory above ours. */
+static void find_install(char *out, size_t room) {
+    char beside[PATH_MAX], line[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", me, sizeof me - 1);
+    if (length <= 0) {
+        me[0] = '\0';
+        in_python();
+    }
+    me[length] = '\0';
+    snprintf(beside, sizeof beside, "%s", me);
+    *strrchr(beside, '/') = '\0'; /* the kernel's path has one */
+    char *bin = beside;
+    char ctx[PATH_MAX];
+    put(ctx, sizeof ctx, bin, "/ctx", "");
+    int fd = open(ctx, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) in_python();
+    length = read(fd, line, sizeof line - 1);
+    close(fd);
+    if (length < 2) in_python();
+    line[length] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    if (strncmp(line, "#!", 2) != 0) in_python();
+    char *python = line + 2;
+    python[strcspn(python, " ")] = '\0';
+    char *below = NULL;
+    for (char *at = python; (at = strstr(at, "/bin/")) != NULL; at++) below = at; /* the last */
+    if (below == NULL || strstr(below, "/python") == NULL) in_python();
+    *below = '\0';
+    if (find_package(python, out, room)) return;
+    char *slash = strrchr(bin, '/');
+    if (slash == NULL || slash == bin) in_python();
+    *slash = '\0';
+    if (!find_package(bin, out, room)) in_python();
+}
+
+/* ------------------------------------------------------------------------------- the agent */
+
+static int meet(const char *directory) {
+    struct stat found;
+    if (lstat(directory, &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() ||
+        (found.st_mode & 077) != 0)
+        in_python();
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) in_python();
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    static const char name[] = "/door.sock";
+    int above = -1;
+    if (strlen(directory) + sizeof name <= sizeof address.sun_path) {
+        put(address.sun_path, sizeof address.sun_path, directory, name, "");
+    } else {
+        above = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (above < 0) in_python();
+        char number[16];
+        snprintf(number, sizeof number, "%d", above);
+        put(address.sun_path, sizeof address.sun_path, "/proc/self/fd/", number, name);
+    }
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) in_python();
+    if (above >= 0) close(above);
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid())
+        in_python();
+    return fd;
+}
+
+/* Fields, each ended by a NUL; counted first (`out` is NULL), then written. */
+static size_t add(char *out, size_t at, const char *text) {
+    size_t length = strlen(text) + 1;
+    if (out != NULL) memcpy(out + at, text, length);
+    return at + length;
+}
+
+static size_t fields(char *out, const char *install, const char *mask, const char *count) {
+    size_t at = add(out, 0, "run");
+    at = add(out, at, VERSION);
+    at = add(out, at, install);
+    at = add(out, at, mask);
+    at = add(out, at, "");
+    at = add(out, at, count);
+    for (char **word = words + 1; *word != NULL; word++) at = add(out, at, *word);
+    for (char **entry = environ; *entry != NULL; entry++)
+        if (strchr(*entry, '=') != NULL) at = add(out, at, *entry);
+    return at;
+}
+
+static void send_all(int fd, const char *data, size_t size) {
+    while (size > 0) {
+        ssize_t sent = send(fd, data, size, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) in_python();
+        data += sent;
+        size -= (size_t)sent;
+    }
+}
+
+static void send_request(int fd, const char *install) {
+    char mask[16], count[16];
+    mode_t ours = umask(077);
+    umask(ours);
+    int number = 0;
+    while (words[number + 1] != NULL) number++;
+    snprintf(mask, sizeof mask, "%o", (unsigned)ours);
+    snprintf(count, sizeof count, "%d", number);
+    size_t size = fields(NULL, install, mask, count);
+    if (size > MOST_BYTES) in_python();
+    char *data = malloc(size + 8);
+    if (data == NULL) in_python();
+    memcpy(data, "SBD1", 4);
+    for (int at = 0; at < 4; at++) data[4 + at] = (char)(size >> (24 - 8 * at) & 0xff);
+    fields(data + 8, install, mask, count);
+
+    int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (here < 0) in_python();
+    int given[4] = {0, 1, 2, here};
+    union {
+        char room[CMSG_SPACE(sizeof given)];
+        struct cmsghdr align;
+    } control;
+    memset(&control, 0, sizeof control);
+    struct iovec part = {.iov_base = data, .iov_len = size + 8};
+    struct msghdr message = {
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = control.room,
+        .msg_controllen = sizeof control.room,
+    };
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof given);
+    memcpy(CMSG_DATA(rights), given, sizeof given);
+    ssize_t sent;
+    do sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 8) in_python();
+    send_all(fd, data + sent, size + 8 - (size_t)sent);
+    close(here);
+    free(data);
+}
+
+/* ---------------------------------------------------------------- signals while it runs */
+
+static volatile sig_atomic_t connection = -1;
+/* The process group of whoever runs the command. Never 0 or 1: those would be our own, or all. */
+static volatile sig_atomic_t runner;
+
+static void pass_on(int number) {
+    int before = errno;
+    if (number == SIGTSTP || number == SIGCONT) {
+        /* A stopped process reads nothing: its group is stopped and continued from here. */
+        int stopping = number == SIGTSTP;
+        if (runner > 1) killpg((pid_t)runner, stopping ? SIGSTOP : SIGCONT);
+        if (stopping) kill(getpid(), SIGSTOP);
+    } else {
+        char byte = (char)number;
+        (void)!send((int)connection, &byte, 1, MSG_NOSIGNAL);
+    }
+    errno = before;
+}
+
+static void relay(int fd) {
+    static const int forwarded[] = {
+        SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT,
+    };
+    connection = fd;
+    struct sigaction action = {.sa_handler = pass_on, .sa_flags = SA_RESTART}, before;
+    sigemptyset(&action.sa_mask);
+    for (size_t at = 0; at < sizeof forwarded / sizeof *forwarded; at++)
+        if (sigaction(forwarded[at], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(forwarded[at], &action, NULL);
+}
+
+/* ------------------------------------------------------------------------------- replies */
+
+static int receive(int fd, unsigned char *out, size_t size) {
+    while (size > 0) {
+        ssize_t got = recv(fd, out, size, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return 0;
+        out += got;
+        size -= (size_t)got;
+    }
+    return 1;
+}
+
+/* The next reply's kind, its payload as a number if it is one; 0 if the agent is gone. */
+static int next_reply(int fd, long *value) {
+    unsigned char header[5], payload[4096];
+    if (!receive(fd, header, sizeof header)) return 0;
+    uint32_t size = (uint32_t)header[1] << 24 | (uint32_t)header[2] << 16 |
+                    (uint32_t)header[3] << 8 | header[4];
+    if (size > MOST_REPLY_BYTES) return 0;
+    char number[16] = "";
+    for (size_t done = 0; done < size;) {
+        size_t part = size - done < sizeof payload ? size - done : sizeof payload;
+        if (!receive(fd, payload, part)) return 0;
+        if (done == 0 && size < sizeof number) memcpy(number, payload, size);
+        done += part;
+    }
+    char *end;
+    errno = 0;
+    *value = strtol(number, &end, 10);
+    if ((header[0] == 'S' || header[0] == 'X') && (end == number || *end || errno)) return 0;
+    return header[0];
+}
+
+static _Noreturn void lost(void) {
+    static const char text[] =
+        "substrate: error: the agent was lost while the command ran\n"
+        "hint: `substrate log` shows what was recorded; the next call records what is missing\n";
+    if (runner > 1) killpg((pid_t)runner, SIGKILL); /* what it still did would be nobody's */
+    (void)!write(2, text, sizeof text - 1);
+    _exit(EXIT_RUN_FAILED);
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    char directory[PATH_MAX], install[PATH_MAX];
+    words = argv;
+    if (argv[0] == NULL) return EXIT_RUN_FAILED;
+    find_install(install, sizeof install);
+    if (!is_run() || !is_wanted() || has_terminal()) in_python();
+    find_directory(directory, sizeof directory);
+    int fd = meet(directory);
+    relay(fd);
+    send_request(fd, install);
+    for (int started = 0;;) {
+        long value;
+        int kind = next_reply(fd, &value);
+        if (kind == 'S' && !started && value > 1) {
+            started = 1;
+            runner = (sig_atomic_t)value;
+        } else if (kind == 'X' && started) {
+            _exit((int)(value & 0xff));
+        } else if (kind == 'R' && started) {
+            continue;
+        } else if (started) {
+            lost();
+        } else {
+            in_python(); /* declined, or gone: Python asks again, and says why */
+        }
+    }
+}

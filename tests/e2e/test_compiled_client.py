@@ -1,0 +1,486 @@
+"""`launcher/door.c`: what it hands to the agent, and when it leaves a call to Python.
+
+It is compiled here with every warning and the sanitizers, and with a stand-in for the shell
+launcher that says so. At the other end of the door the test itself answers, with the agent's own
+code for the protocol: so it can say what an agent never would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from substrate.client import door as python_client
+from substrate.protocol import door
+from tests.contract.as_user import NOBODY
+
+pytestmark = pytest.mark.needs("linux", "compiler")
+
+SOURCE = Path(__file__).resolve().parents[2] / "launcher" / "door.c"
+SITE = f"lib/python3.{sys.version_info[1]}/site-packages"
+IN_PYTHON = "in python:"
+#: Without a terminal: with one, no call goes to the agent.
+APART = {"start_new_session": True, "stdin": subprocess.DEVNULL}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("compiled")
+    says = f'printf "%s" "{IN_PYTHON}$0"; printf " %s" "$@"; exit 99'
+    (directory / "launcher.h").write_text(
+        f'#define LAUNCHER {json.dumps(says)}\n#define VERSION "7.8.9"\n'
+    )
+    words = ["cc", "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    made = directory / "substrate"
+    common = [f"-I{directory}", str(SOURCE), "-o", str(made)]
+    if subprocess.run([*words, *sanitizers, *common], check=False, capture_output=True).returncode:
+        subprocess.run([*words, *common], check=True)  # a compiler without its sanitizers
+    return made
+
+
+class Door:
+    """A prefix with the program in it, and an agent's place that answers as told."""
+
+    def __init__(self, top: Path, program: Path) -> None:
+        self.top = top
+        self.bin = top / "prefix" / "bin"
+        self.package = top / "prefix" / SITE / "substrate"
+        self.bin.mkdir(parents=True)
+        self.package.mkdir(parents=True)
+        (self.package / "__init__.py").touch()
+        self.program = self.bin / "substrate"
+        self.program.write_bytes(program.read_bytes())
+        self.program.chmod(0o755)
+        (self.bin / "ctx").write_text(f"#!{self.bin}/python3\nimport sys\n")
+        self.env = {"PATH": os.environ["PATH"], "SUBSTRATE_SOCKET": str(top / "a.sock")}
+        #: The kernel's limit is on what the interpreter may map; LSan cannot trace in containers.
+        self.env["ASAN_OPTIONS"] = "detect_leaks=0"
+        self.directory = top / "a.agent"
+        self.uid = os.geteuid()
+        self.requests: list[tuple[door.Request, list[tuple[int, int]]]] = []
+        self._listening: socket.socket | None = None
+
+    def serve(self, answer: Callable[[socket.socket], None], directory: Path | None = None) -> None:
+        """Meet one caller after the other, until the end of the test."""
+        place, ours = directory or self.directory, os.geteuid()
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        listening = socket.socket(socket.AF_UNIX)
+        fd = os.open(place, os.O_PATH)
+        listening.bind(f"/proc/self/fd/{fd}/door.sock")
+        os.close(fd)
+        os.seteuid(self.uid)  # the caller is told whose a socket is: who began to listen
+        listening.listen(8)
+        os.seteuid(ours)
+        self._listening = listening
+
+        def loop() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    try:
+                        request, descriptors = door.receive_request(connection)
+                    except (EOFError, ValueError):
+                        continue
+                    identities = [os.fstat(one) for one in descriptors]
+                    for one in descriptors:
+                        os.close(one)
+                    seen = [(found.st_dev, found.st_ino) for found in identities]
+                    self.requests.append((request, seen))
+                    try:
+                        answer(connection)
+                    except OSError:
+                        continue
+
+        threading.Thread(target=loop, daemon=True).start()
+
+    def close(self) -> None:
+        if self._listening is not None:
+            self._listening.shutdown(socket.SHUT_RDWR)
+            self._listening.close()
+
+    def __call__(self, *words: str, **more: object) -> tuple[int, str, str]:
+        options: dict[str, object] = {"env": self.env, "cwd": self.top, **APART, **more}
+        done = subprocess.run(  # type: ignore[call-overload]
+            [self.program, *words], capture_output=True, text=True, check=False, timeout=60,
+            **options,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    def stayed(self, *words: str, **more: object) -> bool:
+        """Whether the call went to Python, with its words."""
+        status, out, err = self(*words, **more)
+        assert status == 99 and err == "", (status, out, err)
+        assert out == f"{IN_PYTHON}{self.program} {' '.join(words)}"
+        return True
+
+
+@pytest.fixture
+def place(program: Path, tmp_path: Path) -> Iterator[Door]:
+    made = Door(tmp_path / "p", program)
+    yield made
+    made.close()
+
+
+def replies(*parts: tuple[bytes, bytes]) -> Callable[[socket.socket], None]:
+    def answer(connection: socket.socket) -> None:
+        for kind, payload in parts:
+            door.send_reply(connection, kind, payload)
+
+    return answer
+
+
+STARTED = (door.STARTED, b"999999999")
+FINE = replies(STARTED, (door.EXITED, b"0"))
+
+
+def test_the_agent_gets_what_python_would_send(place: Door) -> None:
+    place.serve(FINE)
+    place.env |= {"EMPTY": "", "ODD": "a\nb=c", "BYTES": "\udcff"}
+    words = ["--net", "off", "-c", "x 'y'", "", "\udcfe", "-C"]
+    assert place(*words, umask=0o027) == (0, "", "")
+    [(request, [stdin, stdout, stderr, here])] = place.requests
+    assert request.kind == b"run" and request.flags == b""
+    assert request.argv == [os.fsencode(word) for word in words]
+    assert dict(entry.split(b"=", 1) for entry in request.env) == {
+        os.fsencode(name): os.fsencode(value) for name, value in place.env.items()
+    }
+    assert (request.version, request.install) == (b"7.8.9", os.fsencode(place.package))
+    assert request.umask == 0o027
+    found = place.top.stat()
+    assert here == (found.st_dev, found.st_ino)
+    null = Path(os.devnull).stat()
+    assert stdin == (null.st_dev, null.st_ino) and len({stdin, stdout, stderr}) == 3
+
+
+_WORDS = ["-c", "-f", "run", "--help", "-h", "--version", "--", "-x", "log", "", "--net", "-C",
+          "--timeout", "--session", "--limit-pids", "--json", "--isolate=full"]  # fmt: skip
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(words=st.lists(st.sampled_from(_WORDS), max_size=5))
+def test_the_same_calls_are_offered_as_by_python(place: Door, words: list[str]) -> None:
+    if place._listening is None:
+        place.serve(FINE)
+    before = len(place.requests)
+    status, out, _ = place(*words)
+    offered = python_client.is_run([word.encode() for word in words])
+    assert (status, out.startswith(IN_PYTHON)) == ((0, False) if offered else (99, True))
+    assert len(place.requests) - before == offered
+
+
+def test_every_option_with_a_value_is_known_to_both() -> None:
+    text = SOURCE.read_text().partition("valued[] = {")[2].partition("NULL")[0]
+    assert set(text.replace('"', " ").replace(",", " ").split()) == {
+        option.decode() for option in python_client._VALUED
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("SUBSTRATE_AGENT", "Off"), ("SUBSTRATE_PARENT_SPAN", "s"), ("SUBSTRATE_WORLD_ID", "w")],
+)
+def test_a_call_that_is_not_for_the_agent_stays(place: Door, variable: str, value: str) -> None:
+    place.serve(FINE)
+    place.env[variable] = ""
+    assert place("-c", "x")[0] == 0
+    place.env[variable] = value
+    assert place.stayed("-c", "x")
+
+
+def test_with_a_terminal_or_a_closed_descriptor_it_stays(place: Door) -> None:
+    place.serve(FINE)
+    leader, follower = os.openpty()
+    try:
+        assert place.stayed("-c", "x", stdin=follower)
+    finally:
+        os.close(leader)
+        os.close(follower)
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c x <&-', str(place.program)],
+        env=place.env, start_new_session=True, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert closed.returncode == 99 and place.requests == []
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [(door.DECLINED, b"stale")],
+        [(door.DECLINED, b"x" * 9000)],
+        [(door.EXITED, b"0")],
+        [(door.STARTED, b"")],
+        [(door.STARTED, b"0")],
+        [(door.STARTED, b"-5")],
+        [(door.STARTED, b"12x")],
+        [(door.STARTED, b"9" * 30)],
+        [(b"?", b"what")],
+    ],
+)
+def test_before_the_start_anything_odd_is_left_to_python(
+    place: Door, parts: list[tuple[bytes, bytes]]
+) -> None:
+    place.serve(replies(*parts))
+    assert place.stayed("-c", "x")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [(door.EXITED, b"")],
+        [(door.EXITED, b"none")],
+        [(door.DECLINED, b"stale")],
+        [STARTED],
+        [(b"\0", b"")],
+    ],
+)
+def test_after_the_start_an_agent_that_goes_is_told_of(
+    place: Door, parts: list[tuple[bytes, bytes]]
+) -> None:
+    """Python would run the command a second time."""
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as command:
+        place.serve(replies((door.STARTED, b"%d" % command.pid), *parts))
+        try:
+            assert place("-c", "x") == (125, "", python_client._LOST.decode())
+            assert command.wait(10) == -signal.SIGKILL
+        finally:
+            command.kill()
+
+
+def test_a_reply_too_large_is_no_reply(place: Door) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(door.STARTED + struct.pack(">I", 0xFFFFFFFF) + b"1" * 100)
+
+    place.serve(answer)
+    assert place.stayed("-c", "x")
+
+
+@pytest.mark.parametrize(("said", "status"), [(b"3", 3), (b"255", 255), (b"300", 44)])
+def test_the_status_is_the_agents(place: Door, said: bytes, status: int) -> None:
+    place.serve(replies(STARTED, (door.REPORT, b"r" * 70_000), (door.EXITED, said)))
+    assert place("-c", "x") == (status, "", "")
+
+
+def test_replies_arrive_in_any_pieces(place: Door) -> None:
+    def answer(connection: socket.socket) -> None:
+        for byte in b"S\0\0\0\x09999999999X\0\0\0\x0242":
+            connection.sendall(bytes((byte,)))
+            time.sleep(0.001)
+
+    place.serve(answer)
+    assert place("-c", "x")[0] == 42
+
+
+def test_a_large_environment_is_sent_whole_or_not_at_all(place: Door) -> None:
+    place.serve(FINE)
+    words = ["-c", *(["w" * 100_000] * 12)]
+    assert place(*words)[0] == 0
+    assert place.requests[-1][0].argv == [word.encode() for word in words]
+
+
+# ---------------------------------------------------------------------------- who is asked
+
+
+def test_only_an_agent_in_a_place_of_our_own_is_asked(place: Door) -> None:
+    place.serve(FINE)
+    place.directory.chmod(0o750)
+    assert place.stayed("-c", "x")
+    place.directory.chmod(0o700)
+    real = place.directory.rename(place.top / "real.agent")
+    place.directory.symlink_to(real)
+    assert place.stayed("-c", "x") and place.requests == []
+
+
+@pytest.mark.needs("root", "other-user")
+def test_anothers_agent_is_not_asked(place: Door) -> None:
+    place.serve(FINE)
+    os.chown(place.directory, NOBODY, NOBODY)
+    assert place.stayed("-c", "x") and place.requests == []
+
+
+@pytest.mark.needs("root", "other-user")
+def test_who_answers_must_be_us(place: Door) -> None:
+    place.uid = NOBODY
+    place.serve(FINE)
+    assert place.stayed("-c", "x") and place.requests == []
+
+
+@pytest.mark.parametrize("form", ["named", "long"])
+def test_the_agents_place_may_be_named(place: Door, form: str) -> None:
+    top = place.top / ("d" * 100) if form == "long" else place.top
+    place.env["SUBSTRATE_SOCKET"] = str(top / "named")
+    place.serve(FINE, top / "named.agent")
+    assert place("-c", "x") == (0, "", "")
+
+
+@pytest.mark.needs("root", "other-user")
+@pytest.mark.parametrize("form", ["home", "substrate-home"])
+def test_a_users_agent_is_in_the_users_home(program: Path, form: str) -> None:
+    with tempfile.TemporaryDirectory() as open_to_all:
+        os.chmod(open_to_all, 0o755)
+        place = Door(Path(open_to_all, "p"), program)
+        place.uid = NOBODY
+        home = place.top / ".substrate"
+        del place.env["SUBSTRATE_SOCKET"]
+        place.env |= {"HOME": str(place.top)} if form == "home" else {"SUBSTRATE_HOME": str(home)}
+        try:
+            place.serve(FINE, home / "run" / "substrate.agent")
+            for path in (home / "run" / "substrate.agent", home / "run/substrate.agent/door.sock"):
+                os.chown(path, NOBODY, NOBODY)
+            assert place("-c", "x", user=NOBODY, group=NOBODY, extra_groups=[]) == (0, "", "")
+        finally:
+            place.close()
+
+
+@pytest.mark.parametrize("written", ["a.sock", "{}/./a.sock", "{}//a.sock", "{}/p/../a.sock"])
+def test_a_path_that_must_be_worked_out_is_left_to_python(place: Door, written: str) -> None:
+    place.serve(FINE)
+    place.env["SUBSTRATE_SOCKET"] = written.format(place.top)
+    assert place.stayed("-c", "x")
+
+
+def test_no_agent_no_ctx_no_package_or_two_of_them(place: Door) -> None:
+    assert place.stayed("-c", "x")
+    place.serve(FINE)
+    assert place("-c", "x")[0] == 0
+    other = place.top / "prefix/lib/python3.12/site-packages/substrate"
+    if other == place.package:
+        other = place.top / "prefix/lib/python3.13/site-packages/substrate"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    assert place.stayed("-c", "x")
+    (other / "__init__.py").unlink()
+    (place.bin / "ctx").write_text("#!/bin/sh\n")
+    assert place.stayed("-c", "x")
+    (place.bin / "ctx").unlink()
+    assert place.stayed("-c", "x")
+
+
+def test_the_package_may_be_below_another_python(place: Door, tmp_path: Path) -> None:
+    """First below the Python that `ctx` names, then beside the program itself."""
+    place.serve(FINE)
+    (place.bin / "ctx").write_text(f"#!{tmp_path}/elsewhere/bin/python3.11 -sP\n")
+    assert place("-c", "x")[0] == 0
+    assert place.requests[-1][0].install == os.fsencode(place.package)
+    other = tmp_path / "elsewhere" / SITE / "substrate"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    assert place("-c", "x")[0] == 0
+    assert place.requests[-1][0].install == os.fsencode(other)
+
+
+# ------------------------------------------------------------------------------- signals
+
+
+class _Calling:
+    """A call that the agent has started and has not ended."""
+
+    def __init__(self, place: Door, group: int = 999999999) -> None:
+        self.got = b""
+        self._heard = threading.Condition()
+        self._end = threading.Event()
+
+        def answer(connection: socket.socket) -> None:
+            door.send_reply(connection, door.STARTED, b"%d" % group)
+            connection.settimeout(0.05)
+            while not self._end.is_set():
+                try:
+                    said = connection.recv(64)
+                except TimeoutError:
+                    continue
+                if not said:
+                    return
+                with self._heard:
+                    self.got += said
+                    self._heard.notify_all()
+            door.send_reply(connection, door.EXITED, b"5")
+
+        place.serve(answer)
+        self.process = subprocess.Popen(
+            [place.program, "-c", "x"], env=place.env, cwd=place.top, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        while not place.requests:
+            assert self.process.poll() is None
+            time.sleep(0.01)
+
+    def heard(self, count: int) -> bytes:
+        with self._heard:
+            assert self._heard.wait_for(lambda: len(self.got) >= count, 60)
+        return self.got
+
+    def end(self) -> int:
+        self._end.set()
+        return self.process.wait(60)
+
+
+def test_signals_are_passed_on(place: Door) -> None:
+    call = _Calling(place)
+    sent = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1]
+    for count, number in enumerate([*sent, signal.SIGUSR2], 1):
+        call.process.send_signal(number)
+        assert call.heard(count)[-1] == number
+    assert call.end() == 5
+
+
+def test_a_signal_that_is_ignored_stays_ignored(place: Door) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        call = _Calling(place)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    call.process.send_signal(signal.SIGHUP)
+    for count, number in enumerate((signal.SIGUSR1, signal.SIGUSR2), 1):
+        call.process.send_signal(number)
+        call.heard(count)
+    assert call.got == bytes((signal.SIGUSR1, signal.SIGUSR2))
+    assert call.end() == 5
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _becomes(pid: int, state: str) -> None:
+    for _ in range(3000):
+        if _state(pid) == state:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{pid} is {_state(pid)}, not {state}")
+
+
+def test_stopping_it_stops_the_command_and_going_on_goes_on(place: Door) -> None:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as command:
+        try:
+            call = _Calling(place, command.pid)
+            call.process.send_signal(signal.SIGUSR1)
+            call.heard(1)  # it knows the group by now
+            call.process.send_signal(signal.SIGTSTP)
+            _becomes(call.process.pid, "T")
+            _becomes(command.pid, "T")
+            call.process.send_signal(signal.SIGCONT)
+            _becomes(command.pid, "S")
+            assert call.end() == 5
+        finally:
+            command.kill()
