@@ -145,6 +145,8 @@ class _Reduction(NamedTuple):
             return True  # new, with all that is in it
         if was.is_directory and now.is_directory and was.inode == now.inode:
             if self.reduce(path) or now != was:
+                with suppress(OSError):  # somebody's mark: what was taken out would count as gone
+                    os.removexattr(place, _OPAQUE)
                 return True
             os.rmdir(place)
             return False

@@ -118,6 +118,17 @@ def test_a_hard_link_is_written_as_one_file(root: Path) -> None:
     assert tree["hard1"] == tree["hard2"] == ("file", 0o644, b"hard\nmore\n")
 
 
+@pytest.mark.parametrize("line", ["true", "python3 -c 'import os; os.setxattr({})'"])
+def test_somebodys_mark_hides_nothing(root: Path, line: str) -> None:
+    """Rootless containers keep such marks in their stores, and a command can set one."""
+    if line == "true":
+        os.setxattr(root / "dir", "user.overlay.opaque", b"y")
+    line = line.format('"dir", "user.overlay.opaque", b"y"')
+    result = result_of(CopyWorld, root, f"{line}; echo more >> dir/inner")
+    assert result.tree["dir/deep/er"] == ("file", 0o644, b"deep\n")
+    assert result.tree["dir/inner"] == ("file", 0o644, b"inner\nmore\n")
+
+
 def test_the_copy_looks_like_the_workspace(root: Path) -> None:
     os.chmod(root / "kept", 0o640)
     os.utime(root / "kept", ns=(10**18, 10**18))
