@@ -18,6 +18,7 @@ import pytest
 from substrate.errors import UsageError, WorkspaceError
 from substrate.system.files import remove_tree
 from substrate.system.platform import pid_alive
+from substrate.world.layers import new_look
 from substrate.world.protocol import STRATEGIES, ResourceLimits, RunOutcome, RunRequest
 from tests.contract.as_user import NOBODY
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
@@ -143,6 +144,18 @@ def test_the_umask_is_ours(site: Site) -> None:
 def test_the_root_itself_looks_as_it_is(site: Site) -> None:
     os.chmod(site.root, 0o751)
     assert site.seen("stat -c '%a %u' .").strip() == f"751 {site.case.uid}"
+
+
+@pytest.mark.needs("user-xattrs")
+def test_the_root_itself_has_its_attributes_and_nobodys_marks(site: Site) -> None:
+    for name in ("user.mine", "user.overlay.opaque"):
+        os.setxattr(site.root, name, b"y")
+    look = "import os; print(os.listxattr(), os.listdir('dir'))"
+    seen = site.seen(f'python3 -c "{look}"')
+    assert "'user.mine'" in seen and "'inner'" in seen
+    outcome = site.run("touch new")
+    if outcome.layer is not None:
+        assert new_look(outcome.layer) == ""
 
 
 def test_new_files_belong_to_the_user(site: Site) -> None:

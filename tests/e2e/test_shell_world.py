@@ -171,6 +171,19 @@ def test_edits_outside_are_seen_by_the_next_line(site: Site) -> None:
     assert terminal.exit() == 0
 
 
+def test_the_workspaces_own_directory_keeps_its_mode(site: Site) -> None:
+    site.project.chmod(0o750)
+    terminal = site.open()
+    assert b"keeps its mode" in terminal.line("chmod 711 .")
+    said = terminal.line("stat -c %a .")
+    assert b"750\r\n" in said and b"keeps" not in said
+    site.project.chmod(0o755)
+    said = terminal.line("stat -c %a .")
+    assert b"755\r\n" in said and b"keeps" not in said
+    assert terminal.exit() == 0
+    assert site.project.stat().st_mode & 0o777 == 0o755
+
+
 def test_the_same_lines_on_both_sides_are_a_conflict(site: Site) -> None:
     site.put("a", "one\n")
     terminal = site.open()

@@ -192,6 +192,7 @@ class Lines:
         if self._shown is None:
             self._try_to_show()
         else:
+            layers.look_again(self._shown.layer)
             self._refresh()
 
     def adopt(self) -> Layer:
@@ -206,7 +207,8 @@ class Lines:
         shown = self._shown
         assert shown is not None
         others = self._standing.others(self._shell)
-        if self.ended is None and not others and is_untouched(shown.layer):
+        is_as_it_was = is_untouched(shown.layer) and not layers.new_look(shown.layer)
+        if self.ended is None and not others and is_as_it_was:
             return 0
         if self.ended is None and self._is_inside():
             turn.step_aside()

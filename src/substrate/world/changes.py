@@ -20,7 +20,7 @@ from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.layer import LayerDiff, LayerEntry, LeftOut, arriving_mode
 from substrate.workspace.probe import blob_id, kind_of, look, open_to_read
-from substrate.world import fuse_marks
+from substrate.world import fuse_marks, layers
 from substrate.world.new_links import NewLinks
 from substrate.world.origin import is_copy_of
 from substrate.world.plain_files import PlainFiles
@@ -61,6 +61,8 @@ def is_untouched(layer: Layer) -> bool:
 def says_nothing(layer: Layer) -> bool:
     """Whether there is nothing to record or apply, though directories may have been copied up."""
     upper, root = os.fsencode(layer.upper), os.fsencode(layer.lower)
+    if layers.new_look(layer):  # it does not arrive, and that is to be told
+        return False
     if is_untouched(layer):
         return True
     by_kernel = layer.kind == "overlay" and layer.xattr_prefix != fuse_marks.PREFIX
@@ -104,6 +106,8 @@ class _Reading:
         if self.linked:
             self.other_names()
         self.left_out += self.new_links.broken()
+        if reason := layers.new_look(self.layer):
+            self.left_out.append(LeftOut(RelPath(b"."), reason))
         self.entries.sort(key=lambda one: one.path)
         return LayerDiff(tuple(self.entries), tuple(self.left_out), tuple(sorted(self.emptied)))
 

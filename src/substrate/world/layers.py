@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 from substrate.errors import SubstrateError, WorkspaceError
 from substrate.system import clock, files, platform
+from substrate.system.xattrs import Xattrs, read_user_xattrs, write_user_xattrs
+from substrate.workspace.layer import OVERLAY_MARKS
 from substrate.world.pid_space import PidSpace
 from substrate.world.protocol import Layer
 
@@ -22,6 +24,7 @@ _META = "meta.json"
 _VOLATILE_MARK = ("work/incompat", "work/incompat/volatile", "work/incompat/volatile/dirty")
 #: Hidden in every world: a command can neither read nor forge history.
 _STORE_NAME = ".substrate-git"
+_MARKS = tuple(name.encode() for name in OVERLAY_MARKS)
 
 
 def create(
@@ -171,14 +174,45 @@ def make_private(worlds: Path) -> None:
     files.spread_subdirectories(worlds)
 
 
+def look_again(layer: Layer) -> None:
+    """What the view shows of the workspace's root is what that looks like now."""
+    with suppress(OSError):
+        _look_like(layer.lower, layer.upper)
+
+
+def new_look(layer: Layer) -> str:
+    """Why the root of the view looks otherwise than the workspace's; empty if it does not.
+
+    Times and owner are left aside, and set-id bits, which not everybody can give to a copy.
+    """
+    try:
+        mode = os.stat(layer.upper).st_mode ^ os.stat(layer.lower).st_mode
+        if mode & (stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO | stat.S_ISVTX):
+            return "the workspace's own directory keeps its mode"
+        if _attributes(layer.upper) != _attributes(layer.lower):
+            return "the workspace's own directory keeps its extended attributes"
+    except OSError:
+        pass  # shut to us, or gone
+    return ""
+
+
 def _look_like(root: Path, upper: Path) -> None:
-    """The upper's own mode, owner and times are what the command sees of the workspace's root."""
+    """The upper's own mode, owner, times and attributes are what the command sees of the
+    workspace's root."""
     found = os.stat(root)
     if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
         with suppress(PermissionError):
             os.chown(upper, found.st_uid, found.st_gid)
+    with suppress(OSError):  # a file system without them, or with no room for both ours and theirs
+        write_user_xattrs(upper, _attributes(root), _attributes(upper))
     os.chmod(upper, stat.S_IMODE(found.st_mode))
     os.utime(upper, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def _attributes(directory: Path) -> Xattrs:
+    """The user's own: a mark of overlayfs would hide the tree, or show what is not there."""
+    found = read_user_xattrs(directory, follow=True)
+    return tuple(one for one in found if not one[0].startswith(_MARKS)) if found else found
 
 
 def _write_meta(layer: Layer, more: dict[str, object] | None = None) -> None:

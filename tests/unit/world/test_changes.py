@@ -13,7 +13,7 @@ import pytest
 from substrate.model.nodes import Kind
 from substrate.trace.fs_diff import fs_diff
 from substrate.workspace.exclude import Exclusions
-from substrate.world import fuse_marks
+from substrate.world import fuse_marks, layers
 from substrate.world.changes import is_untouched, says_nothing
 from tests.unit.world.overlays import Overlay
 
@@ -236,6 +236,29 @@ def test_sockets_and_devices_never_arrive_and_are_said(overlay: Overlay) -> None
     assert answer.paths() == {b"x": "added"}
     said = {one.path for one in answer.diff.left_out}
     assert said == {b"null", b"disk", b"x/null", b"s"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "chmod 711 .",
+        'python3 -c \'import os; os.setxattr(".", "user.mine", b"2")\'',
+        'python3 -c \'import os; os.removexattr(".", "user.mine")\'',
+        "chmod 711 .; echo new > new",
+    ],
+)
+def test_a_new_look_of_the_root_itself_does_not_arrive_and_is_said(
+    overlay: Overlay, line: str
+) -> None:
+    os.setxattr(overlay.lower, "user.mine", b"1")
+    layers.look_again(overlay.layer)
+    answer = overlay.run(line)
+    assert not says_nothing(overlay.layer)
+    assert answer.paths() == ({b"new": "added"} if "new" in line else {})
+    [said] = answer.diff.left_out
+    assert said.path == b"." and "keeps its" in said.reason
+    layers.look_again(overlay.layer)
+    assert overlay.read().diff.left_out == ()
 
 
 def test_new_set_id_bits_do_not_arrive(overlay: Overlay) -> None:
