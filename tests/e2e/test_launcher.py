@@ -6,6 +6,7 @@ installer would. What the compiled one says to the agent: test_compiled_client.p
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -186,3 +187,14 @@ def test_the_command_gets_no_locale_that_nobody_set(
         )  # fmt: skip
         lines = [line for line in done.stdout.splitlines() if line.startswith("LC_")]
         assert lines == [f"{name}={value}" for name, value in given.items()]
+
+
+@pytest.mark.needs("linux")
+def test_doctor_says_which_one_it_is(install: Install, compiler: str, tmp_path: Path) -> None:
+    told = subprocess.run(
+        [install(), "doctor", "--json"], cwd=tmp_path, capture_output=True, check=False,
+        env={**os.environ, "SUBSTRATE_HOME": str(tmp_path / "home")},
+    )  # fmt: skip
+    found = {row["name"]: row for row in json.loads(told.stdout)["findings"]}
+    assert found["client"]["works"] == (compiler != "false")
+    assert bool(found["client"]["fix"]) == (compiler == "false")
