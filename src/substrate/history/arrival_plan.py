@@ -81,10 +81,13 @@ class _Making:
         self.last_whole = b""
 
     def run(self) -> None:
-        for path in sorted(self.entries.keys() | self.wanted.keys()):
+        # Nearly in order already, which makes sorting quick, unlike a set of them all.
+        others = self.wanted.keys() - self.entries.keys()
+        for path in sorted([*self.entries, *others]):
             entry = self.entries.get(path)
             if self.is_covered(path):
-                self.note_mark(entry)
+                if entry is not None and entry.is_marked:
+                    self.note_mark(entry)
                 continue
             if path in self.conflicts:
                 continue

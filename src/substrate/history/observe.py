@@ -97,17 +97,18 @@ def count_files(changes: list[Change]) -> int:
 
 def changed_paths(changes: list[Change]) -> list[RelPath]:
     """What a person calls "changed files": directories only if nothing below them changed."""
-    with_children = set()
-    for change in changes:
-        above = change.path.rpartition(b"/")[0]
+    with_children, last = set(), b""
+    for path, _, _ in changes:
+        above = path.rpartition(b"/")[0]
+        if above == last:
+            continue  # as for most: neighbours come one after the other
+        last = above
         while above and above not in with_children:
             with_children.add(above)
             above = above.rpartition(b"/")[0]
-    return [
-        change.path for change in changes if _is_leaf(change) or change.path not in with_children
-    ]
-
-
-def _is_leaf(change: Change) -> bool:
     none = (Kind.DIRECTORY, Kind.ABSENT)
-    return change.old.kind not in none or change.new.kind not in none
+    return [
+        path
+        for path, old, new in changes
+        if new.kind not in none or old.kind not in none or path not in with_children
+    ]

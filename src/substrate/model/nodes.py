@@ -66,3 +66,14 @@ class BlobWriter(Protocol):
     def add_blob(self, data: bytes) -> bytes:
         """Keep `data`, return its blob id."""
         ...
+
+
+class ManyBlobWriter(BlobWriter, Protocol):
+    """The same where thousands come at once."""
+
+    def add_blobs(self, contents: list[bytes], *, are_read_soon: bool = True) -> list[bytes]:
+        """Keep each of `contents`, return their blob ids in that order.
+
+        `are_read_soon`: they are asked for again in this process.
+        """
+        ...

@@ -54,6 +54,27 @@ class Batch:
             self.store.remember_blob(oid, data)
         return oid
 
+    def add_blobs(self, contents: list[bytes], *, are_read_soon: bool = True) -> list[bytes]:
+        """`add_blob` for many, in fewer steps."""
+        oids = [blob_id(data) for data in contents]
+        known, large = self.store.packed_among(oids), self._large
+        new = [
+            (oid, data)
+            for oid, data in zip(oids, contents, strict=True)
+            if oid not in known and oid not in large
+        ]
+        if self._pack is None and len(self._held) + len(new) > HELD_OBJECTS_MAX:
+            self._spill()
+        if self._pack is None or any(len(data) > LARGE_BYTES for _, data in new):
+            for _, data in new:
+                self.add("blob", data)
+            return oids
+        self.added_bytes += self._pack.add_blobs(new)
+        if are_read_soon:
+            for oid, data in new:
+                self.store.remember_blob(oid, data)
+        return oids
+
     def add_tree(self, tree: Tree) -> bytes:
         """Write a tree. The mapping is kept in a cache: do not change it afterwards."""
         if not tree:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError
@@ -77,6 +77,17 @@ class ObjectDir:
         if self._asked % _ASKED_OFTEN == 0:
             self._make_table()
         return any(pack.index.position(oid) is not None for pack in self.packs.values())
+
+    def packed_among(self, oids: Collection[bytes]) -> set[bytes]:
+        """Those of `oids` that are in a pack."""
+        if self._packed is None and self.packs:
+            self._asked += len(oids)
+            if self._asked >= _ASKED_OFTEN:
+                self._make_table()
+        if self._packed is not None:
+            return self._packed.intersection(oids)
+        indexes = [pack.index for pack in self.packs.values()]
+        return {oid for oid in oids if any(one.position(oid) is not None for one in indexes)}
 
     def _make_table(self) -> None:
         """If that costs no more than the questions so far did: looking for one id in one idx
@@ -245,6 +256,10 @@ class ObjectStore:
             if directory.in_packs(oid):
                 return True
         return False
+
+    def packed_among(self, oids: Collection[bytes]) -> set[bytes]:
+        """`has_packed` for many: those of `oids` that are."""
+        return set().union(*(one.packed_among(oids) for one in self._directories()))
 
     def pack_count(self) -> int:
         return len(self._directories()[0].packs)

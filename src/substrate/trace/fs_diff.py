@@ -26,7 +26,8 @@ class FsDiff(NamedTuple):
 
     def paths(self) -> tuple[RelPath, ...]:
         """Every path once, sorted."""
-        return tuple(sorted({*self.writes, *self.mods, *self.deletes}))
+        some = [paths for paths in (self.writes, self.mods, self.deletes) if paths]
+        return some[0] if len(some) == 1 else tuple(sorted(set().union(*some)))
 
     def shown(self, limit: int) -> FsDiff:
         """A copy with at most `limit` paths a list. To look at: never act on a shortened list."""
@@ -37,14 +38,16 @@ class FsDiff(NamedTuple):
 
 def fs_diff(changes: Iterable[Change]) -> FsDiff:
     """Sort `changes` (directories among them) by the rules above."""
-    changes = [change for change in changes if change.old != change.new]
-    held_before = _parents(change.path for change in changes if change.old.kind is not Kind.ABSENT)
-    hold_now = _parents(change.path for change in changes if change.new.kind is not Kind.ABSENT)
-    writes, mods, deletes = [], [], []
-    for path, old, new in changes:
-        if old.kind is Kind.ABSENT and new.kind is Kind.FILE:  # most of many are these
-            writes.append(path)
-            continue
+    writes, mods, deletes, others = [], [], [], []
+    for change in changes:
+        if change.old.kind is Kind.ABSENT and change.new.kind is Kind.FILE:  # as most of many
+            writes.append(change.path)
+        elif change.old != change.new:
+            others.append(change)
+    held_before = _parents(change.path for change in others if change.old.kind is not Kind.ABSENT)
+    now = (change.path for change in others if change.new.kind is not Kind.ABSENT)
+    hold_now = _parents([*now, *writes]) if others else set()
+    for path, old, new in others:
         was = _is_listed(old.kind, path, held_before)
         is_now = _is_listed(new.kind, path, hold_now)
         if old.kind is new.kind is Kind.DIRECTORY:
@@ -81,8 +84,12 @@ def _texts(paths: Sequence[bytes]) -> tuple[list[str], bool]:
 def _parents(paths: Iterable[RelPath]) -> set[RelPath]:
     """Every directory that holds one of `paths`, at any depth."""
     found: set[RelPath] = set()
+    last = b""
     for path in paths:
-        above = parent(path)
+        above = RelPath(path.rpartition(b"/")[0])
+        if above == last:
+            continue
+        last = above
         while above and above not in found:  # else all above it are, too
             found.add(above)
             above = parent(above)

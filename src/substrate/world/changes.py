@@ -10,7 +10,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, BlobWriter, Kind, Node
+from substrate.model.nodes import ABSENT, Kind, ManyBlobWriter, Node
 from substrate.model.paths import ROOT, RelPath, join
 from substrate.objects import directory as snapshot_directory
 from substrate.objects import snapshot as snapshots
@@ -43,7 +43,9 @@ class Base(NamedTuple):
     snapshot: Snapshot
 
 
-def read_layer(layer: Layer, base: Base, exclusions: Exclusions, blobs: BlobWriter) -> LayerDiff:
+def read_layer(
+    layer: Layer, base: Base, exclusions: Exclusions, blobs: ManyBlobWriter
+) -> LayerDiff:
     """Everything the command did; contents of what history keeps go to `blobs`.
 
     Nothing in the layer or in the tree is changed by reading.
@@ -82,7 +84,7 @@ class _Frame(NamedTuple):
 
 class _Reading:
     def __init__(
-        self, upper: Upper, layer: Layer, base: Base, exclusions: Exclusions, blobs: BlobWriter
+        self, upper: Upper, layer: Layer, base: Base, exclusions: Exclusions, blobs: ManyBlobWriter
     ) -> None:
         self.upper = upper
         self.layer = layer

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, BlobWriter, Kind, Node
+from substrate.model.nodes import ABSENT, Kind, ManyBlobWriter, Node
 from substrate.model.paths import RelPath
 from substrate.objects.directory import Directory as Known
 from substrate.workspace.dirwalk import Directory
@@ -22,13 +24,30 @@ from substrate.world.origin import is_copy_of
 _MOST_BYTES = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OWN_NAMES = frozenset(os.fsencode(name) for name in METADATA_FILES)
+#: So much content is held in memory at once.
+_PORTION_BYTES = 4 << 20
+#: A named tuple of as many values as it has fields, made without asking each for its default.
+_new = tuple.__new__
 _THEIRS = ("user.", *OVERLAY_MARKS, FILE_CAPABILITIES)
+
+
+class _Read(NamedTuple):
+    """One of them: all of its entry but the content's id, and the content."""
+
+    path: RelPath
+    old: Node
+    mode: int
+    in_place: bool
+    is_marked: bool
+    times: tuple[int, int]
+    owner: tuple[int, int]
+    content: bytes
 
 
 class PlainFiles:
     """Reads them, directory by directory; contents go to `blobs`."""
 
-    def __init__(self, xattr_prefix: bytes, exclusions: Exclusions, blobs: BlobWriter) -> None:
+    def __init__(self, xattr_prefix: bytes, exclusions: Exclusions, blobs: ManyBlobWriter) -> None:
         self._origin = os.fsdecode(xattr_prefix) + "origin"
         self._exclusions = exclusions
         self._blobs = blobs
@@ -46,11 +65,27 @@ class PlainFiles:
 
         `known` and `below`: the same directory in history and in the tree, if there is one.
         """
+        found: list[LayerEntry] = []
+        rest = iter(names)
+        while portion := self._portion(directory, path, known, below, rest):
+            found += self._kept(portion)
+        return found
+
+    def _portion(
+        self,
+        directory: Directory,
+        path: RelPath,
+        known: Known | None,
+        below: Directory | None,
+        names: Iterator[bytes],
+    ) -> list[_Read]:
+        """As many as may be held in memory; none: there are no more."""
         prefix = path + b"/" if path else b""
         here, tree = directory.fd, None if below is None else below.fd
-        keep, origin, most_bytes = self._blobs.add_blob, self._origin, self._most_bytes
+        origin, most_bytes = self._origin, self._most_bytes
         any_rules = self._exclusions.may_exclude_files
-        found: list[LayerEntry] = []
+        found: list[_Read] = []
+        room = _PORTION_BYTES
         for name in names:
             full = RelPath(prefix + name)
             try:
@@ -84,13 +119,29 @@ class PlainFiles:
                 continue
             finally:
                 os.close(fd)
+            times, owner = (at.st_atime_ns, at.st_mtime_ns), (at.st_uid, at.st_gid)
             found.append(
-                LayerEntry(
-                    full, old, Node(Kind.FILE, mode, keep(data)), False, True, False, in_place,
-                    origin in marks, (at.st_atime_ns, at.st_mtime_ns), (at.st_uid, at.st_gid),
-                )
-            )  # fmt: skip
+                _new(_Read, (full, old, mode, in_place, origin in marks, times, owner, data))
+            )
+            room -= size
+            if room < 0:
+                break
         return found
+
+    def _kept(self, portion: list[_Read]) -> list[LayerEntry]:
+        # What is renamed in is not read again; what is written to where it stands is.
+        soon = any(one.in_place for one in portion)
+        oids = self._blobs.add_blobs([one.content for one in portion], are_read_soon=soon)
+        return [
+            _new(
+                LayerEntry,
+                (path, old, _new(Node, (Kind.FILE, mode, oid, ())), False, True, False, in_place,
+                 is_marked, times, owner),
+            )
+            for (path, old, mode, in_place, is_marked, times, owner, _), oid in zip(
+                portion, oids, strict=True
+            )
+        ]  # fmt: skip
 
     def _is_left_out(self, path: RelPath, size: int) -> bool:
         return self._exclusions.own_reason(path, is_dir=False, size=size) is not None

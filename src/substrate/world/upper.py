@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -73,8 +74,14 @@ class Upper:
 
     def listed(self, directory: Directory) -> list[tuple[bytes, bool]]:
         """Each name in the open directory, sorted, and whether it is a regular file's."""
-        with os.scandir(directory.itself()) as entries:
-            return sorted((os.fsencode(e.name), e.is_file(follow_symlinks=False)) for e in entries)
+        assert directory.fd is not None, "there is no overlayfs without descriptors"
+        coding, errors = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+        with os.scandir(directory.fd) as entries:
+            found = [
+                (e.name.encode(coding, errors), e.is_file(follow_symlinks=False)) for e in entries
+            ]
+        found.sort()
+        return found
 
     def names(self, directory: Directory, path: RelPath, listed: Iterable[bytes]) -> list[Found]:
         """What these names in the open directory that is `path` mean."""

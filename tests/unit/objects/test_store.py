@@ -85,6 +85,56 @@ def test_our_pack_is_gits_own(store: ObjectStore, contents: list[bytes]) -> None
         assert store.read(oid) == ("blob", data)
 
 
+@pytest.mark.parametrize("count", [3, 199, 201, 1500])
+def test_many_contents_at_once_are_kept_as_one_by_one(store: ObjectStore, count: int) -> None:
+    """Known ones, equal ones, large ones and some that the batch has already among them."""
+    before = [b"known %d" % number for number in range(300)]
+    _publish(store, before)
+    many = [b"%d" % (number // 2) * (number % 90) for number in range(count)]
+    many += [*before[:20], b"alone", b"y" * (300 << 10), b"z" * 128, b"z" * 129]
+    with Batch(store) as batch:
+        first = batch.add_blob(b"alone")
+        oids = batch.add_blobs(many)
+        assert batch.add_blobs(many, are_read_soon=False) == oids
+        assert [batch.read_blob(oid) for oid in oids] == many
+        added = batch.added_bytes
+        batch.publish()
+    assert oids == [object_id("blob", data) for data in many]
+    assert first in oids
+    assert added == sum(map(len, {*many} - {*before}))
+    again = ObjectStore(store.git_dir)
+    assert [again.read_blob(oid) for oid in oids] == many
+    run_git(store.git_dir, "fsck", "--strict", "--full")
+
+
+def test_contents_that_are_known_make_no_pack(store: ObjectStore) -> None:
+    contents = [b"%d" % number for number in range(400)]
+    _publish(store, contents)
+    with Batch(store) as batch:
+        batch.add_blobs(contents)
+        assert not batch.added_bytes
+        batch.publish()
+    assert len(list((store.git_dir / "objects/pack").glob("*.pack"))) == 1
+
+
+def test_big_trees_are_packed_as_they_are(store: ObjectStore) -> None:
+    with Batch(store) as batch:
+        oids = batch.add_blobs([b"%d" % number for number in range(3000)])
+        tree = {b"%d" % number: (0o100644, oid) for number, oid in enumerate(oids)}
+        tree_oid = batch.add_tree(tree)
+        assert batch.read_tree(tree_oid) == tree
+        batch.publish()
+    size = len(run_git(store.git_dir, "cat-file", "tree", tree_oid.hex()))
+    [idx] = (store.git_dir / "objects/pack").glob("*.idx")
+    [line] = [
+        one for one in run_git(store.git_dir, "verify-pack", "-v", str(idx)).splitlines()
+        if one.startswith(tree_oid.hex().encode())
+    ]  # fmt: skip
+    assert int(line.split()[3]) > size
+    assert ObjectStore(store.git_dir).read_tree(tree_oid) == tree
+    run_git(store.git_dir, "fsck", "--strict", "--full")
+
+
 def test_big_contents_that_do_not_shrink_are_stored_as_they_are(store: ObjectStore) -> None:
     noise, text = random.Random(2).randbytes(3 << 20), b"line of text\n" * 250_000
     with Batch(store) as batch:

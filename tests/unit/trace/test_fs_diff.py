@@ -55,6 +55,18 @@ def test_a_directory_with_something_in_it_is_not() -> None:
     assert diff((b"d", DIR, ABSENT), (b"d/f", FILE, ABSENT)) == ([], [], [b"d/f"])
 
 
+def test_a_new_file_among_neighbours_keeps_each_directory_above_out_of_the_list() -> None:
+    changes = [(path, ABSENT, DIR) for path in (b"a", b"a/b", b"c", b"e")]
+    changes += [(path, ABSENT, FILE) for path in (b"a/b/1", b"a/b/2", b"c/1", b"c/2", b"d")]
+    assert diff(*changes) == ([b"a/b/1", b"a/b/2", b"c/1", b"c/2", b"d", b"e"], [], [])
+
+
+def test_the_paths_of_all_lists_are_told_once() -> None:
+    assert FsDiff((RelPath(b"b"),), (RelPath(b"a"),), (RelPath(b"b"),)).paths() == (b"a", b"b")
+    assert FsDiff(mods=(RelPath(b"a"), RelPath(b"b"))).paths() == (b"a", b"b")
+    assert FsDiff().paths() == ()
+
+
 def test_of_nested_empty_directories_the_innermost_is() -> None:
     changes = [(path, ABSENT, DIR) for path in (b"a", b"a/b", b"a/b/c")]
     assert diff(*changes) == ([b"a/b/c"], [], [])
