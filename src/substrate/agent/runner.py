@@ -22,6 +22,7 @@ from typing import NamedTuple, NoReturn
 from substrate.agent import peer, spare
 from substrate.protocol import door
 from substrate.system import afterwards, agent_place, environment, process_tree, signals
+from substrate.system.linux import memory
 from substrate.trace import writer
 from substrate.world import ahead, world_init
 
@@ -58,6 +59,8 @@ class Household(NamedTuple):
     #: Tells the zygote, once the caller has its answer, what the next call may need; with a
     #: mount to hand over, or -1.
     report: Callable[[int], None]
+    #: Tells it at the very end what memory the call had to wait for.
+    report_pages: Callable[[memory.Spans], None]
 
 
 def serve(connection: _socket.socket, household: Household) -> NoReturn:
@@ -94,6 +97,9 @@ def _clear_up(household: Household) -> None:
     household.report(ahead.settle())
     ahead.drop()  # the call did not need it
     afterwards.run()
+    missed = spare.missed_pages()
+    if missed is not None:
+        household.report_pages(missed)
     if ahead.has_put_by():
         # Whoever reads what the command wrote waits for the last of us to close it.
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

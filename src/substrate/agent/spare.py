@@ -43,6 +43,10 @@ from substrate.world.recipe import Recipe
 _KEEP_S = 120.0
 #: Longer than it takes to get ready.
 _YOUNG_NS = 60_000_000
+#: A millisecond's worth of pages that a call had to wait for.
+_FEW_FAULTS = 150
+#: So often it is learned which pages calls use.
+_MOST_LESSONS = 20
 #: For so many workspaces a process waits with a world.
 _MOST_WORKSPACES = 3
 #: After a walk of a tree, so long views of it are used again.
@@ -136,6 +140,8 @@ class Spares:
         self._walked_ns: dict[bytes, int] = {}
         #: The view that was told of last: whose, and its mount.
         self._kept: tuple[bytes, Kept, int] | None = None
+        self.pages = Pages()
+        self._lessons = 0
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -155,6 +161,14 @@ class Spares:
             self._walked_ns.pop(root, None)
         for root in [root for root in self._ready if root and root not in self._recipes]:
             self._ready.pop(root).close()
+
+    def learn_pages(self, missed: memory.Spans) -> None:
+        """A call had to wait for these; none: for some, and the next one can tell which."""
+        if missed:
+            self._lessons += 1
+            self.pages = Pages(memory.joined(self.pages.spans, memory.shared(missed)), False)
+        else:
+            self.pages = self.pages._replace(learns=self._lessons < _MOST_LESSONS)
 
     def __iter__(self) -> Iterator[Spare]:
         return iter([*self._ready.values()])
@@ -237,16 +251,40 @@ def _is_below(path: bytes, root: bytes) -> bool:
     return path == root or path.startswith(root.rstrip(b"/") + b"/")
 
 
-def wait(channel: Channel, recipe: Recipe | None, warm: ahead.Warm | None = None) -> Handed | None:
+class Pages(NamedTuple):
+    """The memory that calls use, of that which the zygote shares with its children."""
+
+    spans: memory.Spans = ()
+    #: Something is missing: the next one is to look closely.
+    learns: bool = True
+
+
+_NO_PAGES = Pages()
+
+#: In the spare, once it was ready: how many pages had been fetched for it, and what it had.
+_ready_at: int | None = None
+_ready_with: memory.Snapshot | None = None
+
+
+def wait(
+    channel: Channel,
+    recipe: Recipe | None,
+    warm: ahead.Warm | None = None,
+    pages: Pages = _NO_PAGES,
+) -> Handed | None:
     """In the spare: get ready, and wait for a call; None if there will be none."""
+    global _ready_at, _ready_with
     if recipe is not None and not channel.ready():
         ahead.prepare(recipe, warm)
     if warm is not None:
         warm.close()
     if ahead.is_made() and recipe is not None and not channel.ready() and _stays(recipe.root):
         place.open_ahead(Path(os.fsdecode(recipe.root)))
-    memory.make_own(channel.ready)
+    memory.make_own(pages.spans, channel.ready)
     if recipe is not None:
+        if ahead.is_made() and not channel.ready():
+            _ready_at = memory.faults()
+            _ready_with = memory.Snapshot() if pages.learns else None
         with suppress(ClosedError):  # a call may have been sent by now, and nothing comes after it
             channel.send("ready")
     waiting = _Waiting(channel, recipe, warm)
@@ -256,6 +294,16 @@ def wait(channel: Channel, recipe: Recipe | None, warm: ahead.Warm | None = None
         waiting.close()
         _drop_all()
         return None
+
+
+def missed_pages() -> memory.Spans | None:
+    """After a call: what the next spare should have, as far as this one looked; None: it is well
+    provided for."""
+    if _ready_at is None or not ahead.news.was_ahead:
+        return None  # or it would be what the making of a world uses
+    if memory.faults() - _ready_at < _FEW_FAULTS:
+        return None
+    return () if _ready_with is None else _ready_with.used_since()
 
 
 class _Waiting:

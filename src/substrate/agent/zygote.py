@@ -12,11 +12,13 @@ it itself.
 from __future__ import annotations
 
 import gc
+import marshal
 import os
 import select
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, NoReturn
 
@@ -25,6 +27,7 @@ from substrate.agent.lifecycle import Home
 from substrate.agent.stale import LoadedCode
 from substrate.agent.watcher import Watcher
 from substrate.system import agent_place, clock, watch_talk
+from substrate.system.linux import memory
 from substrate.world import ahead
 
 #: Calls beyond this wait in the socket's queue.
@@ -32,6 +35,8 @@ MOST_RUNNING = 128
 #: Until a server that died is started again.
 _SERVER_PAUSE_NS = 2_000_000_000
 _MOST_NEWS_BYTES = 1 << 20
+#: What a child tells.
+_NEWS, _PAGES = b"n", b"p"
 
 
 class Settings(NamedTuple):
@@ -205,7 +210,7 @@ class Zygote:
             pid = -1 if self._stopping else self._fork()
             if pid == 0:
                 ours.close()
-                self._serve_in_child(partial(spare.wait, theirs, recipe, warm))
+                self._serve_in_child(partial(spare.wait, theirs, recipe, warm, self._spares.pages))
             theirs.close()
             if warm is not None:
                 warm.close()
@@ -229,7 +234,7 @@ class Zygote:
             household = runner.Household(
                 self._settings.version.encode(), os.fsencode(self._settings.install),
                 self._standing, self._settings.program, handed.told, zygote_pid,
-                self._limits, self._tell_news,
+                self._limits, self._tell_news, self._tell_pages,
             )  # fmt: skip
             runner.serve(handed.connection, household)
         finally:
@@ -238,15 +243,24 @@ class Zygote:
     def _tell_news(self, view: int) -> None:
         """In a child: how its world was made, and whether that had been done ahead."""
         try:
-            socket.send_fds(self._bell, [ahead.news.encode()], [view] if view >= 0 else [])
+            data = _NEWS + ahead.news.encode()
+            socket.send_fds(self._bell, [data], [view] if view >= 0 else [])
         except OSError:
             pass  # the agent is gone, or busy: the next call makes its world itself
+
+    def _tell_pages(self, missed: memory.Spans) -> None:
+        """In a child: what of our memory it should have had at hand."""
+        with suppress(OSError):
+            self._bell.send(_PAGES + marshal.dumps(missed))
 
     def _hear_news(self) -> None:
         views: list[int] = []
         try:
             said, views, _, _ = socket.recv_fds(self._news, _MOST_NEWS_BYTES, 1)
-            news = ahead.News.decode(said)
+            if said.startswith(_PAGES):
+                self._spares.learn_pages(marshal.loads(said[len(_PAGES) :]))
+                return
+            news = ahead.News.decode(said[len(_NEWS) :])
         except (OSError, ValueError, EOFError):
             for view in views:
                 os.close(view)

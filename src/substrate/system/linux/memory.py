@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import mmap
 import signal
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from substrate.system.linux import calls
 
 _POPULATE_READ = 22
 _POPULATE_WRITE = 23
-#: About a millisecond's work.
-_CHUNK_BYTES = 1 << 20
+#: Between two questions whether it is enough.
+_SPANS_AT_ONCE = 32
+#: Of /proc/self/pagemap, for each page: it is there, and nobody else has it.
+_PRESENT, _EXCLUSIVE = 1 << 63, 1 << 56
+_ENTRY_BYTES = 8
 _CLONE_VM = 0x100
 _CLONE_PARENT = 0x8000
 _STACK_BYTES = 1 << 16
@@ -20,13 +24,89 @@ _STACK_BYTES = 1 << 16
 _stacks: list[mmap.mmap] = []
 
 
-def make_own(is_enough: Callable[[], bool]) -> None:
-    """Take our own copy of the pages that we share with the process that forked us.
+#: Addresses, from and up to, and how to have the memory there at hand; in order.
+Spans = tuple[tuple[int, int, int], ...]
+
+
+def make_own(spans: Spans, is_enough: Callable[[], bool]) -> None:
+    """Take our own copy of pages that we share with the process that forked us.
 
     The kernel copies a page when it is first written to, one interruption each; Python writes
-    to most of them soon, if only to count references. `is_enough` is asked now and then. Best
-    effort: before Linux 5.14 nothing happens.
+    to many of them, if only to count references. `spans` is what others like us have used.
+    `is_enough` is asked now and then. Best effort: before Linux 5.14 nothing happens.
     """
+    import ctypes
+
+    signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    madvise = signature(("madvise", calls.libc()))
+    for number, (start, end, advice) in enumerate(spans):
+        if number % _SPANS_AT_ONCE == 0 and is_enough():
+            return
+        madvise(start, end - start, advice)  # what cannot be had now comes when it is used
+
+
+class Snapshot:
+    """Which of our memory is our own, to tell later what was `used_since`."""
+
+    def __init__(self) -> None:
+        #: What the kernel says of the pages of each mapping, by where it begins.
+        self._pages: dict[int, tuple[int, bytes]] = {}
+        with (
+            suppress(OSError, ValueError),
+            open("/proc/self/pagemap", "rb", buffering=0) as file,
+        ):
+            for start, end, advice in _mappings():
+                file.seek(start // mmap.PAGESIZE * _ENTRY_BYTES)
+                said = file.read((end - start) // mmap.PAGESIZE * _ENTRY_BYTES)
+                self._pages[start] = (advice, said)
+
+    def used_since(self) -> Spans:
+        """What has been written to that was not our own then, and the code that has been run."""
+        found: list[tuple[int, int, int]] = []
+        for start, (advice, said) in Snapshot()._pages.items():
+            wanted = _PRESENT if advice == _POPULATE_READ else _PRESENT | _EXCLUSIVE
+            before = array("Q", self._pages.get(start, (0, b""))[1])
+            for number, page in enumerate(array("Q", said)):
+                if page & wanted != wanted:
+                    continue
+                if number >= len(before) or before[number] & wanted != wanted:
+                    at = start + number * mmap.PAGESIZE
+                    found.append((at, at + mmap.PAGESIZE, advice))
+        return joined(tuple(found))
+
+
+def joined(*all_spans: Spans) -> Spans:
+    """All of them as one, where they touch."""
+    out: list[tuple[int, int, int]] = []
+    for start, end, advice in sorted(span for spans in all_spans for span in spans):
+        if out and start <= out[-1][1] and advice == out[-1][2]:
+            out[-1] = (out[-1][0], max(end, out[-1][1]), advice)
+        else:
+            out.append((start, end, advice))
+    return tuple(out)
+
+
+def shared(spans: Spans) -> Spans:
+    """What of it lies in memory of ours, which those that we fork will have, too."""
+    mine = list(_mappings())
+    found = [
+        (max(start, first), min(end, last), advice)
+        for start, end, advice in spans
+        for first, last, own in mine
+        if own == advice and start < last and first < end
+    ]
+    return joined(tuple(found))
+
+
+def faults() -> int:
+    """How many pages had to be fetched or copied for us until now."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def _mappings() -> Iterator[tuple[int, int, int]]:
+    """What can be shared with the process that forked us, and how to have it at hand."""
     with open("/proc/self/maps", "rb") as file:
         lines = file.read().split(b"\n")
     for line in lines:
@@ -38,11 +118,7 @@ def make_own(is_enough: Callable[[], bool]) -> None:
         else:
             continue
         start, end = (int(text, 16) for text in span.split(b"-"))
-        for at in range(start, end, _CHUNK_BYTES):
-            if is_enough():
-                return
-            with suppress(OSError):
-                calls.call("madvise", at, min(_CHUNK_BYTES, end - at), advice)
+        yield start, end, advice
 
 
 def start_keeper() -> int:
