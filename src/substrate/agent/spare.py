@@ -43,8 +43,8 @@ from substrate.world.recipe import Recipe
 _KEEP_S = 120.0
 #: Longer than it takes to get ready.
 _YOUNG_NS = 60_000_000
-#: A millisecond's worth of pages that a call had to wait for.
-_FEW_FAULTS = 150
+#: So few pages that a call had to wait for take less than a quarter of a millisecond.
+_FEW_FAULTS = 60
 #: So often it is learned which pages calls use.
 _MOST_LESSONS = 20
 #: For so many workspaces a process waits with a world.
@@ -275,11 +275,13 @@ def wait(
     """In the spare: get ready, and wait for a call; None if there will be none."""
     global _ready_at, _ready_with
     if recipe is not None and not channel.ready():
-        ahead.prepare(recipe, warm)
+        meanwhile = _more(channel, recipe, pages)
+        ahead.prepare(recipe, warm, meanwhile)
+        if ahead.is_made():
+            for _ in meanwhile:
+                pass
     if warm is not None:
         warm.close()
-    if ahead.is_made() and recipe is not None and not channel.ready() and _stays(recipe.root):
-        place.open_ahead(Path(os.fsdecode(recipe.root)))
     memory.make_own(pages.spans, channel.ready)
     if recipe is not None:
         if ahead.is_made() and not channel.ready():
@@ -294,6 +296,14 @@ def wait(
         waiting.close()
         _drop_all()
         return None
+
+
+def _more(channel: Channel, recipe: Recipe, pages: Pages) -> Iterator[None]:
+    """In the spare: what there is to do besides its world, in steps, while others make that."""
+    memory.make_own(pages.spans, channel.ready)
+    yield
+    if not channel.ready() and _stays(recipe.root):
+        place.open_ahead(Path(os.fsdecode(recipe.root)))
 
 
 def missed_pages() -> memory.Spans | None:

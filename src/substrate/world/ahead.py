@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import marshal
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -116,8 +116,13 @@ _in_use: Made | None = None
 _put_by: Layer | None = None
 
 
-def prepare(recipe: Recipe, warm: Warm | None = None) -> None:
-    """Make a world ahead; if that cannot be done, the command will say why."""
+def prepare(
+    recipe: Recipe, warm: Warm | None = None, meanwhile: Iterator[object] | None = None
+) -> None:
+    """Make a world ahead; if that cannot be done, the command will say why.
+
+    `meanwhile` does a piece of work at each step, while other processes make it.
+    """
     global _made
     try:
         # Asked before it is made: whatever changes from here on is then noticed.
@@ -127,11 +132,11 @@ def prepare(recipe: Recipe, warm: Warm | None = None) -> None:
             return
         made = None
         if warm is not None and token:
-            made = _make_used(recipe, looks, token, warm)
+            made = _make_used(recipe, looks, token, warm, meanwhile)
         if warm is not None:
             warm.close()  # nothing that is forked from here on may hold it
         if made is None:
-            made = _make_new(recipe, looks, keeps_view=bool(token))
+            made = _make_new(recipe, looks, meanwhile, keeps_view=bool(token))
         if warm is not None and token:
             made = made._replace(ask=warm.ask, attributes=views.attributes(made.layer))
     except (SubstrateError, OSError):
@@ -158,19 +163,32 @@ def _same_tree(token: bytes, other: bytes) -> bool:
     return bool(token) and tree_of(token) == tree_of(other)
 
 
-def _make_new(recipe: Recipe, looks: tuple[object, ...], *, keeps_view: bool) -> Made:
+def _make_new(
+    recipe: Recipe,
+    looks: tuple[object, ...],
+    meanwhile: Iterator[object] | None,
+    *,
+    keeps_view: bool,
+) -> Made:
     from substrate.world import overlay
 
     root, worlds = Path(os.fsdecode(recipe.root)), Path(os.fsdecode(recipe.worlds))
     # Whose it is shows from the first moment on: who tidies up leaves it to us.
     name = f"ahead-{os.getpid()}-{ids.new_id('wld')}"
     layer = overlay.new_layer(worlds, name, root, ahead=True)
-    made = _opened(recipe, looks, layer, overlay.overlay_view(layer), keeps_view=keeps_view)
+    view = overlay.overlay_view(layer)
+    made = _opened(recipe, looks, layer, view, meanwhile, keeps_view=keeps_view)
     layers.smooth(layer)
     return made
 
 
-def _make_used(recipe: Recipe, looks: tuple[object, ...], token: bytes, warm: Warm) -> Made | None:
+def _make_used(
+    recipe: Recipe,
+    looks: tuple[object, ...],
+    token: bytes,
+    warm: Warm,
+    meanwhile: Iterator[object] | None,
+) -> Made | None:
     """With the last command's view; None if there is none, or it may show what is no more."""
     kept, still = warm.kept, None
     if kept is None or kept.is_old or kept.looks != _digest(looks):
@@ -179,7 +197,7 @@ def _make_used(recipe: Recipe, looks: tuple[object, ...], token: bytes, warm: Wa
         return None
     try:
         view = views.attach(warm.view, recipe.root)
-        made = _opened(recipe, looks, views.take_over(kept), view, keeps_view=True)
+        made = _opened(recipe, looks, views.take_over(kept), view, meanwhile, keeps_view=True)
         still = warm.ask(recipe.root)
         made = made._replace(still=still, token=token, born_ns=kept.born_ns)
         if _same_tree(still.token(in_passing=True), token):
@@ -195,6 +213,7 @@ def _opened(
     looks: tuple[object, ...],
     layer: Layer,
     mount_view: Callable[[], None],
+    meanwhile: Iterator[object] | None,
     *,
     keeps_view: bool,
 ) -> Made:
@@ -203,7 +222,8 @@ def _opened(
     try:
         network = network_for("open")
         sandbox = recipe.sandbox(layer, mount_view, network)
-        opened = open_world(sandbox._replace(is_ahead=True, keeps_view=keeps_view))
+        sandbox = sandbox._replace(is_ahead=True, keeps_view=keeps_view)
+        opened = open_world(sandbox, meanwhile)
     except (SubstrateError, OSError):
         with suppress(OSError):
             layers.remove(layer)

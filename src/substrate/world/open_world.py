@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, NoReturn, cast
 
@@ -223,9 +223,10 @@ class OpenWorld:
             os.waitpid(self.init_pid, 0)
 
 
-def open_world(sandbox: Sandbox) -> OpenWorld:
+def open_world(sandbox: Sandbox, meanwhile: Iterator[object] | None = None) -> OpenWorld:
     """Make the namespaces and mounts, up to the point where only the command is missing.
 
+    `meanwhile` does a piece of other work at each step, while others make the world.
     Raises `WorldFailedError` with the step that the system refused.
     """
     if sandbox.network is not None:
@@ -241,7 +242,7 @@ def open_world(sandbox: Sandbox) -> OpenWorld:
                 ours.close()
                 _make(sandbox, theirs, mask)
             theirs.close()
-            opened = OpenWorld(sandbox, ours, _await_ready(ours, maker))
+            opened = OpenWorld(sandbox, ours, _await_ready(ours, maker, meanwhile))
             if sandbox.network is not None:
                 sandbox.network.parent(opened.pids[1], ())
             return opened
@@ -270,10 +271,12 @@ def _make(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
         os._exit(1)
 
 
-def _await_ready(channel: Channel, maker: int) -> _Ready:
+def _await_ready(channel: Channel, maker: int, meanwhile: Iterator[object] | None) -> _Ready:
     init_pid, door, view, given = 0, -1, -1, cast("tuple[int, ...]", ())
     try:
         while not (init_pid and given):
+            if meanwhile is not None and not channel.ready():
+                next(meanwhile, None)
             message, fds = channel.receive()
             if message[0] == "map":
                 namespaces.map_every_id(maker)
