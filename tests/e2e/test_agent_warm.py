@@ -37,9 +37,10 @@ def _warm(agent: Agent) -> int:
     return int(json.loads(done.stdout)["warm"]) if done.returncode == 0 else 0
 
 
-def _walk(agent: Agent) -> bytes:
+def _walk(agent: Agent, may_say: bytes = b"") -> bytes:
     done = agent.run("-c", _WALK)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.returncode == 0
+    assert done.stderr in (b"", may_say)
     return bytes(done.stdout)
 
 
@@ -52,12 +53,12 @@ def _bare(agent: Agent) -> bytes:
     ).stdout
 
 
-def _until_warm(agent: Agent) -> None:
+def _until_warm(agent: Agent, may_say: bytes = b"") -> None:
     """It takes some walks, a moment for the watch, and nobody's mount in between."""
     before = _warm(agent)
 
     def is_warm() -> bool:
-        assert _walk(agent) == _bare(agent)
+        assert _walk(agent, may_say) == _bare(agent)
         return _warm(agent) > before
 
     until(is_warm, "a view that is used again")
@@ -175,10 +176,15 @@ def _victims(agent: Agent) -> list[int]:
     return [int(pid) for pid in text.split()]
 
 
+#: To whoever had been let in by one that was killed before it began: a busy machine takes its time
+#: to kill.
+_SAID = b"substrate: warn: shell world-agent exec failed, running direct\n"
+
+
 def test_whoever_is_killed_nothing_is_left_and_nothing_is_stale(agent: Agent) -> None:
     chance = random.Random(7)
     for number in range(6):
-        _until_warm(agent)
+        _until_warm(agent, _SAID)
         if number % 2:
             _edit(agent, chance)
         victims = [agent.pid] if number == 3 else [chance.choice(_victims(agent))]
@@ -189,7 +195,7 @@ def test_whoever_is_killed_nothing_is_left_and_nothing_is_stale(agent: Agent) ->
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        assert _walk(agent) == _bare(agent), number
+        assert _walk(agent, _SAID) == _bare(agent), number
     agent.end()
     until(lambda: not pids_with(f"SUBSTRATE_SOCKET={agent.socket}"), "the end of all")
     without = {**agent.env, "SUBSTRATE_AGENT": "off"}
