@@ -131,6 +131,40 @@ def test_a_git_status_leaves_a_view_that_is_used_again(agent: Agent) -> None:
     assert "excluded_changes" not in span
 
 
+def test_what_is_appended_while_a_command_runs_is_in_nobodys_way(agent: Agent) -> None:
+    """A view goes on by the size it has looked up: `cp` takes no more than that. All else does."""
+    _until_warm(agent)
+    signs = agent.workspace.parent
+    line = (
+        f"cat d*/file > /dev/null; touch {signs}/ready;"
+        f" until test -e {signs}/go; do sleep 0.02; done;"
+        " cat d0/file; cp d0/file d0/copy;"
+        " cp d1/file d1/new && echo mine >> d1/new && mv d1/new d1/file;"
+        " mv d2/file d2/moved; echo mine >> d3/file; cp d4/file d4/new && mv d4/new d4/file"
+    )
+    running = agent.start("-c", line)
+    until((signs / "ready").exists, "a command that has looked")
+    for number in range(5):
+        with (agent.workspace / f"d{number}" / "file").open("a") as file:
+            file.write("theirs\n")
+    (signs / "go").touch()
+    out, _ = running.communicate()
+    assert out == b"0\ntheirs\n"
+    # As of the start of the command, or as of now: nothing in between.
+    assert (agent.workspace / "d0" / "copy").read_text() in ("0\n", "0\ntheirs\n")
+    span = agent.completed()[-1]
+    for number in range(5):
+        kept = (agent.workspace / f"d{number}" / "file").read_text()
+        assert "theirs\n" in kept, number
+        if number in (1, 3) and "mine\n" not in kept:
+            assert f"d{number}/file" in span["conflicts"], number
+            shown = agent.run("recover", "show", span["command_id"], f"d{number}/file")
+            assert b"mine\n" in shown.stdout, "the command's own version can be had"
+    assert (agent.workspace / "d2" / "moved").read_text() == "2\ntheirs\n"
+    assert _walk(agent) == _bare(agent)
+    assert agent.run("fsck").returncode == 0
+
+
 def _waiting(agent: Agent) -> list[str]:
     """The worlds that wait, each with the number of its process in its name."""
     names = os.listdir(agent.workspace / ".substrate-git" / "worlds")
