@@ -68,6 +68,11 @@ class BlobWriter(Protocol):
         ...
 
 
+#: A content that was made ready for the store, in values that pass between processes: its id, how
+#: it stands in a pack (empty if the store has it), the checksum of that, and its size.
+ReadyBlob = tuple[bytes, bytes, int, int]
+
+
 class ManyBlobWriter(BlobWriter, Protocol):
     """The same where thousands come at once."""
 
@@ -76,4 +81,12 @@ class ManyBlobWriter(BlobWriter, Protocol):
 
         `are_read_soon`: they are asked for again in this process.
         """
+        ...
+
+    def readied(self, contents: list[bytes]) -> list[ReadyBlob]:
+        """In another process: what `add_ready` takes, in that order."""
+        ...
+
+    def add_ready(self, blobs: list[ReadyBlob], contents: list[bytes]) -> None:
+        """Keep them; `contents`: theirs, if they are asked for again in this process."""
         ...

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from substrate.model.nodes import ReadyBlob
 from substrate.objects import loose
 from substrate.objects.commits import Commit, parse_commit, serialize_commit
-from substrate.objects.packwriter import PackWriter
+from substrate.objects.packwriter import PackWriter, ready_blob
 from substrate.objects.store import ObjectStore
 from substrate.objects.trees import Tree, parse_tree, serialize_tree
 from substrate.workspace.probe import blob_id
@@ -74,6 +75,25 @@ class Batch:
             for oid, data in new:
                 self.store.remember_blob(oid, data)
         return oids
+
+    def readied(self, contents: list[bytes]) -> list[ReadyBlob]:
+        """The work of `add_blobs` that changes nothing here: for a forked child."""
+        oids = [blob_id(data) for data in contents]
+        known = self.store.packed_among(oids)
+        return [
+            (oid, b"", 0, len(data)) if oid in known else ready_blob(oid, data)
+            for oid, data in zip(oids, contents, strict=True)
+        ]
+
+    def add_ready(self, blobs: list[ReadyBlob], contents: list[bytes]) -> None:
+        """Keep what `readied` made of contents; those too, if they are asked for again."""
+        new = [one for one in blobs if one[1] and one[0] not in self._large]
+        if new and self._pack is None:
+            self._spill()
+        if self._pack is not None:
+            self.added_bytes += self._pack.add_ready(new)
+        for (oid, *_), data in zip(blobs, contents, strict=False):
+            self.store.remember_blob(oid, data)
 
     def add_tree(self, tree: Tree) -> bytes:
         """Write a tree. The mapping is kept in a cache: do not change it afterwards."""

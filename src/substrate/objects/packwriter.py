@@ -13,11 +13,12 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 
+from substrate.model.nodes import ReadyBlob
 from substrate.objects.loose import compression_level
 from substrate.system.files import fsync_dir, fsync_fd
 
 _TYPE_CODES = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
-_TREE_CODE = _TYPE_CODES["tree"]
+_BLOB_CODE, _TREE_CODE = _TYPE_CODES["blob"], _TYPE_CODES["tree"]
 _KINDS = {code: kind for kind, code in _TYPE_CODES.items()}
 _BUFFER_BYTES = 1 << 20
 _BIG_OFFSET = 0x80000000
@@ -57,16 +58,20 @@ class PackWriter:
 
     def add_blobs(self, blobs: Iterable[tuple[bytes, bytes]]) -> int:
         """Append those of ``(id, content)`` that are new to this pack; returns their size."""
-        entries, end, parts, added, code = self._entries, self._end, [], 0, _TYPE_CODES["blob"]
-        for oid, data in blobs:
+        new = (one for one in blobs if one[0] not in self._entries)
+        return self.add_ready(ready_blob(oid, data) for oid, data in new)
+
+    def add_ready(self, blobs: Iterable[ReadyBlob]) -> int:
+        """`add_blobs`, of what `ready_blob` made of them."""
+        entries, end, parts, added = self._entries, self._end, [], 0
+        for oid, entry, crc, size_bytes in blobs:
             if oid in entries:
                 continue
-            entry = _entry(code, data)
             size = len(entry)
-            entries[oid] = (end, zlib.crc32(entry), size)
+            entries[oid] = (end, crc, size)
             parts.append(entry)
             end += size
-            added += len(data)
+            added += size_bytes
         # Before anything can be read that is not there; a failed write fails the pack.
         self._file.write(b"".join(parts))
         self._end = end
@@ -149,6 +154,12 @@ class PackWriter:
         self._file.close()
         for suffix in (".pack", ".idx"):
             Path(self._temp + suffix).unlink(missing_ok=True)
+
+
+def ready_blob(oid: bytes, data: bytes) -> ReadyBlob:
+    """A content as it will stand in a pack."""
+    entry = _entry(_BLOB_CODE, data)
+    return oid, entry, zlib.crc32(entry), len(data)
 
 
 def _entry(type_code: int, data: bytes) -> bytes:

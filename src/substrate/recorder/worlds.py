@@ -33,7 +33,8 @@ from substrate.system.watch_talk import Question
 from substrate.workspace.exclude import IGNORE_NAME, Exclusions
 from substrate.workspace.layer import LayerDiff
 from substrate.workspace.locate import Workspace
-from substrate.world.changes import Base, read_layer, says_nothing
+from substrate.world.changes import Base, read_layer
+from substrate.world.nothing_done import says_nothing
 from substrate.world.protocol import Layer
 
 #: How the reason begins for which a world is held.

@@ -27,10 +27,10 @@ from substrate.shell import directory as directories
 from substrate.shell.turn import Turn
 from substrate.system import clock, ids, process_tree, spawn
 from substrate.world import layers
-from substrate.world.changes import is_untouched
 from substrate.world.command import with_reason
 from substrate.world.layered import LayeredWorld
 from substrate.world.network.command_network import CommandNetwork
+from substrate.world.nothing_done import is_untouched
 from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
 from substrate.world.standing_world import open_standing_world
 

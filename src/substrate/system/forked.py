@@ -11,11 +11,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TypeVar, cast
 
 _NUMBER_BYTES = 2
 #: So many numbers fit into a pipe of one page, the smallest there is.
 MOST_PORTIONS = 2000
+_PIPE_BYTES = 1 << 20
 _MOST_BY_WEIGHT = 200
 
 T = TypeVar("T")
@@ -106,6 +108,15 @@ class Forked:
             return None
 
 
+def _widen(pipe: int) -> None:
+    """Room for a whole answer, where the system grants it: who fills a pipe must wait."""
+    import fcntl  # only where there is fork
+
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
 def fork(work: Callable[[], object]) -> Forked | None:
     """Do `work` in a child; None if the system has no process to spare.
 
@@ -116,6 +127,7 @@ def fork(work: Callable[[], object]) -> Forked | None:
         reader, writer = os.pipe()
     except OSError:
         return None
+    _widen(writer)
     try:
         child = os.fork()
     except OSError:

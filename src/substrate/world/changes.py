@@ -23,12 +23,13 @@ from substrate.workspace.probe import blob_id, kind_of, look, open_to_read
 from substrate.world import fuse_marks, layers
 from substrate.world.new_links import NewLinks
 from substrate.world.origin import is_copy_of
-from substrate.world.plain_files import PlainFiles
+from substrate.world.plain_files import Group, PlainFiles
 from substrate.world.protocol import Layer
-from substrate.world.upper import Found, Upper, has_capabilities
+from substrate.world.upper import Found, Upper, has_capabilities, read_all
 
 _STORE = b".substrate-git"
-_CHUNK_BYTES = 1 << 20
+#: So many directories are kept open for the files in them.
+_MOST_OPEN = 100
 _NEVER_ARRIVES = {
     Kind.SOCKET: "a socket belongs to the process that made it",
     Kind.CHAR_DEVICE: "device nodes stay in the world",
@@ -52,23 +53,6 @@ def read_layer(
     """
     with Upper(layer) as upper:
         return _Reading(upper, layer, base, exclusions, blobs).run()
-
-
-def is_untouched(layer: Layer) -> bool:
-    """Whether the command changed nothing at all: most do not, and need no reading."""
-    with os.scandir(os.fsencode(layer.upper)) as names:
-        return all(entry.name == _STORE for entry in names)
-
-
-def says_nothing(layer: Layer) -> bool:
-    """Whether there is nothing to record or apply, though directories may have been copied up."""
-    upper, root = os.fsencode(layer.upper), os.fsencode(layer.lower)
-    if layers.new_look(layer):  # it does not arrive, and that is to be told
-        return False
-    if is_untouched(layer):
-        return True
-    by_kernel = layer.kind == "overlay" and layer.xattr_prefix != fuse_marks.PREFIX
-    return by_kernel and untouched.copied_directories(upper, root) is not None
 
 
 class _Frame(NamedTuple):
@@ -97,14 +81,23 @@ class _Reading:
         self.left_out: list[LeftOut] = []
         self.emptied: list[RelPath] = []
         self.pending: list[_Frame] = []
+        #: Files that are read together, and the frames they are in; what is open there stays so.
+        self.files: list[tuple[_Frame, Group]] = []
         #: Files written in place that have more than one name in the tree, by their inode.
         self.linked: dict[tuple[int, int], Node] = {}
         self.new_links = NewLinks()
 
     def run(self) -> LayerDiff:
         self.pending.append(_Frame(ROOT, self.base.snapshot, False, False))
-        while self.pending:
-            self.directory(self.pending.pop())
+        try:
+            while self.pending or self.files:
+                if self.pending and len(self.files) < _MOST_OPEN:
+                    self.directory(self.pending.pop())
+                else:
+                    self.read_files()
+        finally:
+            for _, group in self.files:
+                group.close()
         if self.linked:
             self.other_names()
         self.left_out += self.new_links.broken()
@@ -118,26 +111,42 @@ class _Reading:
         if frame.at is not None:
             known = snapshot_directory.Directory(self.base.reader, frame.at)
         below = None if frame.is_whole else self.tree_directory(frame.path)
-        names = set()
         try:
-            with self.upper.open(frame.path) as directory:
-                listed = self.upper.listed(directory)
-                if not (frame.beyond or self.upper.is_by_fuse):
-                    files = [name for name, is_file in listed if is_file]
-                    plain = self.plain.read(directory, frame.path, known, below, files)
-                    self.entries += plain
-                    start = len(frame.path) + 1 if frame.path else 0
-                    names = {one.path[start:] for one in plain}
-                rest = [name for name, _ in listed if name not in names]
-                for found in self.upper.names(directory, frame.path, rest):
-                    names.add(found.name)
-                    _Name(self, frame, directory, known, below, found).read()
-        finally:
+            directory = self.upper.open(frame.path)
+        except BaseException:
             if below is not None:
                 below.close()
+            raise
+        group = Group(frame.path, directory, known, below, [])
+        self.files.append((frame, group))
+        names = set()
+        are_plain = not (frame.beyond or self.upper.is_by_fuse)
+        listed = self.upper.listed(directory)
+        group.names.extend(name for name, is_file in listed if is_file and are_plain)
+        rest = [name for name, is_file in listed if not (is_file and are_plain)]
+        for found in self.upper.names(directory, frame.path, rest):
+            names.add(found.name)
+            _Name(self, frame, group, found).read()
         if frame.is_whole and known is not None:
-            for name in known.names() - names:
+            for name in known.names() - names.union(group.names):
                 self.gone(join(frame.path, name))
+        if not group.names:
+            self.files.pop()
+            group.close()
+
+    def read_files(self) -> None:
+        """Those of the directories that were listed: the plain ones together, then the others."""
+        plain = self.plain.read([group for _, group in self.files])
+        for entries, (frame, group) in zip(plain, self.files, strict=True):
+            self.entries += entries
+            if len(entries) < len(group.names):
+                start = len(frame.path) + 1 if frame.path else 0
+                done = {one.path[start:] for one in entries}
+                rest = [name for name in group.names if name not in done]
+                for found in self.upper.names(group.directory, frame.path, rest):
+                    _Name(self, frame, group, found).read()
+            group.close()
+        self.files = []
 
     def tree_directory(self, path: RelPath) -> Directory | None:
         try:
@@ -185,14 +194,13 @@ class _Name:
         self,
         reading: _Reading,
         frame: _Frame,
-        directory: Directory,
-        known: snapshot_directory.Directory | None,
-        below: Directory | None,
+        group: Group,
         found: Found,
     ) -> None:
+        known, below = group.known, group.below
         self.reading = reading
         self.frame = frame
-        self.directory = directory
+        self.directory = group.directory
         self.found = found
         self.path = found.path
         self.at = known.subdirectory(found.name) if known is not None else None
@@ -331,7 +339,7 @@ class _Name:
             return b"" if self.frame.is_whole else look(self.directory, found.name).node.oid
         fd = open_to_read(self.directory, found.name)
         try:
-            return self.reading.blobs.add_blob(_read(fd, found.at.st_size))
+            return self.reading.blobs.add_blob(read_all(fd, found.at.st_size))
         finally:
             os.close(fd)
 
@@ -388,15 +396,3 @@ def _lstat(directory: Directory, name: bytes) -> os.stat_result | None:
         return directory.lstat(name)
     except OSError:
         return None
-
-
-def _read(fd: int, size: int) -> bytes:
-    """All of the file; one system call for most."""
-    data = os.read(fd, size + 1)
-    if len(data) == size:
-        return data
-    parts = [data]
-    while data:
-        data = os.read(fd, _CHUNK_BYTES)
-        parts.append(data)
-    return b"".join(parts)

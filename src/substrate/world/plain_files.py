@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-from substrate.model.nodes import ABSENT, Kind, ManyBlobWriter, Node
+from substrate.model.nodes import ABSENT, Kind, ManyBlobWriter, Node, ReadyBlob
 from substrate.model.paths import RelPath
 from substrate.objects.directory import Directory as Known
+from substrate.system.forked import Portions, can_fork, fork, processors
 from substrate.workspace.dirwalk import Directory
 from substrate.workspace.exclude import METADATA_FILES, Exclusions
 from substrate.workspace.layer import FILE_CAPABILITIES, OVERLAY_MARKS, LayerEntry
@@ -24,28 +26,48 @@ from substrate.world.origin import is_copy_of
 _MOST_BYTES = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OWN_NAMES = frozenset(os.fsencode(name) for name in METADATA_FILES)
-#: So much content is held in memory at once.
+_PLAIN_BEFORE = (Kind.FILE, Kind.ABSENT)
+#: So much content is held in memory at once; by a child, until it has answered.
 _PORTION_BYTES = 4 << 20
+_CHILD_BYTES = 64 << 20
+#: With fewer files a child costs more than it saves; and what each takes next.
+WORTH_A_FORK = 800
+_CHUNK = 100
+_MOST_CHUNKS = 500
 #: A named tuple of as many values as it has fields, made without asking each for its default.
 _new = tuple.__new__
 _THEIRS = ("user.", *OVERLAY_MARKS, FILE_CAPABILITIES)
 
 
-class _Read(NamedTuple):
-    """One of them: all of its entry but the content's id, and the content."""
+class Group(NamedTuple):
+    """Regular files of one directory of the layer."""
 
     path: RelPath
-    old: Node
-    mode: int
-    in_place: bool
-    is_marked: bool
-    times: tuple[int, int]
-    owner: tuple[int, int]
-    content: bytes
+    directory: Directory
+    #: The same directory in history and in the tree, if there is one.
+    known: Known | None
+    below: Directory | None
+    names: list[bytes]
+
+    def close(self) -> None:
+        self.directory.close()
+        if self.below is not None:
+            self.below.close()
+
+
+#: One of them, as it was found: its place among the names, its mode, whether it was written to
+#: where it stood, whether it has marks, its times, its owner. Plain values: they pass between
+#: processes.
+_File = tuple[int, int, bool, bool, tuple[int, int], tuple[int, int]]
+_IN_PLACE = 2
+#: Some of a group, by its number: from the first name to before the last.
+_Chunk = tuple[int, int, int]
+#: What a child says of one chunk: its number, the files, their blobs, and contents still needed.
+_Answer = tuple[int, list[_File], list[ReadyBlob], list[bytes]]
 
 
 class PlainFiles:
-    """Reads them, directory by directory; contents go to `blobs`."""
+    """Reads them, several directories at once; contents go to `blobs`."""
 
     def __init__(self, xattr_prefix: bytes, exclusions: Exclusions, blobs: ManyBlobWriter) -> None:
         self._origin = os.fsdecode(xattr_prefix) + "origin"
@@ -53,41 +75,77 @@ class PlainFiles:
         self._blobs = blobs
         self._most_bytes = min(_MOST_BYTES, exclusions.size_cap_bytes)
 
-    def read(
-        self,
-        directory: Directory,
-        path: RelPath,
-        known: Known | None,
-        below: Directory | None,
-        names: list[bytes],
-    ) -> list[LayerEntry]:
-        """Those of `names`, regular files of the directory at `path`, that are plain.
+    def read(self, groups: list[Group]) -> list[list[LayerEntry]]:
+        """Of each group, those that are plain. Many are shared with a child."""
+        total = sum(len(group.names) for group in groups)
+        if total < WORTH_A_FORK or processors() < 2 or not can_fork():
+            return [self._entries(one, 0, len(one.names)) for one in groups]
+        return self._read_by_two(groups, _chunks(groups, max(_CHUNK, total // _MOST_CHUNKS)))
 
-        `known` and `below`: the same directory in history and in the tree, if there is one.
-        """
-        found: list[LayerEntry] = []
-        rest = iter(names)
-        while portion := self._portion(directory, path, known, below, rest):
-            found += self._kept(portion)
+    def _read_by_two(self, groups: list[Group], chunks: list[_Chunk]) -> list[list[LayerEntry]]:
+        portions = Portions(len(chunks))
+        child = fork(lambda: self._for_parent(groups, chunks, portions))
+        done: dict[int, list[LayerEntry]] = {}
+        try:
+            for number in portions.claims():
+                group, start, stop = chunks[number]
+                done[number] = self._entries(groups[group], start, stop)
+        finally:
+            portions.close()
+            answer = child.answer() if child is not None else None
+        for number, files, blobs, contents in cast("list[_Answer]", answer or []):
+            theirs = groups[chunks[number][0]]
+            self._blobs.add_ready(blobs, contents)
+            done[number] = _as_entries(theirs, files, [oid for oid, *_ in blobs])
+        found: list[list[LayerEntry]] = [[] for _ in groups]
+        for number, (which, start, stop) in enumerate(chunks):
+            # Whatever the child did not answer for is read here.
+            entries = done.get(number)
+            found[which] += (
+                self._entries(groups[which], start, stop) if entries is None else entries
+            )
         return found
 
-    def _portion(
-        self,
-        directory: Directory,
-        path: RelPath,
-        known: Known | None,
-        below: Directory | None,
-        names: Iterator[bytes],
-    ) -> list[_Read]:
-        """As many as may be held in memory; none: there are no more."""
-        prefix = path + b"/" if path else b""
-        here, tree = directory.fd, None if below is None else below.fd
+    def _for_parent(
+        self, groups: list[Group], chunks: list[_Chunk], portions: Portions
+    ) -> list[_Answer]:
+        answers: list[_Answer] = []
+        room = _CHILD_BYTES
+        for number in portions.claims():
+            which, start, stop = chunks[number]
+            files, contents = self._files(groups[which], iter(range(start, stop)), sys.maxsize)
+            soon = contents if any(one[_IN_PLACE] for one in files) else []
+            answers.append((number, files, self._blobs.readied(contents), soon))
+            room -= sum(map(len, contents))
+            if room < 0:
+                break
+        return answers
+
+    def _entries(self, group: Group, start: int, stop: int) -> list[LayerEntry]:
+        found: list[LayerEntry] = []
+        numbers = iter(range(start, stop))
+        while True:
+            files, contents = self._files(group, numbers, _PORTION_BYTES)
+            if not files:
+                return found
+            # What is renamed in is not read again; what is written to where it stands is.
+            soon = any(one[_IN_PLACE] for one in files)
+            oids = self._blobs.add_blobs(contents, are_read_soon=soon)
+            found += _as_entries(group, files, oids)
+
+    def _files(
+        self, group: Group, numbers: Iterator[int], room: int
+    ) -> tuple[list[_File], list[bytes]]:
+        """Plain files and their contents, not many more bytes than `room`; none: no more."""
+        prefix = group.path + b"/" if group.path else b""
+        names, known, below = group.names, group.known, group.below
+        here, tree = group.directory.fd, None if below is None else below.fd
         origin, most_bytes = self._origin, self._most_bytes
         any_rules = self._exclusions.may_exclude_files
-        found: list[_Read] = []
-        room = _PORTION_BYTES
-        for name in names:
-            full = RelPath(prefix + name)
+        found: list[_File] = []
+        contents: list[bytes] = []
+        for number in numbers:
+            name = names[number]
             try:
                 fd = os.open(name, _READ, dir_fd=here)
             except OSError:
@@ -97,12 +155,11 @@ class PlainFiles:
                 mode, size = at.st_mode & 0o777, at.st_size
                 if at.st_mode != stat.S_IFREG | mode or at.st_nlink > 1 or size > most_bytes:
                     continue
-                if (any_rules or name in _OWN_NAMES) and self._is_left_out(full, size):
+                if (any_rules or name in _OWN_NAMES) and self._is_left_out(prefix + name, size):
                     continue
                 marks = os.listxattr(fd)
                 if marks and self._is_marked_otherwise(marks):
                     continue
-                old = ABSENT if known is None else known.node(name)
                 in_place = False
                 if tree is not None:
                     stood = _stood(tree, name)
@@ -110,7 +167,7 @@ class PlainFiles:
                         continue
                     if stood is not None and origin in marks:
                         in_place = is_copy_of(os.getxattr(fd, origin), tree, name)
-                if old.kind is not Kind.FILE and old is not ABSENT:
+                if known is not None and known.node(name).kind not in _PLAIN_BEFORE:
                     continue
                 data = os.read(fd, size + 1)
                 if len(data) != size:
@@ -120,35 +177,41 @@ class PlainFiles:
             finally:
                 os.close(fd)
             times, owner = (at.st_atime_ns, at.st_mtime_ns), (at.st_uid, at.st_gid)
-            found.append(
-                _new(_Read, (full, old, mode, in_place, origin in marks, times, owner, data))
-            )
+            found.append((number, mode, in_place, origin in marks, times, owner))
+            contents.append(data)
             room -= size
             if room < 0:
                 break
-        return found
+        return found, contents
 
-    def _kept(self, portion: list[_Read]) -> list[LayerEntry]:
-        # What is renamed in is not read again; what is written to where it stands is.
-        soon = any(one.in_place for one in portion)
-        oids = self._blobs.add_blobs([one.content for one in portion], are_read_soon=soon)
-        return [
-            _new(
-                LayerEntry,
-                (path, old, _new(Node, (Kind.FILE, mode, oid, ())), False, True, False, in_place,
-                 is_marked, times, owner),
-            )
-            for (path, old, mode, in_place, is_marked, times, owner, _), oid in zip(
-                portion, oids, strict=True
-            )
-        ]  # fmt: skip
-
-    def _is_left_out(self, path: RelPath, size: int) -> bool:
-        return self._exclusions.own_reason(path, is_dir=False, size=size) is not None
+    def _is_left_out(self, path: bytes, size: int) -> bool:
+        return self._exclusions.own_reason(RelPath(path), is_dir=False, size=size) is not None
 
     def _is_marked_otherwise(self, marks: list[str]) -> bool:
         """By more than where it was copied from; labels of the system's are no marks."""
         return any(mark != self._origin and mark.startswith(_THEIRS) for mark in marks)
+
+
+def _as_entries(group: Group, files: list[_File], oids: list[bytes]) -> list[LayerEntry]:
+    prefix = group.path + b"/" if group.path else b""
+    names, known = group.names, group.known
+    return [
+        _new(
+            LayerEntry,
+            (prefix + names[number], ABSENT if known is None else known.node(names[number]),
+             _new(Node, (Kind.FILE, mode, oid, ())), False, True, False, in_place, is_marked,
+             times, owner),
+        )
+        for (number, mode, in_place, is_marked, times, owner), oid in zip(files, oids, strict=True)
+    ]  # fmt: skip
+
+
+def _chunks(groups: list[Group], size: int) -> list[_Chunk]:
+    return [
+        (number, start, min(start + size, len(group.names)))
+        for number, group in enumerate(groups)
+        for start in range(0, len(group.names), size)
+    ]
 
 
 def _is_single_file(at: os.stat_result) -> bool:

@@ -28,6 +28,7 @@ from substrate.workspace.probe import kind_of
 from substrate.world import fuse_marks
 from substrate.world.protocol import Layer
 
+_CHUNK_BYTES = 1 << 20
 _NO_MARKS = frozenset({errno.ENOTSUP, errno.EPERM, errno.EINVAL})
 
 
@@ -146,3 +147,15 @@ def has_capabilities(directory: Directory | None, name: bytes) -> bool:
         return FILE_CAPABILITIES in _attribute_names(b"/proc/self/fd/%d/%s" % (directory.fd, name))
     except OSError:
         return False
+
+
+def read_all(fd: int, size: int) -> bytes:
+    """All of the file; one system call for most."""
+    data = os.read(fd, size + 1)
+    if len(data) == size:
+        return data
+    parts = [data]
+    while data:
+        data = os.read(fd, _CHUNK_BYTES)
+        parts.append(data)
+    return b"".join(parts)

@@ -88,8 +88,13 @@ class Overlay:
         finally:
             unmount(self.merged)
 
-    def run(self, command: str, exclusions: Exclusions | None = None) -> Answer:
-        """Run a line of shell in the overlay; then read its layer."""
+    def run(
+        self, command: str, exclusions: Exclusions | None = None, *, publish: bool = False
+    ) -> Answer:
+        """Run a line of shell in the overlay; then read its layer.
+
+        `publish`: the contents stay in the store.
+        """
         rules = exclusions or Exclusions()
         with Batch(self.store) as batch:
             seen = scan(self.lower, StatCache(), rules, batch, workers=1).seen
@@ -99,14 +104,17 @@ class Overlay:
                 subprocess.run(["bash", "-ec", command], cwd=merged, check=True)
                 after = tree(merged)
             diff = read_layer(self.layer, base, rules, batch)
+            if publish:
+                batch.publish()
             return Answer(diff, differences(before, after))
 
-    def read(self) -> Answer:
+    def read(self, exclusions: Exclusions | None = None) -> Answer:
         """What lies in the layer now; no oracle."""
+        rules = exclusions or Exclusions()
         with Batch(self.store) as batch:
-            seen = scan(self.lower, StatCache(), Exclusions(), batch, workers=1).seen
+            seen = scan(self.lower, StatCache(), rules, batch, workers=1).seen
             base = Base(batch, snapshots.build(batch, seen.items()))
-            return Answer(read_layer(self.layer, base, Exclusions(), batch), [])
+            return Answer(read_layer(self.layer, base, rules, batch), [])
 
 
 def tree(root: Path) -> Tree:

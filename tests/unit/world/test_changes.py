@@ -14,7 +14,7 @@ from substrate.model.nodes import Kind
 from substrate.trace.fs_diff import fs_diff
 from substrate.workspace.exclude import Exclusions
 from substrate.world import fuse_marks, layers
-from substrate.world.changes import is_untouched, says_nothing
+from substrate.world.nothing_done import is_untouched, says_nothing
 from tests.unit.world.overlays import Overlay
 
 pytestmark = pytest.mark.needs("overlay", "root", "mounts")

@@ -1,0 +1,175 @@
+"""Thousands of files of a layer, read by two processes: the same as by one, whatever befalls it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from substrate.objects.store import ObjectStore
+from substrate.workspace.exclude import Exclusions
+from substrate.workspace.layer import LayerEntry
+from substrate.world import changes, plain_files
+from tests.unit.world.overlays import Answer, Overlay
+
+pytestmark = pytest.mark.needs("overlay", "root", "mounts")
+
+_BEFORE = """
+import os
+for d in range(12):
+    os.makedirs(f"old/{d}")
+    for n in range(30):
+        with open(f"old/{d}/{n}", "w") as file:
+            file.write(f"{d} {n}\\n" * (n + 1))
+"""
+#: New, the same twice, empty, written to in place, replaced, odd in every way there is.
+_WORK = """
+import os
+os.mkdir("one")
+for n in range(700):
+    open(f"one/{n}", "w").write(str(n // 2))
+for d in range(120):
+    os.makedirs(f"many/{d}/deep")
+    open(f"many/{d}/deep/a", "w").write(f"text {d} " * d)
+    open(f"many/{d}/deep/empty", "w")
+for d in range(0, 12, 2):
+    for n in range(0, 30, 2):
+        open(f"old/{d}/{n}", "a").write("more")
+    os.rename(f"old/{d}/1", f"old/{d}/moved")
+    open(f"old/{d}/new", "w").write("new")
+    os.replace(f"old/{d}/new", f"old/{d}/3")
+    os.chmod(f"old/{d}/5", 0o600)
+os.link("one/1", "one/linked")
+os.symlink("1", "one/soft")
+os.mkfifo("one/fifo")
+os.setxattr("one/2", "user.note", b"x")
+os.chmod("one/3", 0o4755)
+os.chmod("one/4", 0)
+open("one/left.out", "w").write("left out")
+open("one/big", "wb").write(os.urandom(2 << 20))
+os.remove("old/11/7")
+"""
+
+
+@pytest.fixture
+def overlay(tmp_path: Path) -> Overlay:
+    made = Overlay(tmp_path, "trusted")
+    subprocess.run([sys.executable, "-c", _BEFORE], cwd=made.lower, check=True)
+    (made.lower / ".substrateignore").write_text("*.out\n")
+    return made
+
+
+@pytest.fixture
+def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Two processors, and the children that were made."""
+    made: list[int] = []
+    really = os.fork
+
+    def fork() -> int:
+        pid = really()
+        made.append(pid)
+        return pid
+
+    monkeypatch.setattr(plain_files, "processors", lambda: 2)
+    monkeypatch.setattr(os, "fork", fork)
+    return made
+
+
+def _run(overlay: Overlay) -> Answer:
+    rules = Exclusions.load(overlay.lower)
+    return overlay.run(shlex.join([sys.executable, "-c", _WORK]), rules)
+
+
+def _alone(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> list[LayerEntry]:
+    monkeypatch.setattr(plain_files, "processors", lambda: 1)
+    rules = Exclusions.load(overlay.lower)
+    return _unread(overlay.read(rules))
+
+
+def _unread(found: Answer) -> list[LayerEntry]:
+    """Without the times of access: they are ours."""
+    return [one._replace(times=(0, one.times[1])) for one in found.diff.entries]
+
+
+def _check(overlay: Overlay, found: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = [one for one in found.expected if one.path != b"one/left.out"]
+    # A set-id bit that did not stand there stays in the world.
+    assert {one.path for one in found.changes} == {one.path for one in expected}
+    wrong = [
+        one
+        for one, wanted in zip(found.changes, expected, strict=True)
+        if one != wanted and one.path != b"one/3"
+    ]
+    assert not wrong
+    assert _unread(found) == _alone(overlay, monkeypatch)
+
+
+def test_two_read_what_one_reads(
+    overlay: Overlay, forks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _run(overlay)
+    assert len(forks) >= 1
+    _check(overlay, found, monkeypatch)
+    in_place = {one.path for one in found.diff.entries if one.in_place}
+    assert {b"old/0/0", b"old/10/28"} <= in_place
+    assert b"old/0/3" not in in_place
+
+
+def _no_process(_: Callable[[], int]) -> int:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
+
+
+def _killed(fork: Callable[[], int]) -> int:
+    pid = fork()
+    if pid == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return pid
+
+
+@pytest.mark.parametrize("fork", [_no_process, _killed])
+def test_what_a_child_does_not_say_is_read_all_the_same(
+    overlay: Overlay,
+    forks: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    fork: Callable[[Callable[[], int]], int],
+) -> None:
+    really = os.fork
+    monkeypatch.setattr(os, "fork", lambda: fork(really))
+    found = _run(overlay)
+    monkeypatch.setattr(os, "fork", really)
+    _check(overlay, found, monkeypatch)
+
+
+def test_a_child_holds_so_much_and_no_more(
+    overlay: Overlay, forks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plain_files, "_CHILD_BYTES", 1)
+    monkeypatch.setattr(plain_files, "_PORTION_BYTES", 1)
+    _check(overlay, _run(overlay), monkeypatch)
+    assert forks
+
+
+def test_directories_are_not_kept_open_without_end(
+    overlay: Overlay, forks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "_MOST_OPEN", 3)
+    before = len(os.listdir("/proc/self/fd"))
+    _check(overlay, _run(overlay), monkeypatch)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_every_content_is_in_the_store(overlay: Overlay, forks: list[int]) -> None:
+    rules = Exclusions.load(overlay.lower)
+    work = shlex.join([sys.executable, "-c", _WORK])
+    found = overlay.run(work, rules, publish=True)
+    assert forks
+    again = ObjectStore(overlay.store.git_dir)
+    for one in found.changes:
+        if one.new.oid:
+            again.read_blob(one.new.oid)  # verified by its id
