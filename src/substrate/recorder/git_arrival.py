@@ -2,7 +2,7 @@
 
 Objects, logs and the like are taken as they are. Three things are not:
 
-    the index    dropped if only its stat data is fresh
+    the index    dropped if only its stat data is fresh, unless that is true of the real files
     refs, HEAD   taken if they still stand where they stood when the world started
     collisions   a ref or an index that both sides changed: the world is held
 
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath, display
-from substrate.objects.index_sameness import same_but_for_stat
+from substrate.objects.index_sameness import FileStat, Fresh, fresh_stat
 from substrate.recorder.git_meanwhile import spare_what_is_new
 from substrate.recorder.git_outside import Stamp, code_stamps
 from substrate.recorder.user_git import GitState, git_state
@@ -27,6 +27,7 @@ from substrate.workspace.locate import Workspace
 from substrate.workspace.newer import changed_since
 
 _GIT = b".git"
+_INDEX = RelPath(b".git/index")
 _WATCHED = ("index", "packed-refs")
 
 
@@ -68,7 +69,10 @@ def look_after_git(
     touched = {one.path: one for one in diff.entries if one.beyond and _in_git(one.path)}
     if not touched:
         return GitArrival(diff, spared.collisions)
-    dropped = _stale_indexes(workspace.root, upper, touched)
+    dropped = _refreshed_indexes(workspace.root, upper, touched)
+    fresh = dropped.get(_INDEX)
+    if before is not None and fresh is not None and _is_welcome(workspace, fresh, before):
+        del dropped[_INDEX]
     if dropped:
         rest = tuple(one for one in diff.entries if one.path not in dropped)
         diff = diff._replace(entries=rest)
@@ -106,18 +110,51 @@ def _in_git(path: RelPath) -> bool:
     return _GIT in path.split(b"/")[:-1]
 
 
-def _stale_indexes(root: Path, upper: Path, touched: dict[RelPath, LayerEntry]) -> set[RelPath]:
-    """Indexes, of nested repositories too, that say nothing new."""
-    out = set()
+def _refreshed_indexes(
+    root: Path, upper: Path, touched: dict[RelPath, LayerEntry]
+) -> dict[RelPath, Fresh]:
+    """Indexes, of nested repositories too, that say nothing new but what files look like."""
+    out = {}
     for path, one in touched.items():
         if not path.endswith(b".git/index") or one.new.kind is not Kind.FILE:
             continue
         below = os.fsdecode(path)
         if one.old.kind is Kind.FILE:
             mine, its = _content(root / below), _content(upper / below)
-            if mine is not None and its is not None and same_but_for_stat(mine, its):
-                out.add(path)
+            if mine is not None and its is not None:
+                fresh = fresh_stat(mine, its)
+                if fresh is not None:
+                    out[path] = fresh
     return out
+
+
+def _is_welcome(workspace: Workspace, fresh: Fresh, before: GitWatch) -> bool:
+    """Whether a mere refresh of the index holds for the real files, as a bare one would.
+
+    Where a command has just written them, the index knows them as they were in its world:
+    without this every later ``git status`` would read them again. It must not cost anybody else's
+    work: not while git works there, and not if the index was written meanwhile.
+    """
+    root = os.fsencode(workspace.root)
+    if workspace.git_dir != workspace.root / ".git" or not fresh.stats or not fresh.is_all:
+        return False
+    if os.path.lexists(root + b"/.git/index.lock"):
+        return False
+    if _stamp(workspace.git_dir / "index") != before.stamps[0]:
+        return False
+    return all(_is_so(root, name, noted) for name, noted in fresh.stats.items())
+
+
+def _is_so(root: bytes, name: bytes, noted: FileStat) -> bool:
+    try:
+        at = os.lstat(os.path.join(root, name))
+    except OSError:
+        return False
+    stands = (
+        *divmod(at.st_ctime_ns, 1_000_000_000), *divmod(at.st_mtime_ns, 1_000_000_000),
+        at.st_ino, at.st_uid, at.st_gid, at.st_size,
+    )  # fmt: skip
+    return noted == tuple(number & 0xFFFFFFFF for number in stands)
 
 
 def _content(path: Path) -> bytes | None:

@@ -97,12 +97,59 @@ def test_as_after_a_bare_run(bench: Bench, name: str) -> None:
         assert view(bench.root / "sub") == expected
 
 
-def test_a_plain_status_leaves_no_index_behind(bench: Bench) -> None:
+def stale(root: Path) -> str:
+    """The files of which the index does not know what they look like."""
+    return git(root, "diff-files", "--name-only")
+
+
+def test_a_status_refreshes_the_index_as_a_bare_one_would(bench: Bench, tmp_path: Path) -> None:
     os.utime(bench.root / "a", (1, 1))
+    assert stale(bench.root) == "a\n"
+    do(bench, f"git status > /dev/null; stat -c %y .git/index > {tmp_path}/written")
+    assert stale(bench.root) == ""
+    # By that git knows which of the files may have changed since.
+    seen = subprocess.check_output(["stat", "-c", "%y", ".git/index"], cwd=bench.root, text=True)
+    assert seen == (tmp_path / "written").read_text()
+    assert (span()["fs_diff"], span()["conflicts"]) == (
+        {"writes": [], "mods": [], "deletes": [], "truncated": False},
+        [],
+    )
     before = (bench.root / ".git/index").stat()
     do(bench, "git status > /dev/null")
-    assert (bench.root / ".git/index").stat().st_mtime_ns == before.st_mtime_ns
-    assert (bench.root / ".git/index").stat().st_ino == before.st_ino
+    assert (bench.root / ".git/index").stat() == before
+
+
+def test_what_a_checkout_wrote_is_read_by_one_status_only(bench: Bench) -> None:
+    # It looks different from the next second on: that is how close git looks.
+    do(bench, "echo x > c; git checkout -q c", lambda: time.sleep(1.1))
+    assert stale(bench.root) == "c\n"
+    do(bench, "git status > /dev/null")
+    assert stale(bench.root) == ""
+
+
+@pytest.mark.parametrize("what", ["staged", "lock", "touched"])
+def test_a_refresh_gives_way_to_whoever_works_there(bench: Bench, what: str) -> None:
+    """Somebody stages a file; or is about to; or the refresh is no longer true."""
+    git(bench.root, "update-index", "--refresh")
+    os.utime(bench.root / "a", (1, 1))
+    index = bench.root / ".git" / "index"
+    if what == "staged":
+        (bench.root / "n").write_text("mine\n")
+    left = {}
+
+    def meanwhile() -> None:
+        if what == "staged":
+            git(bench.root, "add", "n")
+        elif what == "lock":
+            (bench.root / ".git" / "index.lock").touch()
+        else:
+            os.utime(bench.root / "a", (2, 2))
+        left[index] = index.read_bytes()
+
+    done = do(bench, "git status > /dev/null", meanwhile)
+    assert span()["conflicts"] == []
+    assert (done.held == "") == (what != "staged")
+    assert index.read_bytes() == left[index]
 
 
 def test_the_effect_is_in_the_span(bench: Bench) -> None:
