@@ -181,6 +181,32 @@ def test_what_no_longer_fits_is_not_used(site: Site) -> None:
     assert as_user(site.case.uid, lambda: _misfits(site)) == []
 
 
+def _from_the_first(site: Site) -> None:
+    """The first command's world is chosen before there is a history, the next one's beside it."""
+    shutil.rmtree(site.store)
+    wanted = Wanted(site.root, site.store, strategy="overlay", required=True)
+    world = choose_world(wanted)
+    site.store.mkdir(mode=0o700)
+    (site.store / "worlds").mkdir(mode=0o700)
+    outcome = world.run(RunRequest(site.root, shell="true", network=network_for("open")))
+    assert outcome.layer is not None
+    assert site.store not in outcome.layer.directory.parents
+    world.discard(outcome.layer)
+    recipe = ahead.news.recipe
+    assert recipe is not None
+    assert not ahead.news.was_ahead
+    for _ in range(_ATTEMPTS):
+        ahead.prepare(recipe)
+        _run(site, "true")
+        if ahead.news.was_ahead:
+            return
+    raise AssertionError("it was made ahead, and is not what the second command needs")
+
+
+def test_the_second_command_of_all_can_have_one(site: Site) -> None:
+    as_user(site.case.uid, lambda: _from_the_first(site))
+
+
 def _killed(site: Site) -> None:
     _run(site, "true")
     recipe = ahead.news.recipe

@@ -337,10 +337,10 @@ def stirs() -> int:
     return -1 if _made is None or _made.still is None else _made.still.fileno()
 
 
-def forget(root: bytes) -> None:
-    """The world that is needed now is no ordinary one: none like it is to be made ahead."""
+def forget(root: bytes, then: Recipe | None = None) -> None:
+    """The world that is needed now is not made ahead; the next one may be, like `then`."""
     global news
-    news = News(root)
+    news = News(root, then)
     drop()
 
 

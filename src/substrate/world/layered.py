@@ -154,13 +154,25 @@ class LayeredWorld:
     ) -> Made | None:
         """The world that was made ahead of this command, if it is the one it should get."""
         # Elsewhere than beside history nobody would clear it away after a kill.
-        is_beside = self._worlds == self._wanted.store / "worlds"
+        beside = self._wanted.store / "worlds"
         is_open = request.network is not None and request.network.mode == "open"
         is_ordinary = company is None and request.limits == ResourceLimits()
-        if self.can_be_ahead and is_beside and is_open and is_ordinary:
+        if not (self.can_be_ahead and is_open and is_ordinary):
+            ahead.forget(recipe.root)
+        elif self._worlds == beside:
             return ahead.take(recipe, world_id)
-        ahead.forget(recipe.root)
+        elif self._next_worlds() == beside:
+            # The first command of all: its world was chosen when there was no history yet.
+            ahead.forget(recipe.root, then=recipe._replace(worlds=os.fsencode(beside)))
+        else:
+            ahead.forget(recipe.root)
         return None
+
+    def _next_worlds(self) -> Path:
+        """Where the next command's world will be."""
+        from substrate.world.choose import worlds_directory  # which imports this
+
+        return worlds_directory(self._wanted)
 
     def discard(self, layer: Layer) -> None:
         layers.remove(layer)
