@@ -59,7 +59,7 @@ class Terminal:
 
     def step(self) -> None:
         try:
-            message = json.loads(self.connection.recv(timeout=20))
+            message = json.loads(self.connection.recv(timeout=60))
         except TimeoutError:
             raise AssertionError(f"nothing more after {self.shown!r}") from None
         if message["type"] == "stdout":

@@ -84,10 +84,13 @@ def _odd() -> None:
 
 def test_a_command_is_alone_in_it(agent: Agent) -> None:
     """What kept the memory of the process that it was made of is gone, and was never its child."""
+    # What is about to go may take its time.
+    alone = "until set -- /proc/[0-9]*; [ $# -le 2 ]; do sleep 0.1; done"
+    line = f"{alone}; echo $@; cat /proc/$$/task/$$/children; :"
     for _ in range(20):  # somebody's mount may put an end to one
         _until_ahead(agent)
         before = _state(agent)["ahead"]
-        ran = agent.run("-c", "sleep 0.3; echo /proc/[0-9]*; cat /proc/$$/task/$$/children; :")
+        ran = agent.run("-c", line)
         if _state(agent)["ahead"] != before:
             break
     # Its init, and itself; then the `cat` that tells.

@@ -85,7 +85,9 @@ def test_a_line_can_ask_for_history_and_take_it_back(shell: Terminal, project: P
     assert b"one" in shell.line("cat a")
     assert b"checkpoint 1" in shell.line(f"{program} checkpoint")
     said = project.parent / "said"
-    shell.line(f"(sleep 1; {program} log > {said} 2>&1; touch {said}.done) &")
+    wait = f"until test -e {said}.go; do sleep 0.05; done"
+    shell.line(f"({wait}; {program} log > {said} 2>&1; touch {said}.done) &")
+    Path(f"{said}.go").touch()
     until(Path(f"{said}.done").exists)  # at the prompt, between two lines
     assert "echo two > a" in said.read_text()
     assert shell.exit() == 0

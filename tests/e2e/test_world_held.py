@@ -99,13 +99,16 @@ def test_a_held_world_collides_with_later_work(program: Program) -> None:
 
 
 def test_what_outlives_its_command_is_recorded_when_it_ends(program: Program) -> None:
-    line = "(sleep 1; echo late > late) > /dev/null 2>&1 & echo now > now"
+    go = program.cwd.parent / "go"
+    wait = f"until test -e {go}; do sleep 0.05; done"
+    line = f"({wait}; echo late > late) > /dev/null 2>&1 & echo now > now"
     done = program("-c", line).went_well()
     assert "go on in wld_" in done.errors
     assert (program.cwd / "now").exists()
     assert program.json("trace")["spans"][-1]["outcome"] == "detached"
     [world] = program.json("world", "list")["worlds"]
     assert world["state"] == "detached"
+    go.touch()
     deadline = time.monotonic() + 60
     while not (program.cwd / "late").exists():
         assert time.monotonic() < deadline, "it never arrived"

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.agents import is_in_foreground, until
+
 pytestmark = pytest.mark.needs("world-overlay")
 PATIENCE_S = 60.0
 SUBSTRATE = shlex.join([sys.executable, "-m", "substrate"])
@@ -24,6 +26,7 @@ class Shell:
     def __init__(self, cwd: Path) -> None:
         import pty
 
+        self.cwd = cwd
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.chdir(cwd)
@@ -72,7 +75,7 @@ def test_stopped_continued_and_interrupted(shell: Shell) -> None:
     shell.wait_for("asked2")
     shell.say("fg; echo status=$?")
     shell.wait_for("substrate -c")
-    time.sleep(0.2)
+    until(lambda: is_in_foreground("sleep", str(shell.cwd)), "the command in the foreground")
     shell.press(b"\x03")
     shell.wait_for("status=130")
 
@@ -82,7 +85,7 @@ def test_a_shell_inside_has_jobs_of_its_own(shell: Shell) -> None:
     shell.say("echo inner$((40+2))")
     shell.wait_for("inner42")
     shell.say("sleep 600; echo slept=$?")
-    time.sleep(0.5)
+    until(lambda: is_in_foreground("sleep", str(shell.cwd)), "the command in the foreground")
     shell.press(b"\x03")
     shell.say("exit 5")
     shell.wait_for("was=5")
