@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from substrate.history.arrival_plan import Touch
-from substrate.workspace.dirwalk import Directory, Walker
+from substrate.model.paths import split
+from substrate.workspace.dirwalk import CHANGE, Directory, Walker
 
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 
@@ -19,18 +20,25 @@ def give_touches(root: Path, touches: Iterable[Touch], start_ns: int) -> None:
     A file that the command only touched and somebody else wrote to since its start keeps the
     time of that writing.
     """
-    walker = Walker(root, keep=True)
-    for touch in sorted(touches, key=lambda one: one.path, reverse=True):
-        try:
-            parent, name = walker.parent_of(touch.path)
-        except OSError:
-            continue
-        with parent:
+    walker, above, parent = Walker(root), None, None
+    try:
+        for touch in sorted(touches, key=lambda one: one.path, reverse=True):
+            here, name = split(touch.path)
             try:
-                _touch(parent, name, touch, start_ns)
+                if here != above:
+                    # Not looked for again for each file in it: one that is moved away meanwhile
+                    # has got its times there.
+                    if parent is not None:
+                        parent.close()
+                    parent, above = None, here
+                    parent = walker.directory(here, CHANGE)
+                if parent is not None:
+                    _touch(parent, name, touch, start_ns)
             except OSError:
                 continue  # gone, or somebody else's: its time is no loss
-    walker.close()
+    finally:
+        if parent is not None:
+            parent.close()
 
 
 def _touch(parent: Directory, name: bytes, touch: Touch, start_ns: int) -> None:

@@ -66,6 +66,10 @@ _ODD = re.compile(
 _SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\](.*)')
 
 
+#: What is looked at in a ``.git`` besides hooks.
+_ENDS_IN_GIT = (b"/config", b"/config.worktree", b"/attributes")
+
+
 def runs_code(
     entries: Iterable[LayerEntry], configs: Callable[[RelPath], tuple[bytes, bytes]]
 ) -> list[RelPath]:
@@ -76,6 +80,8 @@ def runs_code(
         if _is_ordinary(one.path):
             continue
         if one.new in (ABSENT, one.old) or one.new.kind is Kind.DIRECTORY:
+            continue
+        if _is_gits_own(one.path):
             continue
         parts = tuple(one.path.split(b"/"))
         if b".git" in parts[:-1]:
@@ -91,6 +97,13 @@ def _is_ordinary(path: RelPath) -> bool:
     if path.startswith(b".") or path.find(b"/.") >= 0:
         return False
     return path.rpartition(b"/")[2] not in _WITHOUT_DOT
+
+
+def _is_gits_own(path: RelPath) -> bool:
+    """Quickly, of most in a ``.git``: an object, a ref, a log."""
+    if not path.startswith(b".git/") and path.find(b"/.git/") < 0:
+        return False
+    return path.find(b"hooks/") < 0 and not path.endswith(_ENDS_IN_GIT)
 
 
 def _is_named(parts: tuple[bytes, ...]) -> bool:

@@ -110,20 +110,22 @@ class _Reading:
         known = None
         if frame.at is not None:
             known = snapshot_directory.Directory(self.base.reader, frame.at)
+        directory = self.upper.open(frame.path)
         below = None if frame.is_whole else self.tree_directory(frame.path)
-        try:
-            directory = self.upper.open(frame.path)
-        except BaseException:
-            if below is not None:
-                below.close()
-            raise
         group = Group(frame.path, directory, known, below, [])
         self.files.append((frame, group))
         names = set()
-        are_plain = not (frame.beyond or self.upper.is_by_fuse)
         listed = self.upper.listed(directory)
-        group.names.extend(name for name, is_file in listed if is_file and are_plain)
-        rest = [name for name, is_file in listed if not (is_file and are_plain)]
+        files = [] if self.upper.is_by_fuse else [name for name, is_file in listed if is_file]
+        rest = [name for name, is_file in listed if not is_file or self.upper.is_by_fuse]
+        if not frame.beyond:
+            group.names.extend(files)
+        elif frame.is_whole:
+            moved = self.plain.read_beyond(directory, frame.path, files)
+            self.entries += moved.entries
+            rest += moved.rest
+        else:
+            rest += files
         for found in self.upper.names(directory, frame.path, rest):
             names.add(found.name)
             _Name(self, frame, group, found).read()

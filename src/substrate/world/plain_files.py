@@ -55,6 +55,12 @@ class Group(NamedTuple):
             self.below.close()
 
 
+class Moved(NamedTuple):
+    entries: list[LayerEntry]
+    #: Names of files that are not plain.
+    rest: list[bytes]
+
+
 #: One of them, as it was found: its place among the names, its mode, whether it was written to
 #: where it stood, whether it has marks, its times, its owner. Plain values: they pass between
 #: processes.
@@ -81,6 +87,27 @@ class PlainFiles:
         if total < WORTH_A_FORK or processors() < 2 or not can_fork():
             return [self._entries(one, 0, len(one.names)) for one in groups]
         return self._read_by_two(groups, _chunks(groups, max(_CHUNK, total // _MOST_CHUNKS)))
+
+    def read_beyond(self, directory: Directory, path: RelPath, names: list[bytes]) -> Moved:
+        """Those that are plain, in a directory that history leaves out and that comes whole:
+        their contents are nobody's business."""
+        prefix = path + b"/" if path else b""
+        found: list[LayerEntry] = []
+        rest: list[bytes] = []
+        for name in names:
+            at = _without_marks(directory, name)
+            if at is None:
+                rest.append(name)
+                continue
+            times, owner = (at.st_atime_ns, at.st_mtime_ns), (at.st_uid, at.st_gid)
+            new = _new(Node, (Kind.FILE, at.st_mode & 0o777, b"", ()))
+            found.append(
+                _new(
+                    LayerEntry,
+                    (prefix + name, ABSENT, new, True, True, False, False, False, times, owner),
+                )
+            )
+        return Moved(found, rest)
 
     def _read_by_two(self, groups: list[Group], chunks: list[_Chunk]) -> list[list[LayerEntry]]:
         portions = Portions(len(chunks))
@@ -212,6 +239,22 @@ def _chunks(groups: list[Group], size: int) -> list[_Chunk]:
         for number, group in enumerate(groups)
         for start in range(0, len(group.names), size)
     ]
+
+
+def _without_marks(directory: Directory, name: bytes) -> os.stat_result | None:
+    """The stat of a plain file that has no attributes at all; None: anything else."""
+    try:
+        fd = os.open(name, _READ, dir_fd=directory.fd)
+    except OSError:
+        return None
+    try:
+        at = os.fstat(fd)
+        is_plain = at.st_mode == stat.S_IFREG | at.st_mode & 0o777 and at.st_nlink == 1
+        return at if is_plain and not os.listxattr(fd) else None
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def _is_single_file(at: os.stat_result) -> bool:

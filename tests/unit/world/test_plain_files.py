@@ -173,3 +173,36 @@ def test_every_content_is_in_the_store(overlay: Overlay, forks: list[int]) -> No
     for one in found.changes:
         if one.new.oid:
             again.read_blob(one.new.oid)  # verified by its id
+
+
+_REPOSITORY = """
+import os, subprocess
+os.makedirs("copy")
+os.chdir("copy")
+for n in range(30):
+    open(str(n), "w").write(str(n))
+subprocess.run(["git", "init", "-q"], check=True)
+subprocess.run(["git", "add", "-A"], check=True)
+os.chdir(".git")
+os.link("HEAD", "linked")
+os.symlink("HEAD", "soft")
+os.mkfifo("fifo")
+for name in ("marked", "set-id", "shut"):
+    open(name, "w").write(name)
+os.setxattr("marked", "user.note", b"x")
+os.chmod("set-id", 0o4755)
+os.chmod("shut", 0)
+"""
+
+
+def test_what_history_leaves_out_is_told_the_same_in_fewer_steps(
+    overlay: Overlay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = _unread(overlay.run(shlex.join([sys.executable, "-c", _REPOSITORY])))
+    inside = [one.path for one in quick if one.beyond]
+    assert len(inside) > 20
+    assert b"copy/.git/shut" in inside
+    monkeypatch.setattr(plain_files, "_without_marks", lambda directory, name: None)
+    assert _unread(overlay.read()) == quick
+    [marked] = [one for one in quick if one.path == b"copy/.git/marked"]
+    assert marked.new.xattrs == ((b"user.note", b"x"),)
