@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
 from tests.contract.program import Program
 
 
@@ -16,6 +23,46 @@ def test_the_log_says_in_words_what_no_command_did(finished: Program) -> None:
     text = finished("log").went_well().text
     assert "[external] changed outside Substrate" in text
     assert text.endswith("1  [baseline] the files as first found\n")
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize(
+    ("columns", "left_away"),
+    [
+        (120, []),
+        (80, ["session"]),
+        (60, ["session", "when"]),
+        (40, ["session", "when", "files"]),
+        (34, ["session", "when", "files", "exit"]),
+    ],
+)
+def test_the_log_fits_the_terminal(finished: Program, columns: int, left_away: list[str]) -> None:
+    shown = _on_a_terminal(finished, columns, "log")
+    assert [line for line in shown if len(line) > columns] == []
+    header, *lines = shown
+    words = {"when", "id", "session", "exit", "files", "what"}
+    assert {word for word in words if word not in header.split()} == set(left_away)
+    assert any("rm b; exit 3" in line for line in lines), "what was run is the point of it"
+
+
+def _on_a_terminal(program: Program, columns: int, *words: str) -> list[str]:
+    import termios
+
+    leader, follower = os.openpty()
+    termios.tcsetwinsize(follower, (24, columns))
+    env = {**os.environ, **program.env, "SUBSTRATE_AGENT": "off", "TERM": "dumb"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "substrate", *words], cwd=program.cwd, env=env,
+        stdin=follower, stdout=follower, stderr=follower,
+    )  # fmt: skip
+    os.close(follower)
+    shown = b""
+    with suppress(OSError):  # Linux's way to say that the other side has closed
+        while data := os.read(leader, 65536):
+            shown += data
+    os.close(leader)
+    assert process.wait() == 0
+    return shown.decode().replace("\r", "").splitlines()
 
 
 def test_the_baseline_counts_files_and_empty_directories(substrate: Program) -> None:
