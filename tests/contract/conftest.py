@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.contract.as_user import NOBODY
 from tests.contract.program import Program
+from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
 
 
 @pytest.fixture
@@ -14,6 +18,17 @@ def substrate(tmp_path: Path) -> Program:
     project = tmp_path / "project"
     project.mkdir()
     return Program(project)
+
+
+@pytest.fixture(
+    params=[os.geteuid() if hasattr(os, "geteuid") else 0, NOBODY], ids=lambda uid: f"uid{uid}"
+)
+def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A workspace for worlds of the best kind, as root and as an ordinary user."""
+    case = Case("overlay", request.param)
+    skip_unless_possible(case)
+    with make_site(case, monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,9 +21,9 @@ from substrate.world.ahead import Warm
 from substrate.world.choose import choose_world
 from substrate.world.network.choose import network_for
 from substrate.world.protocol import RunRequest, Wanted
-from tests.contract.as_user import NOBODY, as_user
+from tests.contract.as_user import as_user
 from tests.contract.tree_edits import Edits
-from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
+from tests.contract.world_site import Site
 
 _PROBE = f"python3 - < {Path(__file__).with_name('tree_probe.py')}"
 
@@ -31,14 +31,6 @@ _PROBE = f"python3 - < {Path(__file__).with_name('tree_probe.py')}"
 _ATTEMPTS = 20
 
 pytestmark = pytest.mark.needs("world-overlay")
-
-
-@pytest.fixture(params=[os.geteuid(), NOBODY], ids=lambda uid: f"uid{uid}")
-def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    case = Case("overlay", request.param)
-    skip_unless_possible(case)
-    with make_site(case, monkeypatch) as made:
-        yield made
 
 
 class Here(StillTree):

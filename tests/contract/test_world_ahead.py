@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -16,9 +16,9 @@ from substrate.world import ahead
 from substrate.world.choose import choose_world
 from substrate.world.network.choose import network_for
 from substrate.world.protocol import ResourceLimits, RunOutcome, RunRequest, Wanted
-from tests.contract.as_user import NOBODY, as_user
+from tests.contract.as_user import as_user
 from tests.contract.tree_edits import Edits
-from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
+from tests.contract.world_site import Site
 
 pytestmark = pytest.mark.needs("world-overlay")
 
@@ -30,14 +30,6 @@ _MANIFEST = (
 )
 #: Somebody else may mount something in the middle of a test; then there is no world ahead.
 _ATTEMPTS = 10
-
-
-@pytest.fixture(params=[os.geteuid(), NOBODY], ids=lambda uid: f"uid{uid}")
-def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    case = Case("overlay", request.param)
-    skip_unless_possible(case)
-    with make_site(case, monkeypatch) as made:
-        yield made
 
 
 def _run(site: Site, line: str, **request: object) -> RunOutcome:
