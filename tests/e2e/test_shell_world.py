@@ -423,6 +423,27 @@ def test_another_project_is_recorded_where_it_is(site: Site) -> None:
     assert "started in" in first["reason"]
 
 
+def test_a_line_makes_a_history_where_a_command_would(site: Site) -> None:
+    places = {name: site.base / name for name in ("plain", "sticky", "home")}
+    for place in places.values():
+        place.mkdir(exist_ok=True)
+    places["sticky"].chmod(0o1777)
+    terminal = site.open()
+    for name, place in places.items():
+        terminal.line(f"cd {place}")
+        first, second = terminal.line("echo 1 > by-line"), terminal.line("true")
+        by_line = (place / ".substrate-git").exists()
+        assert by_line == (name == "plain")
+        shutil.rmtree(place / ".substrate-git", ignore_errors=True)
+        terminal.cwd = place
+        done = terminal.substrate("-c", "true")
+        assert (place / ".substrate-git").exists() == by_line, name
+        said = b"no history is kept here"
+        assert (said in done.stderr, said in first, said in second) == (not by_line,) * 2 + (False,)
+    terminal.line("cd ../project")
+    assert terminal.exit() == 0
+
+
 def test_without_a_world(site: Site) -> None:
     terminal = site.open("shell", "--no-world")
     terminal.line("echo 1 > a")

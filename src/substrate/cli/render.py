@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from substrate.history.restore import Outcome
     from substrate.model.nodes import Node
     from substrate.model.paths import RelPath
+    from substrate.recorder.record_command import Recording
 
 _SHOWN_NAMES = 20
 
@@ -30,6 +31,10 @@ def place_of(context: Context) -> Place:
 
 def paths_of(place: Place, texts: Sequence[str] | None) -> tuple[RelPath, ...]:
     return tuple(place.rel_path(text) for text in texts or ())
+
+
+def unrecorded(recording: Recording) -> str:
+    return f"no history is kept here: {recording.no_history}; the command was only traced"
 
 
 def hex_or_none(oid: bytes | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from substrate.cli.render import place_of
+from substrate.cli.render import place_of, unrecorded
 from substrate.errors import RefusedError, UsageError
 from substrate.inside.calls import InsideCalls
 from substrate.recorder.record_command import CommandRequest, record_command
@@ -94,9 +94,7 @@ def _run(args: Namespace, context: Context) -> int:
     if recording.outcome.notice:
         context.output.note(recording.outcome.notice)
     if recording.no_history:
-        context.output.note(
-            f"no history is kept here: {recording.no_history}; the command was only traced"
-        )
+        context.output.note(unrecorded(recording))
     for note in recording.notes:
         context.output.note(note)
     return recording.outcome.exit

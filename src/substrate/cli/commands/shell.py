@@ -43,10 +43,17 @@ def run(args: Namespace, context: Context) -> int:
         raise UsageError(
             "the shell needs a terminal", hint="for one command: substrate -c 'COMMAND'"
         )
+    from substrate.cli.render import unrecorded
     from substrate.inside.calls import InsideCalls
     from substrate.shell.session import Surroundings, run_shell
 
+    no_history = ""
+
     def recorded(recording: Recording) -> None:
+        nonlocal no_history
+        if recording.no_history not in ("", no_history):  # once, by whoever comes there
+            context.output.note(unrecorded(recording))
+        no_history = recording.no_history
         for note in recording.notes:
             context.output.note(note)
 
