@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -255,3 +256,31 @@ def test_all_and_ranges(repo: Path) -> None:
         git(repo, "commit", "-q", "-m", "more")
     assert len(answer(repo, "index", "--commit", "HEAD~2..HEAD")["indexed"]) == 2
     assert len(answer(repo, "index", "--all")["indexed"]) == 4
+
+
+def commit_text(repo: Path, name: str) -> None:
+    """A commit after which all symbols and edges are as before."""
+    (repo / f"{name}.txt").write_text("no source\n")
+    git(repo, "add", ".")
+    git(repo, "commit", "-qm", name)
+
+
+@pytest.mark.needs("overlay", "root", "mounts")
+def test_inside_a_world_snapshots_share_no_files(repo: Path, tmp_path: Path) -> None:
+    """A name of a file of the tree would arrive as a file of its own, with a note for each."""
+    assert ctx(repo, "init").returncode == 0
+    assert ctx(repo, "index").returncode == 0
+    commit_text(repo, "second")
+    env = {**os.environ, "SUBSTRATE_HOME": str(tmp_path / "home"), "SUBSTRATE_AGENT": "off"}
+    line = shlex.join([*CTX, "index"])
+    words = [sys.executable, "-m", "substrate", "-c", line]
+    done = subprocess.run(words, cwd=repo, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "file of its own" not in done.stderr
+    inside = sorted((repo / ".ctx/graph/snapshots").iterdir())
+    assert len(inside) == 2
+    assert {file.stat().st_nlink for one in inside for file in one.iterdir()} == {1}
+    commit_text(repo, "third")
+    assert ctx(repo, "index").returncode == 0
+    newest = repo / ".ctx/graph/snapshots" / git(repo, "rev-parse", "HEAD")
+    assert (newest / "symbols.jsonl").stat().st_nlink == 2  # outside they do

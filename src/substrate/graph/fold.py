@@ -72,7 +72,7 @@ def unfold(layout: Layout, commit: bytes, scratch: Path) -> bool:
             edits.setdefault(path, section)
         at = fold.base
     base = layout.snapshot(at)
-    splice(base, Sections.load(base), edits, scratch)
+    splice(base, Sections.load(base), edits, scratch, share=layout.shares)
     write_marker(scratch, counts or {})
     return True
 

@@ -210,7 +210,7 @@ def _update(
     table = Sections.load(directory)
     update = Update(directory, table, changes, FactSource(cache, repository))
     update.run()
-    new = splice(directory, table, update.edits, scratch)
+    new = splice(directory, table, update.edits, scratch, share=layout.shares)
     marker = read_marker(directory)
     before = marker.counts if marker else {}
     write_marker(scratch, _counts(before, update) | {"troubles": sum(new.troubles)})

@@ -46,6 +46,9 @@ class Layout(NamedTuple):
     """The graph's directory, and names below it."""
 
     graph: Path
+    #: A file that is as in another snapshot is a link to it. In a world it would arrive as a file
+    #: of its own, and the old one be copied for it.
+    shares: bool = True
 
     @property
     def commits(self) -> Path:

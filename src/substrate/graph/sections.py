@@ -219,9 +219,13 @@ def _unpacked(raw: bytes) -> array[int]:
 
 
 def splice(
-    base_directory: Path, base: Sections, edits: Mapping[bytes, Section | None], target: Path
-) -> Sections:
-    """Write into `target` the snapshot that differs from `base` by `edits`; None removes a path."""
+    base_directory: Path, base: Sections, edits: Mapping[bytes, Section | None], target: Path,
+    *, share: bool = True,
+) -> Sections:  # fmt: skip
+    """Write into `target` the snapshot that differs from `base` by `edits`; None removes a path.
+
+    `share`: a file in which nothing differs may be a link to that of `base`.
+    """
     new = Sections()
     hashes: list[tuple[bytes, bytes, bytes]] = []
     runs = list(_runs(base, edits))
@@ -234,7 +238,7 @@ def splice(
     new.defined, new.mentioned, new.called = (b"".join(h[i] for h in hashes) for i in range(3))
     new.save(target)
     for file, name in enumerate(FILES):
-        if not _link(base_directory, base, edits, target, file):
+        if not (share and _link(base_directory, base, edits, target, file)):
             _splice_file(base_directory / name, base.offsets(file), runs, target / name, file)
     return new
 

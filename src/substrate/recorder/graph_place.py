@@ -12,6 +12,7 @@ from substrate.errors import NotFoundError, RefusedError
 from substrate.graph import index
 from substrate.graph.layout import Layout, read_marker
 from substrate.objects.repository import Repository, plain_head
+from substrate.system import environment
 from substrate.workspace.ctx_dir import CTX_NAME, refuse_links, require_ctx
 from substrate.workspace.locate import Workspace, find_workspace, make_private
 
@@ -80,7 +81,8 @@ def make_ctx(start: Path) -> tuple[Path, bool]:
 
 def _layout(ctx: Path) -> Layout:
     refuse_links(ctx, ("graph", *(f"graph/{name}" for name in _DIRECTORIES)))
-    return Layout(ctx / "graph")
+    is_inside_world = "SUBSTRATE_WORLD_ID" in environment.current().variables
+    return Layout(ctx / "graph", shares=not is_inside_world)
 
 
 @contextmanager
