@@ -292,8 +292,8 @@ while not os.path.exists(stop) and time.monotonic() < deadline:
                     continue
                 if (have.st_dev, have.st_ino) == (device, inode):
                     found.add(link)
-with open(said, 'w') as file:
-    file.write(f'{len(seen)} {sorted(found)}')
+    with open(said, 'w') as file:
+        file.write(f'{len(seen)} {sorted(found)}')
 """
 
 
@@ -309,7 +309,10 @@ def test_a_world_that_is_being_made_among_others_shows_them_nothing(stage: Stage
     line = f"{PYTHON} -I watcher.py {words} > /dev/null 2>&1 &"
     left = stage._run(RunRequest(stage.site.root, shell=line, session_id="s-one"), "workspace")
     assert left.layer is not None and left.left_running
-    for _ in range(12):
+    # On a busy machine it may be looking elsewhere: until it has looked at enough of them.
+    for number in range(400):
+        if number >= 12 and _looked_at(said) >= 12:
+            break
         request = RunRequest(
             stage.site.root, argv=("true",), session_id="s-one", beside=(left.layer,)
         )
@@ -319,9 +322,14 @@ def test_a_world_that_is_being_made_among_others_shows_them_nothing(stage: Stage
     while layers.is_running(left.layer):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    looked_at, _, found = said.read_text().partition(" ")
-    assert int(looked_at) >= 12, "it saw nobody"
-    assert found == "[]"
+    assert _looked_at(said) >= 12, "it saw nobody"
+    assert said.read_text().partition(" ")[2] == "[]"
+
+
+def _looked_at(said: Path) -> int:
+    """How many processes; it may be writing just now."""
+    number = said.read_text().partition(" ")[0]
+    return int(number) if number else 0
 
 
 def test_a_forged_attribute_says_nothing(stage: Stage) -> None:

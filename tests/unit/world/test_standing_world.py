@@ -104,4 +104,4 @@ def test_views_change(uid: int, kernel: str, monkeypatch: pytest.MonkeyPatch) ->
     with make_site(case, monkeypatch) as site:
         work: Callable[[], None] = lambda: swap(site, beneath)  # noqa: E731
         as_user(uid, work)
-        assert b"substrate" not in Path("/proc/self/mountinfo").read_bytes()
+        assert str(site.base) not in Path("/proc/self/mountinfo").read_text()
