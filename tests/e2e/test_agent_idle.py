@@ -109,11 +109,12 @@ def test_what_goes_wrong_is_in_the_log(tmp_path: Path) -> None:
 def test_the_settings_of_idle_exit(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    (home / "config.toml").write_text("[agent]\nidle_exit_s = 2\n")
+    (home / "config.toml").write_text("[agent]\nidle_exit_s = 5\n")
     with agent_in(tmp_path, {"SUBSTRATE_HOME": str(home), "SUBSTRATE_AGENT_IDLE_S": ""}) as agent:
         serving = agent.start("agent", "serve")
-        until(agent.state, "an agent")
-        assert (agent.state() or {})["idle_exit_s"] == 2
+        states: list[dict[str, Any] | None] = []
+        until(lambda: states.append(agent.state()) or states[-1], "an agent")
+        assert (states[-1] or {})["idle_exit_s"] == 5
         assert serving.communicate(timeout=PATIENCE_S)[0].startswith(b"serving")
         agent.env["SUBSTRATE_AGENT_IDLE_S"] = "33"
         agent.serve()

@@ -26,10 +26,12 @@ def here(tmp_path: Path) -> Iterator[Agent]:
 
 
 #: Waits for a word on its fifo before each step; the fifo is no file that history could know.
+#: Between two changes of one step nothing is started: on a busy machine that takes so long that the
+#: first of them would be a part by itself. What its last writer is about to close has no word.
 SERVER = """
-step() { read -r word < ../steps; }
-step; echo two >> a; mkdir -p made; echo first > made/f
-step; echo more >> made/f; rm -f gone; mv made/f made/g
+step() { until read -r word < ../steps; do :; done; }
+step; echo two >> a; echo first > made/f
+step; mv made/f made/g; echo more >> made/g
 step
 """
 
@@ -37,6 +39,7 @@ step
 def serve(here: Agent, *options: str) -> tuple[Any, Path]:
     steps = here.workspace.parent / "steps"
     os.mkfifo(steps)
+    (here.workspace / "made").mkdir()
     return here.start("run", "--live", *options, "--", "sh", "-c", SERVER), steps
 
 
