@@ -99,9 +99,12 @@ def test_what_goes_wrong_is_in_the_log(tmp_path: Path) -> None:
     with agent_with(tmp_path, "", log) as agent:
         went_well(agent, "-c", "true")
         index = agent.workspace / ".substrate-git/index/history.db"
+        # It has tidied up once: what it does next is to record the edit.
+        until(lambda: workspace(agent).get("idle_work"), "idle work")
         until(lambda: workspace(agent).get("watched"), "watching")
         for path in index.parent.glob("history.db*"):
             path.rename(path.with_name("gone-" + path.name))
+        (agent.workspace / "by-hand").write_bytes(b"x")
         until(lambda: b"its index is gone" in log.read_bytes(), "a line in the log")
         assert os.fsencode(agent.workspace) in log.read_bytes()
 
