@@ -115,9 +115,7 @@ def test_the_settings_of_idle_exit(tmp_path: Path) -> None:
     (home / "config.toml").write_text("[agent]\nidle_exit_s = 5\n")
     with agent_in(tmp_path, {"SUBSTRATE_HOME": str(home), "SUBSTRATE_AGENT_IDLE_S": ""}) as agent:
         serving = agent.start("agent", "serve")
-        states: list[dict[str, Any] | None] = []
-        until(lambda: states.append(agent.state()) or states[-1], "an agent")
-        assert (states[-1] or {})["idle_exit_s"] == 5
+        until(lambda: (agent.state() or {}).get("idle_exit_s") == 5, "an agent with that setting")
         assert serving.communicate(timeout=PATIENCE_S)[0].startswith(b"serving")
         agent.env["SUBSTRATE_AGENT_IDLE_S"] = "33"
         agent.serve()
