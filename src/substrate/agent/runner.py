@@ -11,7 +11,6 @@ ended, and what it did until then is recorded.
 from __future__ import annotations
 
 import _socket
-import gc
 import io
 import os
 import signal
@@ -66,7 +65,6 @@ class Household(NamedTuple):
 def serve(connection: _socket.socket, household: Household) -> NoReturn:
     """Serve one connection, and end this process, which leads a session of its own."""
     status = 1
-    gc.disable()  # what is left lying about goes with this process, soon
     try:
         caller = _caller(connection)  # while the request is still on its way
         connection.settimeout(door.PATIENCE_S)

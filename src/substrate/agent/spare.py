@@ -271,12 +271,17 @@ def wait(
     recipe: Recipe | None,
     warm: ahead.Warm | None = None,
     pages: Pages = _NO_PAGES,
+    *,
+    alone: bool = True,
 ) -> Handed | None:
-    """In the spare: get ready, and wait for a call; None if there will be none."""
+    """In the spare: get ready, and wait for a call; None if there will be none.
+
+    `alone`: no call is being served, from which it would take a processor.
+    """
     global _ready_at, _ready_with
     if recipe is not None and not channel.ready():
         meanwhile = _more(channel, recipe, pages)
-        ahead.prepare(recipe, warm, meanwhile)
+        ahead.prepare(recipe, warm, meanwhile if alone else None)
         if ahead.is_made():
             for _ in meanwhile:
                 pass

@@ -160,7 +160,7 @@ class Zygote:
         connection.close()
         self._stopping = self._stopping or told.is_stale
         if self._is_pressed:
-            self._fork_spares()
+            self._fork_spares(in_a_hurry=True)
 
     def _hear_spare(self, one: spare.Spare, door: socket.socket) -> None:
         said, fds = one.hear()
@@ -173,7 +173,7 @@ class Zygote:
             one.tell(told)
             self._stopping = self._stopping or told.is_stale
             if one.is_young:  # see `_give_to_spare`
-                self._fork_spares()
+                self._fork_spares(in_a_hurry=True)
         elif said == "other":
             self._serve(socket.socket(fileno=fds[0]))
         elif said == "ready":
@@ -203,14 +203,17 @@ class Zygote:
         self._is_pressed = ready.is_young
         return ready.pid
 
-    def _fork_spares(self) -> None:
+    def _fork_spares(self, *, in_a_hurry: bool = False) -> None:
+        """`in_a_hurry`: a call is being served, and another one may come before it is answered."""
         for root, recipe in self._spares.missing():
             ours, theirs = spare.pair()
             warm = self._spares.warm_for(root, self._still)
             pid = -1 if self._stopping else self._fork()
             if pid == 0:
                 ours.close()
-                self._serve_in_child(partial(spare.wait, theirs, recipe, warm, self._spares.pages))
+                pages = self._spares.pages
+                alone = not in_a_hurry
+                self._serve_in_child(partial(spare.wait, theirs, recipe, warm, pages, alone=alone))
             theirs.close()
             if warm is not None:
                 warm.close()
@@ -224,6 +227,7 @@ class Zygote:
         return watch_talk.StillTree(os.fsencode(self._home.watch_path), root)
 
     def _serve_in_child(self, call: Callable[[], spare.Handed | None]) -> NoReturn:
+        gc.disable()  # it ends soon, and what it shares with us is not to be touched
         try:
             zygote_pid = os.getppid()
             self._become_child()
