@@ -77,11 +77,9 @@ def runs_code(
     new content of a git configuration."""
     out = []
     for one in entries:
-        if _is_ordinary(one.path):
+        if _is_ordinary(one.path) or _is_gits_own(one.path):
             continue
         if one.new in (ABSENT, one.old) or one.new.kind is Kind.DIRECTORY:
-            continue
-        if _is_gits_own(one.path):
             continue
         parts = tuple(one.path.split(b"/"))
         if b".git" in parts[:-1]:
