@@ -13,6 +13,8 @@ from tests.crash.oracle import Cli, Tree, differences, tree
 pytestmark = [pytest.mark.needs("strace", "overlay", "root"), pytest.mark.timeout(0)]
 
 _FILES = 120
+#: So many are read by two processes.
+_SHARED = 900
 _APPEND = 'for f in d/*; do echo more >> "$f"; done'
 
 
@@ -63,3 +65,26 @@ def test_a_kill_while_they_are_synced_is_finished_by_the_next_call(cli: Cli) -> 
     cli.ok("-c", "true")
     assert not differences(tree(cli.workspace), _wanted(old))
     assert cli.json("world", "list")["worlds"] == []
+
+
+def test_a_kill_while_two_processes_read_them_loses_nothing(cli: Cli) -> None:
+    """Only the first one is struck; the child that it shares the work with ends by itself."""
+    before = tree(cli.workspace)
+    make = f"mkdir new; for n in $(seq {_SHARED}); do echo $n > new/$n; done"
+    argv = ["strace", "-o", os.devnull, "-e", "trace=flistxattr"]
+    argv += ["-e", "inject=flistxattr:signal=KILL:when=1", *cli.argv("--world", "-c", make)]
+    done = cli.spawn(argv)
+    cli.ok("status")
+    worlds = cli.json("world", "list")["worlds"]
+    assert isinstance(worlds, list)
+    if done.returncode:
+        assert done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        assert not differences(tree(cli.workspace), before)
+        assert len(worlds) == 1
+        cli.ok("world", "apply", str(worlds[0]["world_id"]))
+    else:  # the child had read all of them before the first one came to it
+        assert not worlds
+    after = tree(cli.workspace)
+    new = {path: seen.content for path, seen in after.items() if path.startswith(b"new/")}
+    assert new == {b"new/%d" % n: b"%d\n" % n for n in range(1, _SHARED + 1)}
+    assert not differences({path: after[path] for path in before}, before)
