@@ -59,7 +59,9 @@ def _compiled(scratch: Path, version: str) -> Path | None:
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     if sys.platform != "linux":
         return None
-    texts = {"LAUNCHER": _SCRIPT.read_text(), "VERSION": version}
+    script = _SCRIPT.read_text()
+    python = script.partition("-c '")[2].partition("'")[0]
+    texts = {"LAUNCHER": script, "PYTHON": python, "VERSION": version}
     lines = [f"#define {name} {_c_string(text)}\n" for name, text in texts.items()]
     (scratch / "launcher.h").write_text("".join(lines))
     program = scratch / "substrate"

@@ -3,15 +3,16 @@
  * It does one thing: hand a call that runs a command to the agent, as client/door.py does, and wait
  * for its status. Starting Python for that would take longer than all the rest of a small command.
  * Whatever else is asked for, or whenever anything is not exactly as expected before the command has
- * started, the shell launcher (`launcher/substrate`, compiled in as LAUNCHER) takes this process
- * over and starts Python, which asks again and knows every case. So nothing here has to be clever:
- * in doubt, `in_python()`.
+ * started, Python takes this process over, as the shell launcher (`launcher/substrate`, compiled in)
+ * starts it; it asks again and knows every case. So nothing here has to be clever: in doubt,
+ * `in_python()`.
  *
  * The protocol is described in src/substrate/protocol/door.py, the choice of calls in
  * src/substrate/client/door.py; tests/e2e/test_compiled_client.py compares the two.
  * Why: docs/decisions/0034-a-compiled-client.md.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -27,7 +28,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "launcher.h" /* written by build.py: LAUNCHER, VERSION */
+#include "launcher.h" /* written by build.py: LAUNCHER, PYTHON, VERSION */
 
 #define MOST_BYTES (16u * 1024 * 1024)
 #define MOST_REPLY_BYTES (64u * 1024 * 1024)
@@ -39,6 +40,10 @@ extern char **environ;
 
 static char **words; /* argv, with our own name */
 static char me[PATH_MAX];
+/* What `ctx`, beside us, was written for: empty if its first line says nothing of the kind. */
+static char interpreter[PATH_MAX];
+/* Where the package may be: below that Python, or below the directory above ours. */
+static char prefixes[2][PATH_MAX];
 
 static const char *const valued[] = {
     "--session",  "--agent-id", "--workspace",    "-C",           "--isolate",
@@ -48,17 +53,26 @@ static const char *const valued[] = {
 
 /* ------------------------------------------------------------------------------ the long way */
 
+/* Without a shell where there is nothing to work out: one leaves out variables that it could not
+ * have set (`BASH_FUNC_f%%`, names with a dot), sets others, and has its own word to say on a
+ * directory that is gone. */
 static _Noreturn void in_python(void) {
     int count = 0;
     while (words[count] != NULL) count++;
-    char **argv = calloc((size_t)count + 4, sizeof *argv);
+    char **argv = calloc((size_t)count + 9, sizeof *argv);
     if (argv != NULL) {
-        argv[0] = "sh";
-        argv[1] = "-c";
-        argv[2] = (char *)LAUNCHER;
-        argv[3] = me[0] ? me : words[0];
-        for (int at = 1; at < count; at++) argv[at + 3] = words[at];
-        execv("/bin/sh", argv);
+        char *const straight[] = {
+            interpreter, "-I", "-S", "-c", (char *)PYTHON, me, prefixes[0], prefixes[1],
+        };
+        const int before = sizeof straight / sizeof *straight;
+        for (int at = 1; at < count; at++) argv[before + at - 1] = words[at];
+        memcpy(argv, straight, sizeof straight);
+        if (interpreter[0]) execv(interpreter, argv);
+        argv[before - 4] = "sh";
+        argv[before - 3] = "-c";
+        argv[before - 2] = (char *)LAUNCHER;
+        argv[before - 1] = me[0] ? me : words[0];
+        execv("/bin/sh", argv + before - 4);
     }
     static const char failed[] = "substrate: error: cannot start /bin/sh\n";
     (void)!write(2, failed, sizeof failed - 1);
@@ -106,6 +120,33 @@ static int has_terminal(void) {
     if (tty < 0) return 0;
     close(tty);
     return 1;
+}
+
+/* Whether a word speaks of a descriptor above 2, as `/dev/fd/63` or `<&3`. */
+static int names_descriptor(void) {
+    for (char **word = words + 1; *word != NULL; word++) {
+        if (strstr(*word, "/fd/") != NULL) return 1;
+        for (const char *at = *word; (at = strchr(at, '&')) != NULL; at++) {
+            if (at == *word || (at[-1] != '<' && at[-1] != '>') || at[1] == '\0') continue;
+            if (strchr("3456789$\"", at[1]) != NULL) return 1;
+            if (strchr("012", at[1]) != NULL && at[2] >= '0' && at[2] <= '9') return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether we were given more than 0, 1 and 2, and the command would miss it. */
+static int has_more_descriptors(void) {
+    if (!names_descriptor()) return 0; /* many callers leave some open that nobody uses */
+    DIR *open_ones = opendir("/proc/self/fd");
+    if (open_ones == NULL) return 1;
+    int found = 0;
+    for (struct dirent *entry; (entry = readdir(open_ones)) != NULL;) {
+        long fd = strtol(entry->d_name, NULL, 10);
+        if (fd > 2 && fd != dirfd(open_ones)) found = 1;
+    }
+    closedir(open_ones);
+    return found;
 }
 
 /* --------------------------------------------------------------------------- where things are */
@@ -160,20 +201,17 @@ static int find_package(const char *prefix, char *out, size_t room) {
     return found;
 }
 
-/* As the shell launcher does: below the Python that `ctx`, beside us, was written for, or below the
- * directory above ours. */
+/* As the shell launcher does. */
 static void find_install(char *out, size_t room) {
-    char beside[PATH_MAX], line[PATH_MAX];
+    char bin[PATH_MAX], ctx[PATH_MAX], line[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", me, sizeof me - 1);
-    if (length <= 0) {
+    if (length <= 0 || me[0] != '/') {
         me[0] = '\0';
         in_python();
     }
     me[length] = '\0';
-    snprintf(beside, sizeof beside, "%s", me);
-    *strrchr(beside, '/') = '\0'; /* the kernel's path has one */
-    char *bin = beside;
-    char ctx[PATH_MAX];
+    put(bin, sizeof bin, me, "", "");
+    *strrchr(bin, '/') = '\0';
     put(ctx, sizeof ctx, bin, "/ctx", "");
     int fd = open(ctx, O_RDONLY | O_CLOEXEC);
     if (fd < 0) in_python();
@@ -182,18 +220,21 @@ static void find_install(char *out, size_t room) {
     if (length < 2) in_python();
     line[length] = '\0';
     line[strcspn(line, "\n")] = '\0';
-    if (strncmp(line, "#!", 2) != 0) in_python();
+    if (strncmp(line, "#!/", 3) != 0) in_python();
     char *python = line + 2;
     python[strcspn(python, " ")] = '\0';
     char *below = NULL;
     for (char *at = python; (at = strstr(at, "/bin/")) != NULL; at++) below = at; /* the last */
     if (below == NULL || strstr(below, "/python") == NULL) in_python();
+    char *above = strrchr(bin, '/');
+    if (above == NULL) in_python();
+    *above = '\0';
+    put(prefixes[1], sizeof prefixes[1], bin, "", "");
+    put(interpreter, sizeof interpreter, python, "", "");
     *below = '\0';
-    if (find_package(python, out, room)) return;
-    char *slash = strrchr(bin, '/');
-    if (slash == NULL || slash == bin) in_python();
-    *slash = '\0';
-    if (!find_package(bin, out, room)) in_python();
+    put(prefixes[0], sizeof prefixes[0], python, "", "");
+    if (find_package(prefixes[0], out, room)) return;
+    if (above == bin || !find_package(prefixes[1], out, room)) in_python();
 }
 
 /* ------------------------------------------------------------------------------- the agent */
@@ -316,11 +357,13 @@ static void pass_on(int number) {
         if (stopping) kill(getpid(), SIGSTOP);
     } else {
         char byte = (char)number;
-        (void)!send((int)connection, &byte, 1, MSG_NOSIGNAL);
+        (void)!send((int)connection, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     }
     errno = before;
 }
 
+/* Only from the start on. Whoever is ended before has not started anything, and need not wait for an
+ * agent that does not answer; and a signal is not lost to one that declines. */
 static void relay(int fd) {
     static const int forwarded[] = {
         SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT,
@@ -382,17 +425,17 @@ int main(int argc, char **argv) {
     words = argv;
     if (argv[0] == NULL) return EXIT_RUN_FAILED;
     find_install(install, sizeof install);
-    if (!is_run() || !is_wanted() || has_terminal()) in_python();
+    if (!is_run() || !is_wanted() || has_terminal() || has_more_descriptors()) in_python();
     find_directory(directory, sizeof directory);
     int fd = meet(directory);
-    relay(fd);
     send_request(fd, install);
     for (int started = 0;;) {
         long value;
         int kind = next_reply(fd, &value);
-        if (kind == 'S' && !started && value > 1) {
+        if (kind == 'S' && !started && value > 1 && value <= INT_MAX) {
             started = 1;
             runner = (sig_atomic_t)value;
+            relay(fd);
         } else if (kind == 'X' && started) {
             _exit((int)(value & 0xff));
         } else if (kind == 'R' && started) {

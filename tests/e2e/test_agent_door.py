@@ -9,6 +9,7 @@ import resource
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from substrate.protocol import door
+from substrate.system import agent_place
 from tests.agents import PATIENCE_S, SUBSTRATE, Agent, agent_in, pids_with, until
 
 pytestmark = pytest.mark.needs("linux")
@@ -79,6 +82,32 @@ def _odd_surroundings() -> None:
     os.umask(0o027)
     os.nice(5)
     resource.setrlimit(resource.RLIMIT_NOFILE, (123, 123))
+
+
+def test_more_descriptors_than_three_are_the_commands_too(warm: Agent, tmp_path: Path) -> None:
+    """As in `substrate run -- diff <(sort a) <(sort b)`."""
+    with (tmp_path / "more").open("w+") as more:
+        more.write("more")
+        more.seek(0)
+        fd = more.fileno()
+        done = warm.run("run", "--", "cat", f"/dev/fd/{fd}", pass_fds=(fd,))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"more", b"")
+
+
+def test_a_signal_before_the_start_ends_the_call(cold: Agent) -> None:
+    """It would be lost to an agent that declines, or never answers."""
+    cold.directory.mkdir(mode=0o700, parents=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        with agent_place.Address(os.fsencode(cold.directory / "door.sock")) as address:
+            listening.bind(address)
+        listening.listen()
+        call = cold.start("-c", "true")
+        connection, _ = listening.accept()
+        with connection:
+            for fd in door.receive_request(connection)[1]:
+                os.close(fd)
+            call.send_signal(signal.SIGTERM)
+            assert call.wait(PATIENCE_S) == -signal.SIGTERM
 
 
 def test_a_call_from_inside_the_world_is_answered(warm: Agent) -> None:

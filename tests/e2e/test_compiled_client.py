@@ -1,12 +1,13 @@
 """`launcher/door.c`: what it hands to the agent, and when it leaves a call to Python.
 
 It is compiled here with every warning and the sanitizers, and with a stand-in for the shell
-launcher that says so. At the other end of the door the test itself answers, with the agent's own
-code for the protocol: so it can say what an agent never would.
+launcher that says so: no Python is where `ctx` says. At the other end of the door the test itself
+answers, with the agent's own code for the protocol: so it can say what an agent never would.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -33,6 +34,8 @@ pytestmark = pytest.mark.needs("linux", "compiler")
 SOURCE = Path(__file__).resolve().parents[2] / "launcher" / "door.c"
 SITE = f"lib/python3.{sys.version_info[1]}/site-packages"
 IN_PYTHON = "in python:"
+#: The stand-in for our program, where Python is started straight away.
+SHOWS = "import sys; print([*sys.argv[1:], open('/proc/self/environ').read()], end='')"
 #: Without a terminal: with one, no call goes to the agent.
 APART = {"start_new_session": True, "stdin": subprocess.DEVNULL}
 
@@ -41,9 +44,9 @@ APART = {"start_new_session": True, "stdin": subprocess.DEVNULL}
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("compiled")
     says = f'printf "%s" "{IN_PYTHON}$0"; printf " %s" "$@"; exit 99'
-    (directory / "launcher.h").write_text(
-        f'#define LAUNCHER {json.dumps(says)}\n#define VERSION "7.8.9"\n'
-    )
+    texts = {"LAUNCHER": says, "PYTHON": SHOWS, "VERSION": "7.8.9"}
+    lines = [f"#define {name} {json.dumps(text)}\n" for name, text in texts.items()]
+    (directory / "launcher.h").write_text("".join(lines))
     words = ["cc", "-std=gnu11", "-g", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
     sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     made = directory / "substrate"
@@ -223,6 +226,38 @@ def test_with_a_terminal_or_a_closed_descriptor_it_stays(place: Door) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        *(("cat /dev/fd/63", True), ("cat <&3", True), ("echo >&10", True), ("read <&$fd", True)),
+        *(("x 2>&1 >&2 <&0", False), ("a && b & c <& 3", False), ("&3", False), (">&", False)),
+    ],
+)
+def test_with_more_descriptors_it_stays_if_one_is_named(
+    place: Door, line: str, names: bool
+) -> None:
+    """As with `<(command)`: the command is to have them, too."""
+    place.serve(FINE)
+    assert python_client.names_descriptor([b"-c", line.encode()]) == names
+    assert place("-c", line)[0] == 0
+    more = os.open(os.devnull, os.O_RDONLY)
+    try:
+        assert place("-c", line, pass_fds=(more,))[0] == (99 if names else 0)
+    finally:
+        os.close(more)
+
+
+def test_python_gets_the_words_and_the_environment_as_they_are(place: Door) -> None:
+    """A shell on the way would leave out functions of bash's and other odd names."""
+    (place.bin / "ctx").write_text(f"#!{sys.executable} -sP\n")
+    place.env |= {"BASH_FUNC_f%%": "() { :; }", "a.b": "1", "EMPTY": "", "LC_ALL": "C"}
+    status, out, err = place("-c", "x 'y'", "")
+    assert (status, err) == (0, "")
+    entries = "".join(f"{name}={value}\0" for name, value in place.env.items())
+    prefixes = [sys.executable.rpartition("/bin/")[0], str(place.bin.parent)]
+    assert ast.literal_eval(out) == [str(place.program), *prefixes, "-c", "x 'y'", "", entries]
+
+
+@pytest.mark.parametrize(
     "parts",
     [
         [],
@@ -234,6 +269,7 @@ def test_with_a_terminal_or_a_closed_descriptor_it_stays(place: Door) -> None:
         [(door.STARTED, b"-5")],
         [(door.STARTED, b"12x")],
         [(door.STARTED, b"9" * 30)],
+        [(door.STARTED, b"%d" % (2**32 + 999999999))],
         [(b"?", b"what")],
     ],
 )
@@ -393,6 +429,12 @@ def test_the_package_may_be_below_another_python(place: Door, tmp_path: Path) ->
 # ------------------------------------------------------------------------------- signals
 
 
+def _catches(pid: int, number: int) -> bool:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (caught,) = (line.split()[1] for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 class _Calling:
     """A call that the agent has started and has not ended."""
 
@@ -421,7 +463,7 @@ class _Calling:
             [place.program, "-c", "x"], env=place.env, cwd=place.top, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         )  # fmt: skip
-        while not place.requests:
+        while not _catches(self.process.pid, signal.SIGUSR2):  # it knows of the start
             assert self.process.poll() is None
             time.sleep(0.01)
 
@@ -442,6 +484,28 @@ def test_signals_are_passed_on(place: Door) -> None:
         call.process.send_signal(number)
         assert call.heard(count)[-1] == number
     assert call.end() == 5
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
+def test_a_signal_before_the_start_ends_it(place: Door, name: str) -> None:
+    """It would be lost to an agent that declines, or never answers."""
+    asked, end = threading.Event(), threading.Event()
+
+    def answer(_: socket.socket) -> None:
+        asked.set()
+        end.wait(60)
+
+    place.serve(answer)
+    with subprocess.Popen(
+        [place.program, "-c", "x"], env=place.env, cwd=place.top, **APART
+    ) as call:  # type: ignore[call-overload]
+        try:
+            assert asked.wait(60)
+            call.send_signal(signal.Signals[name])
+            assert call.wait(60) == -signal.Signals[name]
+        finally:
+            call.kill()
+            end.set()
 
 
 def test_a_signal_that_is_ignored_stays_ignored(place: Door) -> None:
@@ -474,8 +538,6 @@ def test_stopping_it_stops_the_command_and_going_on_goes_on(place: Door) -> None
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as command:
         try:
             call = _Calling(place, command.pid)
-            call.process.send_signal(signal.SIGUSR1)
-            call.heard(1)  # it knows the group by now
             call.process.send_signal(signal.SIGTSTP)
             _becomes(call.process.pid, "T")
             _becomes(command.pid, "T")

@@ -190,6 +190,17 @@ def test_the_command_gets_no_locale_that_nobody_set(
 
 
 @pytest.mark.needs("linux")
+def test_a_function_that_bash_exports_is_the_commands(
+    install: Install, compiler: str, tmp_path: Path
+) -> None:
+    if compiler == "false":
+        return  # a shell is on the way, and dash has no such variables
+    given = {"BASH_FUNC_greet%%": "() { echo hello; }", "SUBSTRATE_AGENT": "off"}
+    given["SUBSTRATE_HOME"] = str(tmp_path / "home")
+    assert said(install(), "-c", "greet", cwd=tmp_path, **given) == "hello\n"
+
+
+@pytest.mark.needs("linux")
 def test_doctor_says_which_one_it_is(install: Install, compiler: str, tmp_path: Path) -> None:
     told = subprocess.run(
         [install(), "doctor", "--json"], cwd=tmp_path, capture_output=True, check=False,

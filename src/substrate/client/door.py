@@ -5,7 +5,8 @@ is not loaded anyway, besides `_socket`: no `os`, `socket`, `signal`, `typing` o
 
 The agent's process runs the same command line with our descriptors, directory, environment and
 umask, but in a session of its own. Who has a terminal would notice (Ctrl-Z, /dev/tty, background
-jobs), so with one the call stays in this process; so does a call inside a command that we run.
+jobs), so with one the call stays in this process; so does a call that has more descriptors than
+three and names one, and a call inside a command that we run.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ def offer(words: Sequence[str]) -> int | None:
     env = agent_place.variables()
     argv = [_encoded(word) for word in words]
     if not is_run(argv) or not is_wanted(env) or has_terminal():
+        return None
+    if names_descriptor(argv) and has_more_descriptors():
         return None
     socket = agent_place.socket_path(env)
     if socket is None:
@@ -110,6 +113,29 @@ def has_terminal() -> bool:
     return True
 
 
+def names_descriptor(argv: Sequence[bytes]) -> bool:
+    """Whether a word speaks of a descriptor above 2, as `/dev/fd/63` or `<&3`."""
+    for word in argv:
+        if b"/fd/" in word:
+            return True
+        for after in word.replace(b">&", b"<&").split(b"<&")[1:]:
+            first, second = after[:1], after[1:2]
+            if first and (first in b'3456789$"' or (first in b"012" and second.isdigit())):
+                return True
+    return False
+
+
+def has_more_descriptors() -> bool:
+    """Besides 0, 1 and 2. Many callers leave some open that nobody uses: this alone says little."""
+    for name in posix.listdir("/proc/self/fd"):
+        try:
+            if int(name) > 2 and posix.get_inheritable(int(name)):
+                return True
+        except OSError:  # what this list was read from
+            continue
+    return False
+
+
 def install() -> bytes:
     """Which installation this is: two of them can have the same version."""
     return _encoded(substrate.__file__.rpartition("/")[0])
@@ -126,13 +152,13 @@ def _converse(connection: _socket.socket, request: door.Request, socket: bytes) 
     started = False
     try:
         here = posix.open(".", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
-        relay.install()
         door.send_request(connection, request, (0, 1, 2, here))
         while True:
             kind, payload = door.receive_reply(connection)
             if kind == door.STARTED:
                 started = True
                 relay.runner = int(payload)
+                relay.install()
             elif kind == door.DECLINED:
                 if payload in (door.STALE, door.NEWER_CLIENT):
                     _start_agent(socket, payload)
@@ -152,7 +178,11 @@ def _converse(connection: _socket.socket, request: door.Request, socket: bytes) 
 
 
 class _Relay:
-    """Passes on the signals we get while the agent runs the command."""
+    """Passes on the signals we get while the agent runs the command.
+
+    Only from its start on: whoever is ended before has not started anything, and need not wait for
+    an agent that does not answer; and a signal is not lost to one that declines.
+    """
 
     def __init__(self, connection: _socket.socket) -> None:
         self._connection = connection
