@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 
+from substrate.system.descriptors import share
 from substrate.system.files import fsync_fd
 
 _AT_ONCE = 16
@@ -25,7 +26,7 @@ class ManySyncs:
 
     def __init__(self) -> None:
         self._kept: list[int] = []
-        self._most_kept = _portion()
+        self._most_kept = share(_MOST_KEPT, 3)
         self._errors: list[OSError] = []
 
     def add(self, fd: int) -> None:
@@ -69,12 +70,3 @@ class ManySyncs:
                     os.close(fd)
             except OSError as error:
                 self._errors.append(error)
-
-
-def _portion() -> int:
-    """No more than a third of what this process may have open."""
-    try:
-        import resource  # not on Windows
-    except ImportError:
-        return _MOST_KEPT
-    return max(1, min(_MOST_KEPT, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3))

@@ -15,6 +15,7 @@ from substrate.model.paths import ROOT, RelPath, join
 from substrate.objects import directory as snapshot_directory
 from substrate.objects import snapshot as snapshots
 from substrate.objects.directory import Reader, Snapshot
+from substrate.system.descriptors import share
 from substrate.workspace import untouched
 from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.exclude import Exclusions
@@ -28,8 +29,10 @@ from substrate.world.protocol import Layer
 from substrate.world.upper import Found, Upper, has_capabilities, read_all
 
 _STORE = b".substrate-git"
-#: So many directories are kept open for the files in them.
-_MOST_OPEN = 100
+#: So many directories are kept open for the files in them, if this process may have that many.
+_MOST_OPEN, _PART_OPEN = 100, 8
+#: Any other failure must not look like an empty place: what shows through would count as removed.
+_NOT_THERE = (FileNotFoundError, NotADirectoryError, PermissionError)
 _NEVER_ARRIVES = {
     Kind.SOCKET: "a socket belongs to the process that made it",
     Kind.CHAR_DEVICE: "device nodes stay in the world",
@@ -89,9 +92,10 @@ class _Reading:
 
     def run(self) -> LayerDiff:
         self.pending.append(_Frame(ROOT, self.base.snapshot, False, False))
+        most_open = share(_MOST_OPEN, _PART_OPEN)
         try:
             while self.pending or self.files:
-                if self.pending and len(self.files) < _MOST_OPEN:
+                if self.pending and len(self.files) < most_open:
                     self.directory(self.pending.pop())
                 else:
                     self.read_files()
@@ -111,9 +115,11 @@ class _Reading:
         if frame.at is not None:
             known = snapshot_directory.Directory(self.base.reader, frame.at)
         directory = self.upper.open(frame.path)
-        below = None if frame.is_whole else self.tree_directory(frame.path)
-        group = Group(frame.path, directory, known, below, [])
-        self.files.append((frame, group))
+        group = Group(frame.path, directory, known, None, [])
+        self.files.append((frame, group))  # closed from here on, whatever happens
+        if not frame.is_whole:
+            group = group._replace(below=self.tree_directory(frame.path))
+            self.files[-1] = (frame, group)
         names = set()
         listed = self.upper.listed(directory)
         files = [] if self.upper.is_by_fuse else [name for name, is_file in listed if is_file]
@@ -153,7 +159,7 @@ class _Reading:
     def tree_directory(self, path: RelPath) -> Directory | None:
         try:
             return self.lower.directory(path)
-        except OSError:
+        except _NOT_THERE:
             return None  # gone meanwhile, or shut to us: nothing is known of it
 
     def other_names(self) -> None:
@@ -192,13 +198,7 @@ class _Reading:
 class _Name:
     """One name of one directory."""
 
-    def __init__(
-        self,
-        reading: _Reading,
-        frame: _Frame,
-        group: Group,
-        found: Found,
-    ) -> None:
+    def __init__(self, reading: _Reading, frame: _Frame, group: Group, found: Found) -> None:
         known, below = group.known, group.below
         self.reading = reading
         self.frame = frame
@@ -396,5 +396,5 @@ class _Name:
 def _lstat(directory: Directory, name: bytes) -> os.stat_result | None:
     try:
         return directory.lstat(name)
-    except OSError:
+    except _NOT_THERE:
         return None

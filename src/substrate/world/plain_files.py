@@ -110,7 +110,10 @@ class PlainFiles:
         return Moved(found, rest)
 
     def _read_by_two(self, groups: list[Group], chunks: list[_Chunk]) -> list[list[LayerEntry]]:
-        portions = Portions(len(chunks))
+        try:
+            portions = Portions(len(chunks))
+        except OSError:
+            return [self._entries(one, 0, len(one.names)) for one in groups]
         child = fork(lambda: self._for_parent(groups, chunks, portions))
         done: dict[int, list[LayerEntry]] = {}
         try:

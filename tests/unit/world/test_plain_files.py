@@ -206,3 +206,39 @@ def test_what_history_leaves_out_is_told_the_same_in_fewer_steps(
     assert _unread(overlay.read()) == quick
     [marked] = [one for one in quick if one.path == b"copy/.git/marked"]
     assert marked.new.xattrs == ((b"user.note", b"x"),)
+
+
+def _read_with(overlay: Overlay, descriptors: int) -> list[LayerEntry] | None:
+    """With so many descriptors to spare; None: it says that they do not suffice."""
+    import resource
+
+    bounds = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.open("/", os.O_RDONLY)
+    os.close(spare)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare + descriptors, bounds[1]))
+    try:
+        return _unread(overlay.read())
+    except OSError:
+        return None
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, bounds)
+
+
+def test_who_may_open_few_files_reads_the_same_or_says_so(tmp_path: Path) -> None:
+    overlay = Overlay(tmp_path, "trusted")
+    for name in [f"m{number}" for number in range(10, 50)]:
+        (overlay.lower / name).mkdir()
+    (overlay.lower / "a/inner").mkdir(parents=True)
+    for name in ("one", "two"):
+        (overlay.lower / "a/inner" / name).write_text("stays")
+    overlay.run("for one in m*; do echo new > $one/new; done; echo new > a/inner/new")
+    whole = overlay.read()
+    assert whole.paths() == dict.fromkeys(
+        [*(f"m{number}/new".encode() for number in range(10, 50)), b"a/inner/new"], "added"
+    )
+    before = len(os.listdir("/proc/self/fd"))
+    with_few = [_read_with(overlay, descriptors) for descriptors in range(4, 110)]
+    assert all(one in (None, _unread(whole)) for one in with_few)
+    assert len(os.listdir("/proc/self/fd")) == before
+    # As few as suffice for one directory after the other.
+    assert with_few[30] is not None
