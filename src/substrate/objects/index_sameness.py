@@ -6,13 +6,16 @@ world it may describe files of the world.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from typing import NamedTuple
 
 _HEADER = struct.Struct(">4sII")
 #: ctime, mtime, dev, ino; then the mode; then uid, gid, size; then the id and the flags.
-_MODE = slice(24, 28)
-_REST_AT, _NAME_AT = 40, 62
+_MTIME_S, _MODE = slice(8, 12), slice(24, 28)
+_REST_AT = 40
+_FLAGS = struct.Struct(">H")
+_LONGEST_NAME = 0xFFF
 _STAT = struct.Struct(">4I4xI4x3I")
 _EXTENDED = 0x4000
 #: Extensions that hold something the entries do not say.
@@ -38,6 +41,9 @@ class Fresh(NamedTuple):
     """What one of two notes of files that the other does not, where that is all they differ in."""
 
     stats: dict[bytes, FileStat]
+    #: What both note of files that were written when the older one was, or later: git does not
+    #: trust that, but reads them, until there is a younger index.
+    unsure: dict[bytes, FileStat]
     #: It notes nothing else that depends on where it was written: of directories, say.
     is_all: bool
 
@@ -51,29 +57,39 @@ class _Index(NamedTuple):
     extensions: set[bytes]
 
 
-def fresh_stat(one: bytes, other: bytes) -> Fresh | None:
-    """What the other one notes anew; None if they differ in more than that, or cannot be read."""
+def fresh_stat(one: bytes, other: bytes, written_s: int) -> Fresh | None:
+    """What the other one notes anew; None if they differ in more than that, or cannot be read.
+
+    `written_s`: when the first one was written.
+    """
     if one == other:
-        return Fresh({}, True)
+        return Fresh({}, {}, True)
     try:
         mine, its = _read(one), _read(other)
     except (ValueError, struct.error, IndexError):
         return None
     if (mine.names, mine.says, mine.meant) != (its.names, its.says, its.meant):
         return None
-    noted = zip(its.names, mine.notes, its.notes, strict=True)
-    stats = {name: FileStat(*_STAT.unpack(new)) for name, old, new in noted if old != new}
-    return Fresh(stats, its.extensions <= _PLAIN)
+    written = (written_s & 0xFFFFFFFF).to_bytes(4, "big")
+    stats, unsure = {}, {}
+    for name, old, new in zip(its.names, mine.notes, its.notes, strict=True):
+        if old != new:
+            stats[name] = FileStat(*_STAT.unpack(new))
+        elif new[_MTIME_S] >= written:
+            unsure[name] = FileStat(*_STAT.unpack(new))
+    return Fresh(stats, unsure, its.extensions <= _PLAIN)
 
 
 def _read(data: bytes) -> _Index:
     magic, version, count = _HEADER.unpack_from(data)
     if magic != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("no index that we know")
+    id_bytes = _id_bytes(data)
+    flags_at = _REST_AT + id_bytes
     found, at, previous = _Index([], [], [], [], set()), _HEADER.size, b""
     for _ in range(count):
-        (flags,) = struct.unpack_from(">H", data, at + 60)
-        fixed_end = name_at = at + _NAME_AT + (2 if flags & _EXTENDED else 0)
+        (flags,) = _FLAGS.unpack_from(data, at + flags_at)
+        fixed_end = name_at = at + flags_at + (4 if flags & _EXTENDED else 2)
         if version == 4:
             strip, name_at = _varint(data, name_at)
             end = data.index(b"\0", name_at)
@@ -83,18 +99,35 @@ def _read(data: bytes) -> _Index:
             end = data.index(b"\0", name_at)
             previous = data[name_at:end]
             following = at + ((end - at) // 8 + 1) * 8
+        if flags & _LONGEST_NAME != min(len(previous), _LONGEST_NAME):
+            raise ValueError("another kind of entries")
         fixed = data[at:fixed_end]
         found.names.append(previous)
         found.says.append(fixed[_MODE] + fixed[_REST_AT:])
         found.notes.append(fixed[:_REST_AT])
         at = following
-    while at + 8 <= len(data) - 20:
+    while at + 8 <= len(data) - id_bytes:
         name, size = struct.unpack_from(">4sI", data, at)
         found.extensions.add(name)
         if name in _MEANT:
             found.meant.append(data[at : at + 8 + size])
         at += 8 + size
+    if at != len(data) - id_bytes:
+        raise ValueError("another kind of end")
     return found
+
+
+def _id_bytes(data: bytes) -> int:
+    """Of an object; the index ends with a checksum of the same kind, or with zeros."""
+    for algorithm in ("sha1", "sha256"):
+        checksum = hashlib.new(algorithm, usedforsecurity=False)
+        size = checksum.digest_size
+        checksum.update(memoryview(data)[:-size])
+        if data[-size:] == checksum.digest():
+            return size
+    if any(data[-20:]):
+        raise ValueError("damaged, or of a kind that we do not know")
+    return 20
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

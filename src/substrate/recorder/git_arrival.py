@@ -29,6 +29,8 @@ from substrate.workspace.newer import changed_since
 _GIT = b".git"
 _INDEX = RelPath(b".git/index")
 _WATCHED = ("index", "packed-refs")
+#: Where that is in a stamp.
+_MTIME_NS = 2
 
 
 class GitWatch(NamedTuple):
@@ -120,9 +122,10 @@ def _refreshed_indexes(
             continue
         below = os.fsdecode(path)
         if one.old.kind is Kind.FILE:
+            written = _stamp(root / below)
             mine, its = _content(root / below), _content(upper / below)
-            if mine is not None and its is not None:
-                fresh = fresh_stat(mine, its)
+            if written is not None and mine is not None and its is not None:
+                fresh = fresh_stat(mine, its, written[_MTIME_NS] // 1_000_000_000)
                 if fresh is not None:
                     out[path] = fresh
     return out
@@ -133,7 +136,9 @@ def _is_welcome(workspace: Workspace, fresh: Fresh, before: GitWatch) -> bool:
 
     Where a command has just written them, the index knows them as they were in its world:
     without this every later ``git status`` would read them again. It must not cost anybody else's
-    work: not while git works there, and not if the index was written meanwhile.
+    work: not while git works there, and not if the index was written meanwhile. Nor must git trust
+    from then on what it noted of a file in the second of that file's writing and was not sure of:
+    the world may have seen it as it was before another was put in its place.
     """
     root = os.fsencode(workspace.root)
     if workspace.git_dir != workspace.root / ".git" or not fresh.stats or not fresh.is_all:
@@ -142,7 +147,8 @@ def _is_welcome(workspace: Workspace, fresh: Fresh, before: GitWatch) -> bool:
         return False
     if _stamp(workspace.git_dir / "index") != before.stamps[0]:
         return False
-    return all(_is_so(root, name, noted) for name, noted in fresh.stats.items())
+    noted = {**fresh.unsure, **fresh.stats}
+    return all(_is_so(root, name, one) for name, one in noted.items())
 
 
 def _is_so(root: bytes, name: bytes, noted: FileStat) -> bool:

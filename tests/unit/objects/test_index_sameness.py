@@ -10,6 +10,9 @@ import pytest
 
 from substrate.objects.index_sameness import fresh_stat
 
+#: Younger than every file here.
+LATER = 0xFFFFFFFF
+
 
 @pytest.fixture(params=[2, 3, 4])
 def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
@@ -39,7 +42,7 @@ def test_a_refresh_says_how_files_look_now(repository: Path) -> None:
     before = index(repository)
     os.utime(repository / "dir" / "bb", ns=(5, 3 * 10**9 + 7))
     git(repository, "update-index", "-q", "--refresh")
-    fresh = fresh_stat(before, index(repository))
+    fresh = fresh_stat(before, index(repository), LATER)
     assert fresh is not None
     assert fresh.is_all
     assert list(fresh.stats) == [b"dir/bb"]
@@ -68,7 +71,7 @@ def test_what_says_something_else_is_more_than_a_refresh(repository: Path, work:
     elif work == "new":
         (repository / "n").touch()
     git(repository, *words)
-    assert fresh_stat(before, index(repository)) is None
+    assert fresh_stat(before, index(repository), LATER) is None
 
 
 def test_one_that_notes_directories_too_says_so(repository: Path) -> None:
@@ -76,14 +79,60 @@ def test_one_that_notes_directories_too_says_so(repository: Path) -> None:
     os.utime(repository / "a", (1, 1))
     git(repository, "update-index", "--force-untracked-cache")
     git(repository, "status", "--porcelain")
-    fresh = fresh_stat(before, index(repository))
+    fresh = fresh_stat(before, index(repository), LATER)
     assert fresh is not None
     assert not fresh.is_all
 
 
 def test_what_cannot_be_read_differs(repository: Path) -> None:
     whole = index(repository)
-    assert fresh_stat(whole, whole) is not None
-    assert fresh_stat(whole, whole[:100]) is None
-    assert fresh_stat(whole, b"") is None
-    assert fresh_stat(b"LINK" + whole[4:], whole) is None
+    assert fresh_stat(whole, whole, LATER) is not None
+    assert fresh_stat(whole, whole[:100], LATER) is None
+    assert fresh_stat(whole, b"", LATER) is None
+    assert fresh_stat(b"LINK" + whole[4:], whole, LATER) is None
+
+
+def test_what_git_was_not_sure_of_is_told(repository: Path) -> None:
+    for name, mtime_s in (("dir/b", 99), ("dir/bb", 100), ("a", 101)):
+        os.utime(repository / name, (mtime_s, mtime_s))
+    git(repository, "add", ".")
+    before = index(repository)
+    os.utime(repository / "a", (5, 5))
+    git(repository, "update-index", "-q", "--refresh")
+    fresh = fresh_stat(before, index(repository), 100)
+    assert fresh is not None
+    assert list(fresh.stats) == [b"a"]
+    unsure = dict(fresh.unsure)
+    unsure.pop(b"c", None)  # where it was added just now
+    assert list(unsure) == [b"dir/bb"]
+    assert unsure[b"dir/bb"].ino == (repository / "dir/bb").stat().st_ino & 0xFFFFFFFF
+
+
+def test_longer_ids_are_read_as_such(tmp_path: Path) -> None:
+    names = ["eaebfbbfddbebfc", "afffcddbfbacdecedceaefce", "fcfdfbdfdaecaccaeacfefbbcfab"]
+    git(tmp_path, "init", "-q", "--object-format=sha256")
+    for name in names:
+        (tmp_path / name).write_text(name)
+    git(tmp_path, "add", ".")
+    for number in range(30):
+        before = index(tmp_path)
+        (tmp_path / names[number % 3]).write_text(str(number))
+        git(tmp_path, "add", ".")
+        assert fresh_stat(before, index(tmp_path), LATER) is None
+    before = index(tmp_path)
+    os.utime(tmp_path / names[0], (7, 7))
+    git(tmp_path, "update-index", "-q", "--refresh")
+    fresh = fresh_stat(before, index(tmp_path), LATER)
+    assert fresh is not None
+    assert fresh.stats[names[0].encode()].mtime_s == 7
+
+
+def test_an_index_without_a_checksum_is_read_too(repository: Path) -> None:
+    before = index(repository)
+    os.utime(repository / "a", (7, 7))
+    git(repository, "update-index", "-q", "--refresh")
+    zeros = bytes(20)
+    fresh = fresh_stat(before[:-20] + zeros, index(repository)[:-20] + zeros, LATER)
+    assert fresh is not None
+    assert list(fresh.stats) == [b"a"]
+    assert fresh_stat(before[:-20] + zeros[:-1] + b"x", index(repository), LATER) is None

@@ -152,6 +152,23 @@ def test_a_refresh_gives_way_to_whoever_works_there(bench: Bench, what: str) -> 
     assert index.read_bytes() == left[index]
 
 
+def test_a_refresh_hides_nobodys_edit(bench: Bench) -> None:
+    """Git reads files that were written in the second of the index; not once that is younger."""
+    git(bench.root, "config", "core.checkStat", "minimal")
+    os.utime(bench.root / "a", (100, 100))
+    git(bench.root, "update-index", "--refresh")
+    os.utime(bench.root / ".git/index", (100, 100))
+    os.utime(bench.root / "c", (1, 1))
+
+    def save() -> None:
+        (bench.root / "new").write_text("z\n")
+        os.utime(bench.root / "new", (100, 100))
+        (bench.root / "new").rename(bench.root / "a")
+
+    do(bench, "git status > /dev/null", save)
+    assert git(bench.root, "status", "--porcelain") == " M a\n"
+
+
 def test_the_effect_is_in_the_span(bench: Bench) -> None:
     old = git(bench.root, "rev-parse", "HEAD").strip()
     do(bench, "git commit -q --allow-empty -m three")
