@@ -24,6 +24,8 @@ from tests.agents import PATIENCE_S, SUBSTRATE, Agent, agent_in, pids_with, unti
 
 pytestmark = pytest.mark.needs("linux")
 
+_LITTLE_BYTES = 100 * 1024 * 1024
+
 
 @pytest.fixture
 def cold(tmp_path: Path) -> Iterator[Agent]:
@@ -82,6 +84,19 @@ def _odd_surroundings() -> None:
     os.umask(0o027)
     os.nice(5)
     resource.setrlimit(resource.RLIMIT_NOFILE, (123, 123))
+
+
+def test_who_has_little_memory_runs_its_command_itself(own: Agent) -> None:
+    """The agent's process has more in memory already: it could not even start a thread."""
+
+    def little() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (_LITTLE_BYTES, _LITTLE_BYTES))
+
+    for _ in range(2):
+        assert own.run("-c", "true").returncode == 0
+    until(lambda: (own.state() or {}).get("spares"), "one that waits")
+    done = own.run("-c", "ulimit -v", preexec_fn=little)
+    assert (done.returncode, done.stdout) == (0, b"%d\n" % (_LITTLE_BYTES // 1024))
 
 
 def test_more_descriptors_than_three_are_the_commands_too(warm: Agent, tmp_path: Path) -> None:

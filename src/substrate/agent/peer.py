@@ -78,9 +78,13 @@ def limits(pid: int) -> Limits:
 
 
 def take_limits(wanted: Limits) -> bool:
-    """Make them ours; False if we may not."""
+    """Make them ours; False if we may not, or could not live with them: what we have in memory is
+    more than a caller has that just started."""
     import resource
 
+    room, _ = wanted.resources[_resources().index(resource.RLIMIT_AS)]
+    if room != resource.RLIM_INFINITY:
+        return False
     try:
         for which, bounds in zip(_resources(), wanted.resources, strict=True):
             if resource.getrlimit(which) != bounds:
