@@ -2,7 +2,7 @@
 
 Objects, logs and the like are taken as they are. Three things are not:
 
-    the index    dropped if only its stat data is fresh, unless that is true of the real files
+    the index    dropped if only its stat data is fresh; `fresh_index` may bring that later
     refs, HEAD   taken if they still stand where they stood when the world started
     collisions   a ref or an index that both sides changed: the world is held
 
@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath, display
-from substrate.objects.index_sameness import FileStat, Fresh, fresh_stat
+from substrate.objects.index_sameness import Fresh, fresh_stat
+from substrate.recorder.fresh_index import INDEX, stamp
 from substrate.recorder.git_meanwhile import spare_what_is_new
 from substrate.recorder.git_outside import Stamp, code_stamps
 from substrate.recorder.user_git import GitState, git_state
@@ -27,7 +28,6 @@ from substrate.workspace.locate import Workspace
 from substrate.workspace.newer import changed_since
 
 _GIT = b".git"
-_INDEX = RelPath(b".git/index")
 _WATCHED = ("index", "packed-refs")
 #: Where that is in a stamp.
 _MTIME_NS = 2
@@ -49,6 +49,8 @@ class GitArrival(NamedTuple):
     collisions: tuple[str, ...]
     #: For who applies it all the same: where the refs stood that it moves.
     notes: tuple[str, ...] = ()
+    #: What the command's index notes anew, if that is all it did to it.
+    fresh: Fresh | None = None
 
 
 def watch(workspace: Workspace) -> GitWatch:
@@ -72,9 +74,6 @@ def look_after_git(
     if not touched:
         return GitArrival(diff, spared.collisions)
     dropped = _refreshed_indexes(workspace.root, upper, touched)
-    fresh = dropped.get(_INDEX)
-    if before is not None and fresh is not None and _is_welcome(workspace, fresh, before):
-        del dropped[_INDEX]
     if dropped:
         rest = tuple(one for one in diff.entries if one.path not in dropped)
         diff = diff._replace(entries=rest)
@@ -84,7 +83,8 @@ def look_after_git(
         if path.startswith(b".git/") and path not in dropped
     }
     if before is not None:
-        return GitArrival(diff, (*_collisions(workspace, before, own), *spared.collisions))
+        collisions = (*_collisions(workspace, before, own), *spared.collisions)
+        return GitArrival(diff, collisions, fresh=dropped.get(INDEX))
     late, notes = _late_collisions(workspace, own, since_ns)
     notes += [f"{one}: that is in .substrate-git/trash now" for one in spared.collisions]
     return GitArrival(diff, (*late, *spared.collisions), tuple(notes))
@@ -131,38 +131,6 @@ def _refreshed_indexes(
     return out
 
 
-def _is_welcome(workspace: Workspace, fresh: Fresh, before: GitWatch) -> bool:
-    """Whether a mere refresh of the index holds for the real files, as a bare one would.
-
-    Where a command has just written them, the index knows them as they were in its world:
-    without this every later ``git status`` would read them again. It must not cost anybody else's
-    work: not while git works there, and not if the index was written meanwhile. Nor must git trust
-    from then on what it noted of a file in the second of that file's writing and was not sure of:
-    the world may have seen it as it was before another was put in its place.
-    """
-    root = os.fsencode(workspace.root)
-    if workspace.git_dir != workspace.root / ".git" or not fresh.stats or not fresh.is_all:
-        return False
-    if os.path.lexists(root + b"/.git/index.lock"):
-        return False
-    if _stamp(workspace.git_dir / "index") != before.stamps[0]:
-        return False
-    noted = {**fresh.unsure, **fresh.stats}
-    return all(_is_so(root, name, one) for name, one in noted.items())
-
-
-def _is_so(root: bytes, name: bytes, noted: FileStat) -> bool:
-    try:
-        at = os.lstat(os.path.join(root, name))
-    except OSError:
-        return False
-    stands = (
-        *divmod(at.st_ctime_ns, 1_000_000_000), *divmod(at.st_mtime_ns, 1_000_000_000),
-        at.st_ino, at.st_uid, at.st_gid, at.st_size,
-    )  # fmt: skip
-    return noted == tuple(number & 0xFFFFFFFF for number in stands)
-
-
 def _content(path: Path) -> bytes | None:
     try:
         return None if path.is_symlink() else read_bytes_or_none(path)
@@ -189,7 +157,6 @@ def _collisions(workspace: Workspace, before: GitWatch, own: dict[bytes, LayerEn
 
 def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
-        at = os.lstat(path)
+        return stamp(os.lstat(path))
     except OSError:
         return None
-    return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns

@@ -20,7 +20,7 @@ from substrate.history.store import HistoryStore
 from substrate.model.nodes import Change
 from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
-from substrate.recorder import outside_edits, seen_before
+from substrate.recorder import fresh_index, outside_edits, seen_before
 from substrate.recorder.git_arrival import GitWatch, look_after_git
 from substrate.recorder.git_outside import is_outside
 from substrate.recorder.place import Place
@@ -174,6 +174,8 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         entry = held.hold(store, running, result, "held", message)
         return Brought(entry, diff.changes(), diff, held=message, runs_code=code,
                        notes=tuple(said), is_kept=True)  # fmt: skip
+    if git.fresh is not None and request.git is not None:
+        fresh_index.put_in_place(place.workspace, layer.upper, git.fresh, request.git.stamps[0])
     if _reaches_git(place.workspace, diff):
         arrived = _with_git_effect(place, store, request.git, arrived)
     brought = _brought(place.workspace.root, arrived, diff, code, [*said, *git.notes])

@@ -6,9 +6,12 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from substrate.history import arrive as arriving
+from substrate.recorder import worlds
 from substrate.recorder.held_worlds import apply_world
 from substrate.recorder.place import Place
 from substrate.recorder.roll_back import restore_recovery
@@ -150,6 +153,33 @@ def test_a_refresh_gives_way_to_whoever_works_there(bench: Bench, what: str) -> 
     assert span()["conflicts"] == []
     assert (done.held == "") == (what != "staged")
     assert index.read_bytes() == left[index]
+
+
+@pytest.mark.parametrize("what", ["staged", "lock"])
+def test_a_refresh_gives_way_until_the_last_moment(
+    bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of files may arrive between the look at the repository and the index."""
+    git(bench.root, "update-index", "--refresh")
+    os.utime(bench.root / "a", (1, 1))
+    index, lock = bench.root / ".git" / "index", bench.root / ".git" / "index.lock"
+    (bench.root / "mine").write_text("mine\n")
+    really, left = arriving.arrive, {}
+
+    def arrive(*given: Any) -> arriving.Arrived:
+        if what == "staged":
+            git(bench.root, "add", "mine")
+        else:
+            lock.write_text("mine")
+        left[index] = index.read_bytes()
+        return really(*given)
+
+    monkeypatch.setattr(worlds, "arrive", arrive)
+    done = do(bench, "git status > /dev/null; echo new > new")
+    assert (bench.root / "new").read_text() == "new\n"
+    assert done.held == ""
+    assert index.read_bytes() == left[index]
+    assert lock.exists() == (what == "lock")
 
 
 def test_a_refresh_hides_nobodys_edit(bench: Bench) -> None:
