@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from typing import NamedTuple
 
 from substrate.model.nodes import ABSENT, Kind, ManyBlobWriter, Node
@@ -105,8 +106,8 @@ class _Reading:
         if self.linked:
             self.other_names()
         self.left_out += self.new_links.broken()
-        if reason := layers.new_look(self.layer):
-            self.left_out.append(LeftOut(RelPath(b"."), reason))
+        reason = layers.new_look(self.layer)
+        self.left_out += [LeftOut(RelPath(b"."), reason)] if reason else []
         self.entries.sort(key=lambda one: one.path)
         return LayerDiff(tuple(self.entries), tuple(self.left_out), tuple(sorted(self.emptied)))
 
@@ -224,7 +225,8 @@ class _Name:
             if self.old != ABSENT or self.stood is not None:
                 self.removed()
         else:
-            self.leaf_there()
+            with suppress(FileNotFoundError):  # gone by now: something still runs there
+                self.leaf_there()
 
     def leave_out(self, reason: str) -> None:
         self.reading.left_out.append(LeftOut(self.path, reason))
@@ -287,6 +289,7 @@ class _Name:
     def leaf_there(self) -> None:
         found, stood = self.found, self.stood
         beyond = self.is_beyond(False, found.at.st_size if found.kind is Kind.FILE else 0)
+        content = self.content(beyond)
         if not beyond and self.old.kind is Kind.DIRECTORY:
             for below, node in snapshots.walk(
                 self.reading.base.reader, self.reading.base.snapshot, self.path
@@ -300,7 +303,7 @@ class _Name:
             mode = arriving_mode(mode, stood.st_mode if stood is not None else 0)
         if mode != found.mode and found.kind is Kind.FILE:
             self.leave_out(f"arrives as {mode:04o}: new set-id bits stay in the world")
-        new = Node(found.kind, mode, self.content(beyond), found.xattrs)
+        new = Node(found.kind, mode, content, found.xattrs)
         in_place = self.was_written_to()
         if found.has_capabilities and not has_capabilities(self.below, found.name):
             self.leave_out("arrives without its file capabilities: new ones stay in the world")
@@ -377,20 +380,13 @@ class _Name:
         is_marked: bool | None = None,
     ) -> None:
         at = self.found.at
+        marked = self.is_marked() if is_marked is None else is_marked
         self.reading.entries.append(
             LayerEntry(
-                self.path,
-                old,
-                new,
-                beyond,
-                True,
-                is_whole,
-                in_place,
-                self.is_marked() if is_marked is None else is_marked,
-                (at.st_atime_ns, at.st_mtime_ns),
-                (at.st_uid, at.st_gid),
+                self.path, old, new, beyond, True, is_whole, in_place, marked,
+                (at.st_atime_ns, at.st_mtime_ns), (at.st_uid, at.st_gid),
             )
-        )
+        )  # fmt: skip
 
 
 def _lstat(directory: Directory, name: bytes) -> os.stat_result | None:

@@ -16,6 +16,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import NamedTuple
 
 from substrate.model.nodes import Kind
@@ -85,8 +86,14 @@ class Upper:
         return found
 
     def names(self, directory: Directory, path: RelPath, listed: Iterable[bytes]) -> list[Found]:
-        """What these names in the open directory that is `path` mean."""
-        found = [self._found(directory, join(path, name), name) for name in listed]
+        """What these names in the open directory that is `path` mean.
+
+        What the command left running may have removed some since they were listed: without those.
+        """
+        found = []
+        for name in listed:
+            with suppress(FileNotFoundError):
+                found.append(self._found(directory, join(path, name), name))
         if self.is_by_fuse:
             return [one for one in found if not fuse_marks.is_mark(one.name, one.at)]
         return found

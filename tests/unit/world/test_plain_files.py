@@ -242,3 +242,33 @@ def test_who_may_open_few_files_reads_the_same_or_says_so(tmp_path: Path) -> Non
     assert len(os.listdir("/proc/self/fd")) == before
     # As few as suffice for one directory after the other.
     assert with_few[30] is not None
+
+
+_BUSY = """
+import os, sys
+for d in range(40):
+    os.makedirs(f"{sys.argv[1]}/{d}")
+    open(f"{sys.argv[1]}/{d}/stays", "w").write("stays")
+print(flush=True)
+while True:
+    for d in range(40):
+        os.symlink("x", f"{sys.argv[1]}/{d}/link")
+        open(f"{sys.argv[1]}/{d}/file", "w").close()
+        os.remove(f"{sys.argv[1]}/{d}/file")
+        os.remove(f"{sys.argv[1]}/{d}/link")
+"""
+
+
+def test_what_goes_while_it_is_read_was_not_there(tmp_path: Path) -> None:
+    overlay = Overlay(tmp_path, "trusted")
+    with overlay.mounted() as merged:
+        words = [sys.executable, "-c", _BUSY, str(merged / "busy")]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as busy:
+            assert busy.stdout is not None
+            busy.stdout.readline()
+            try:
+                found = [overlay.read().paths() for _ in range(30)]
+            finally:
+                busy.kill()
+    for one in found:
+        assert all(f"busy/{number}/stays".encode() in one for number in range(40))
