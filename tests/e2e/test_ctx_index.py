@@ -172,6 +172,11 @@ sys.exit(ctx(["index"]))
         (("index", "--history"), 4, "no history"),
         (("delta", "--base", "nonsense", "--head", "HEAD"), 4, "no commit is called"),
         (("delta",), 2, "--base"),
+        (("delta", "main", "--base", "main"), 2, "named twice: main and main"),
+        (("delta", "nonsense", "HEAD"), 4, "no commit is called 'nonsense'"),
+        (("index", "nonsense"), 4, "no commit is called 'nonsense'"),
+        (("index", ""), 2, "needs a revision"),
+        (("index", "main", "--all"), 2, "not allowed with"),
         (("refs", "nobody"), 4, "nothing is called 'nobody'"),
         (("impact", "c-zzzz"), 4, "no history"),
         (("context", "--task", "x", "--token-cap", "-1"), 2, "--token-cap"),
@@ -284,3 +289,24 @@ def test_inside_a_world_snapshots_share_no_files(repo: Path, tmp_path: Path) -> 
     assert ctx(repo, "index").returncode == 0
     newest = repo / ".ctx/graph/snapshots" / git(repo, "rev-parse", "HEAD")
     assert (newest / "symbols.jsonl").stat().st_nlink == 2  # outside they do
+
+
+def test_revisions_are_words_too(repo: Path) -> None:
+    ctx(repo, "init")
+    (repo / "pkg/m0.py").write_text("def f0():\n    return 0\n")
+    git(repo, "commit", "-qam", "second")
+    for words, named in ((("HEAD~1",), "HEAD~1"), (("main",), "main"), (("HEAD~1..main",), "main")):
+        indexed = answer(repo, "index", *words)["indexed"]
+        assert [one["commit"] for one in indexed] == [git(repo, "rev-parse", named)]
+    by_options = answer(repo, "delta", "--base", "HEAD~1", "--head", "main")
+    assert by_options["files_changed"]
+    assert answer(repo, "delta", "HEAD~1", "main") == by_options
+    assert answer(repo, "delta", "HEAD~1") == answer(repo, "delta", "--base", "HEAD~1")
+    assert answer(repo, "delta", "HEAD~1", "--head", "main") == by_options
+
+
+def test_a_project_without_git_is_told_the_whole_command(tmp_path: Path) -> None:
+    ctx(tmp_path, "init")
+    told = ctx(tmp_path, "symbols")
+    assert told.returncode == 4
+    assert "`ctx index --history`" in told.stderr

@@ -96,7 +96,7 @@ def open_graph(
     if git_dir is None:
         raise NotFoundError(
             f"{workspace.root} is not a git repository",
-            hint="`git init` makes one; `--history` indexes what Substrate recorded",
+            hint="`git init` makes one; `ctx index --history` indexes what Substrate recorded",
         )
     with Repository(git_dir, workspace.root) as repository:
         yield Graph(_layout(ctx), workspace, repository, progress)

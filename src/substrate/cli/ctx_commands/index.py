@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 NAME = "index"
 HELP = "index a commit's files, symbols, imports and calls"
-EXAMPLE = "ctx index --commit main~3"
+EXAMPLE = "ctx index main~3"
 _COUNTED = ("file", "symbol", "import", "call")
 
 
 def configure(parser: ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--commit", metavar="REV", help="a revision, or a range A..B (default HEAD)")
+    what.add_argument(
+        "rev", nargs="?", metavar="REV", help="a revision, or a range A..B (default HEAD)"
+    )
+    what.add_argument("--commit", metavar="REV", help="the same, as an option")
     what.add_argument("--all", action="store_true", help="every commit of every branch and tag")
     parser.add_argument(
         "--history", action="store_true", help="Substrate's own commits instead of git's"
@@ -32,12 +35,15 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, context: Context) -> int:
-    if args.commit == "":
-        raise UsageError("--commit needs a revision", hint="give a branch, a tag or a commit id")
+    wanted: str | None = args.commit if args.rev is None else args.rev
+    if wanted == "":
+        raise UsageError(
+            "an empty word: index needs a revision", hint="give a branch, a tag or a commit id"
+        )
     with graph_place.open_graph(
         context.cwd, history=args.history, progress=progress_on(context.output)
     ) as graph:
-        commits = graph.commits(args.commit, everything=args.all)
+        commits = graph.commits(wanted, everything=args.all)
         done = [graph.index(commit) for commit in commits]
     if context.json:
         context.output.emit_json({"indexed": [_json(one) for one in done]})
