@@ -26,8 +26,12 @@ FILES = {
 }
 
 
-def ctx(where: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*CTX, *words], cwd=where, capture_output=True, text=True, check=False)
+def ctx(
+    where: Path, *words: str, stdout: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CTX, *words], cwd=where, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+    )
 
 
 def answer(where: Path, *words: str) -> dict[str, Any]:
@@ -104,6 +108,28 @@ def test_a_context_is_what_is_printed_and_never_over_the_cap(repo: Path) -> None
     assert sizes[-1] > sizes[3] > 0
     assert "def checkout" in done.stdout
     assert ctx(repo, "context", "--task", " ", "--token-cap", "9").returncode == 2
+
+
+def test_a_picture_is_not_written_under_a_wrong_name(repo: Path) -> None:
+    refused = ctx(repo, "graph", "--out", "g.png")
+    assert (refused.returncode, ".svg" in refused.stderr) == (2, True)
+    assert not (repo / "g.png").exists()
+    assert ctx(repo, "graph", "--out", "g.xml", "--format", "svg").returncode == 0
+    assert ctx(repo, "graph", "--out", "G.SVG").returncode == 0
+    assert (repo / "G.SVG").read_bytes() == (repo / "g.xml").read_bytes()
+
+
+def test_a_picture_is_not_poured_into_a_terminal(repo: Path) -> None:
+    leader, follower = os.openpty()
+    try:
+        refused = ctx(repo, "graph", stdout=follower)
+        assert refused.returncode == 2
+        assert "ctx graph --out graph.html" in refused.stderr
+        assert ctx(repo, "graph", "--format", "dot", stdout=follower).returncode == 0
+        assert os.read(leader, 7) == b"digraph"
+    finally:
+        os.close(follower)
+        os.close(leader)
 
 
 def test_pictures_in_each_format(repo: Path) -> None:

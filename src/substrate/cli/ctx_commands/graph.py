@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NAME = "graph"
 HELP = "draw the modules, or a change and what it can break"
 EXAMPLE = "ctx graph --impact HEAD --out impact.html"
+#: What a file's name asks for.
+_ENDINGS = {"": "html", "html": "html", "htm": "html", "svg": "svg", "dot": "dot", "gv": "dot"}
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -35,9 +37,13 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     from substrate.graph.drawing import to_dot, to_html, to_svg
 
+    form = args.format or _form_by_name(args.out or "")
+    if context.output.is_terminal and form != "dot" and not (args.out or context.json):
+        raise UsageError(
+            f"the picture is {form}, which a terminal cannot show",
+            hint=f"ctx graph --out graph.{form} writes a file to open; a pipe gets it as it is",
+        )
     picture, what = _picture(args, context)
-    ending = Path(args.out).suffix[1:] if args.out else ""
-    form = args.format or (ending if ending in ("svg", "dot") else "html")
     text = {
         "html": lambda: to_html(picture, what),
         "svg": lambda: to_svg(picture),
@@ -59,6 +65,17 @@ def run(args: Namespace, context: Context) -> int:
     else:
         context.output.block(text.encode("utf-8", "replace"))
     return EXIT_OK
+
+
+def _form_by_name(out: str) -> str:
+    ending = Path(out).suffix[1:].lower()
+    form = _ENDINGS.get(ending)
+    if form is None:
+        raise UsageError(
+            f"{out}: no picture of the kind {ending} can be drawn",
+            hint="name it .html, .svg or .dot (dot -Tpng makes a PNG of that), or say --format",
+        )
+    return form
 
 
 def _picture(args: Namespace, context: Context) -> tuple[Picture, str]:
