@@ -81,7 +81,7 @@ def test_a_dry_run_tells_what_would_collide(program: Program) -> None:
     assert (answer["conflicts"], answer["merged"]) == (["a"], ["text"])
     assert answer["would_be_held"] == ""
     shown = program("world", "apply", world_id, "--dry-run")
-    assert "would conflict: a " in shown.errors and "merged with what others" in shown.errors
+    assert "would conflict: a: " in shown.errors and "merged with what others" in shown.errors
     assert (program.cwd / "a").read_text() == "mine\n" and not (program.cwd / "new").exists()
     done = program("world", "apply", world_id, "--json")
     assert json.loads(done.text)["conflicts"] == ["a"]
@@ -93,7 +93,7 @@ def test_a_held_world_collides_with_later_work(program: Program) -> None:
     (program.cwd / "a").write_text("mine\n")
     done = program("world", "apply", world_id)
     assert done.status == 1
-    assert "conflict: a" in done.errors
+    assert "conflict: a: " in done.errors
     assert (program.cwd / "a").read_text() == "mine\n"
     assert (program.cwd / "new").read_text() == "n\n"
 

@@ -307,7 +307,7 @@ def _brought(
     for path, why in list(arrived.conflicts.items())[:_SHOWN]:
         stands = os.path.lexists(root / os.fsdecode(path))
         left = "it was left as it stands" if stands else "nothing was put there"
-        notes.append(f"conflict: {display(path)} {why}; {left}")
+        notes.append(f"conflict: {display(path)}: {why}; {left}")
     if arrived.recovery_ref:
         name = arrived.entry.command_id
         notes.append(

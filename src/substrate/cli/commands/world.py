@@ -110,7 +110,7 @@ def _say_foreseen(found: WorldDiff, context: Context) -> None:
         return
     merged, conflicts, held = found.foreseen
     for path, why in conflicts.items():
-        context.output.note(f"would conflict: {display(path)} {why}")
+        context.output.note(f"would conflict: {display(path)}: {why}")
     if merged:
         names = ", ".join(map(display, merged))
         context.output.note(f"would be merged with what others changed: {names}")
