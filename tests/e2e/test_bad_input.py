@@ -196,6 +196,26 @@ class TestNestedStores:
 
 
 class TestIds:
+    def test_what_is_unknown_comes_with_the_list_to_look_in(self, substrate: Program) -> None:
+        substrate.sh("echo 1 > a")
+        substrate("show", "c-nobody").is_clear(4, "`substrate log` lists them")
+        substrate("log", "--session", "s-nobody").is_clear(4, "`substrate session list` lists")
+        substrate("recover", "show", "nothing").is_clear(4, "`substrate recover list`")
+
+    def test_a_file_in_the_place_of_an_id(self, substrate: Program) -> None:
+        substrate.sh("echo 1 > a")
+        substrate("undo", "a").is_clear(4, "substrate undo --path a")
+        substrate("show", "a").is_clear(4, "substrate log --path a")
+        substrate("diff", "a").is_clear(4, "substrate diff @ a")
+        substrate("blame", ".").is_clear(4, "error: . is a directory")
+        assert (substrate.cwd / "a").exists()
+
+    def test_show_alone_shows_the_last_command(self, substrate: Program) -> None:
+        substrate.sh("echo 1 > a")
+        substrate.sh("echo 2 > a")
+        assert substrate.json("show") == substrate.json("show", "@")
+        assert substrate.json("show")["command"] == "echo 2 > a"
+
     def test_unknown_ambiguous_undone_and_nothing_left(self, substrate: Program) -> None:
         substrate.sh("echo 1 > a")
         substrate.sh("echo 2 > a")

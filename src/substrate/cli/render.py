@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from substrate.cli.output import Output, Piece, Styled, name_fields
-from substrate.errors import EXIT_DIFFERENT, EXIT_OK
+from substrate.errors import EXIT_DIFFERENT, EXIT_OK, UsageError
 from substrate.model.paths import display
 from substrate.recorder.place import Place
 from substrate.system import clock
@@ -31,6 +32,14 @@ def place_of(context: Context) -> Place:
 
 def paths_of(place: Place, texts: Sequence[str] | None) -> tuple[RelPath, ...]:
     return tuple(place.rel_path(text) for text in texts or ())
+
+
+def is_in_workspace(place: Place, text: str) -> bool:
+    """Whether a word that names nothing in history is a file: then it was meant as a path."""
+    try:
+        return os.path.lexists(place.workspace.root / os.fsdecode(place.rel_path(text)))
+    except UsageError:
+        return False
 
 
 def unrecorded(recording: Recording) -> str:

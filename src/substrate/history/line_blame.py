@@ -30,7 +30,7 @@ def blame(store: HistoryStore, path: RelPath, lines: tuple[int, int] | None) -> 
     node = snapshots.lookup(store.objects, store.snapshot_of(tip), path)
     if node.kind in (Kind.DIRECTORY, Kind.SYMLINK):
         raise NotFoundError(
-            f"{display(path)} is a {node.kind.value}: only a file has lines",
+            f"{display(path) or '.'} is a {node.kind.value}: only a file has lines",
             hint="name a file; `substrate log --path P` tells who changed a directory or link",
         )
     if node.kind is not Kind.FILE:

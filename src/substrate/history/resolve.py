@@ -20,6 +20,8 @@ _HEX = re.compile(r"[0-9a-f]{4,40}")
 _SPAN = re.compile(r"spn_[0-9a-z]+")
 _TAG = re.compile(r"cp/(task|session)/.+")
 _FEW = 9
+#: Where to look for ids; all others are in the log.
+_LISTED_BY = {"session": "session list", "recovery ref": "recover list"}
 
 
 class Target(NamedTuple):
@@ -64,7 +66,9 @@ def one_of(what: str, text: str, names: list[str]) -> str:
         return names[0]
     if not names:
         raise NotFoundError(
-            f"nothing here is called {text!r}", hint=f"give the id (or a unique prefix) of a {what}"
+            f"nothing here is called {text!r}",
+            hint=f"give the id (or a unique prefix) of a {what};"
+            f" `substrate {_LISTED_BY.get(what, 'log')}` lists them",
         )
     shown = ", ".join(names[: _FEW - 1]) + (", …" if len(names) >= _FEW else "")
     raise AmbiguousError(f"{text!r} is ambiguous: {shown}", hint="give a few more characters")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from substrate.cli.output import Styled, name_fields
-from substrate.cli.render import node_json, paths_of, place_of
-from substrate.errors import EXIT_OK, NotFoundError, UsageError
+from substrate.cli.render import is_in_workspace, node_json, paths_of, place_of
+from substrate.errors import EXIT_OK, NotFoundError
 from substrate.model.paths import display
 from substrate.recorder import ask
 
@@ -66,18 +65,11 @@ def _find(store: HistoryStore, place: Place, args: Namespace) -> ask.Diff:
     try:
         return ask.diff(store, args.id, paths_of(place, args.paths), place.session)
     except NotFoundError as error:
-        if _is_in_workspace(place, args.id):
+        if is_in_workspace(place, args.id):
             raise NotFoundError(
                 error.message, hint=f"for a file of the last command: substrate diff @ {args.id}"
             ) from None
         raise
-
-
-def _is_in_workspace(place: Place, text: str) -> bool:
-    try:
-        return os.path.lexists(place.workspace.root / os.fsdecode(place.rel_path(text)))
-    except UsageError:
-        return False
 
 
 def _json(change: FileChange) -> dict[str, object]:

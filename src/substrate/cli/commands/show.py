@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from substrate.cli.output import Styled
-from substrate.cli.render import entry_json, hex_or_none, place_of, when
-from substrate.errors import EXIT_OK
+from substrate.cli.render import entry_json, hex_or_none, is_in_workspace, place_of, when
+from substrate.errors import EXIT_OK, NotFoundError
 from substrate.history.resolve import resolve
 from substrate.model.paths import display
 from substrate.recorder import ask
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from substrate.cli.context import Context
     from substrate.history.resolve import Target
     from substrate.history.store import HistoryStore
+    from substrate.recorder.place import Place
 
 NAME = "show"
 HELP = "show one command: its record and the files it changed"
@@ -29,14 +30,15 @@ _SHOWN_FILES = 50
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "id", metavar="ID", help="command, span, session, commit, tag; @ is the last"
-    )
+        "id", nargs="?", default="@", metavar="ID",
+        help="command, span, session, commit, tag; default: @, the last command",
+    )  # fmt: skip
 
 
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
     with place.existing_history() as store:
-        target = resolve(store, args.id, place.session)
+        target = _find(store, place, args.id)
         if target.entry is None:
             return _show_other(store, target, context)
         entry = target.entry
@@ -55,6 +57,18 @@ def run(args: Namespace, context: Context) -> int:
         if len(changed) > _SHOWN_FILES:
             context.output.line(f"  … and {len(changed) - _SHOWN_FILES} more")
     return EXIT_OK
+
+
+def _find(store: HistoryStore, place: Place, text: str) -> Target:
+    try:
+        return resolve(store, text, place.session)
+    except NotFoundError as error:
+        if is_in_workspace(place, text):
+            raise NotFoundError(
+                error.message,
+                hint=f"for the commands that changed a file: substrate log --path {text}",
+            ) from None
+        raise
 
 
 def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
