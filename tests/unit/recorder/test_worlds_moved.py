@@ -44,7 +44,7 @@ def test_a_directory_that_somebody_renames_while_the_command_edits_in_it(bench: 
     assert not (bench.root / "d/c").exists()
     assert (bench.root / "d/n").read_text() == "its\n"
     assert span()["conflicts"] == ["d/c"]
-    said = "conflict: d/c was removed or moved away while the command ran; nothing was put there"
+    said = "conflict: d/c: was removed or moved away while the command ran; nothing was put there"
     assert said in done.notes
     with bench.writing() as store:
         found = record.record_outside(store)
