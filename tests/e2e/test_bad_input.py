@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.contract.program import Program
+from tests.contract.program import AS_USER, Program
 from tests.mounts import mounted
 from tests.unit.history.workbench import tree
 
@@ -52,8 +53,6 @@ class TestPlaces:
         gone = substrate.cwd / "gone"
         gone.mkdir()
         script = 'rmdir "$PWD"; exec "$0" -m substrate log'
-        import sys
-
         done = substrate.start(["sh", "-c", script, sys.executable], gone, b"", {})
         done.is_clear(5, "no longer there")
 
@@ -128,6 +127,21 @@ class TestPlaces:
         program = Program(project, env, uid=NOBODY)
         program("log").is_clear(5)
         program("-c", "true").is_clear(125, "belongs to another user")
+
+    @pytest.mark.needs("other-user")
+    def test_a_graph_of_somebody_else(self, shared_directory: Path) -> None:
+        subprocess.run(["git", "init", "-q", shared_directory], check=True)
+        (shared_directory / ".ctx").mkdir(mode=0o700)
+        by_ctx = AS_USER.replace("cli.main import substrate as", "cli.ctx import ctx as")
+        assert by_ctx != AS_USER
+        for verb in ("index", "symbols"):
+            done = subprocess.run(
+                [sys.executable, "-c", by_ctx, str(NOBODY), verb],
+                cwd=shared_directory, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 5, done.stderr
+            assert f"{shared_directory}/.ctx is closed to you: it belongs to uid 0" in done.stderr
+            assert "hint: work in a clone of your own" in done.stderr
 
     @pytest.mark.needs("other-user")
     def test_a_workspace_that_may_not_be_written(self, shared_directory: Path) -> None:

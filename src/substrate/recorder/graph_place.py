@@ -13,7 +13,7 @@ from substrate.graph import index
 from substrate.graph.layout import Layout, read_marker
 from substrate.objects.repository import Repository, plain_head
 from substrate.system import environment
-from substrate.workspace.ctx_dir import CTX_NAME, refuse_links, require_ctx
+from substrate.workspace.ctx_dir import CTX_NAME, refuse_closed, refuse_links, require_ctx
 from substrate.workspace.locate import Workspace, find_workspace, make_private
 
 Progress = Callable[[str, int, int], None]
@@ -91,6 +91,7 @@ def open_graph(
 ) -> Iterator[Graph]:
     """The graph at or above `start`, and the repository it is asked about."""
     ctx = require_ctx(start)
+    refuse_closed(ctx)
     workspace = find_workspace(ctx.parent)
     git_dir = _history_dir(workspace) if history else workspace.git_dir
     if git_dir is None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from substrate.errors import NotFoundError, WorkspaceError
+from substrate.errors import NotFoundError, RefusedError, WorkspaceError
 
 CTX_NAME = ".ctx"
 
@@ -25,6 +25,15 @@ def require_ctx(start: Path) -> Path:
     if found is None:
         raise NotFoundError("there is no .ctx directory here or above", hint="run `ctx init` first")
     return found
+
+
+def refuse_closed(directory: Path) -> None:
+    """One that may not even be read is somebody else's: say so, not which file was refused."""
+    if not os.access(directory, os.R_OK | os.X_OK):
+        raise RefusedError(
+            f"{directory} is closed to you: it belongs to uid {os.stat(directory).st_uid}",
+            hint="work in a clone of your own, where `ctx init` makes another",
+        )
 
 
 def refuse_links(directory: Path, names: Iterable[str]) -> None:
