@@ -44,7 +44,8 @@ class Terminal:
             env=self._env,
         )  # fmt: skip
         os.close(follower)
-        self.until(PROMPT)
+        #: What came before the first prompt.
+        self.greeting = self.until(PROMPT)
 
     def line(self, text: str) -> bytes:
         """Enter a line; what it printed until the next prompt."""

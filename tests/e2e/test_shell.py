@@ -52,6 +52,25 @@ def test_each_line_is_a_command_with_its_own_diff(shell: Terminal, project: Path
     ]
 
 
+@pytest.mark.needs("world-overlay")
+def test_it_says_what_it_is_before_the_first_prompt(shell: Terminal) -> None:
+    assert b"a shell in a world: each line is recorded" in shell.greeting
+    shell.line("echo one > a")
+    shell.line(f"{shlex.quote(sys.executable)} -m substrate undo")
+    assert not (shell.cwd / "a").exists()
+
+
+def test_it_says_that_it_works_on_the_real_files(project: Path) -> None:
+    shell = Terminal(project, "shell", "--no-world")
+    try:
+        assert b"a shell on the real files (asked for): each line is recorded" in shell.greeting
+        shell.line("echo one > a")
+        shell.line(f"{shlex.quote(sys.executable)} -m substrate undo")
+        assert not (project / "a").exists()
+    finally:
+        shell.close()
+
+
 def test_keys_reach_the_command_and_job_control_works(shell: Terminal, project: Path) -> None:
     shell.type(b"echo begun > f; sleep 60; echo ended > f\r")
     until(lambda: is_in_foreground("sleep", str(project)))

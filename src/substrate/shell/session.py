@@ -75,6 +75,7 @@ def _run_in(home: Place, path: str, directory: Path, around: Surroundings) -> in
     try:
         pid = os.getpid() if lines is None else None
         program = programs.prepare(path, directory, pid, around.environment)
+        _greet(home, around, "" if lines is not None else why)
         return _Shell(program, channel, around, home, (lines, why)).run()
     finally:
         channel.close()
@@ -82,6 +83,17 @@ def _run_in(home: Place, path: str, directory: Path, around: Surroundings) -> in
             lines.close()
             for note in lines.notes:
                 around.note(note)
+
+
+def _greet(home: Place, around: Surroundings, no_world: str) -> None:
+    """The prompt is the user's own, and nothing else tells this shell from the one around it."""
+    if home.workspace.history_refused:  # said with the first line
+        return
+    where = f"on the real files ({no_world})" if no_world else "in a world"
+    around.note(
+        f"a shell {where}: each line is recorded;"
+        " `substrate undo` takes the last back, `exit` leaves"
+    )
 
 
 def _world(home: Place, around: Surroundings, room: Path) -> tuple[Lines | None, str]:
