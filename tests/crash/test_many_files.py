@@ -44,16 +44,20 @@ def _wanted(old: Tree) -> Tree:
     }
 
 
-def test_a_disk_that_fails_changes_nothing(cli: Cli) -> None:
+def test_a_disk_that_fails_changes_nothing_or_all_in_the_end(cli: Cli) -> None:
     old = tree(cli.workspace)
     status, said = _struck(cli, "error=EIO")
     assert "Traceback" not in said
     assert status != 0 or "not applied" in said, said
-    assert not differences(tree(cli.workspace), old)
-    worlds = cli.json("world", "list")["worlds"]
-    assert isinstance(worlds, list)
-    assert len(worlds) == 1
-    cli.ok("world", "apply", str(worlds[0]["world_id"]))
+    if differences(tree(cli.workspace), old):  # taking back was struck, too: by then a third sync
+        assert "could not take everything back" in said and "the next command tries again" in said
+        cli.ok("-c", "true")
+    else:
+        worlds = cli.json("world", "list")["worlds"]
+        assert isinstance(worlds, list)
+        assert len(worlds) == 1
+        cli.ok("world", "apply", str(worlds[0]["world_id"]))
+    assert cli.json("world", "list")["worlds"] == []
     assert not differences(tree(cli.workspace), _wanted(old))
 
 

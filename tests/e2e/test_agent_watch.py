@@ -179,7 +179,7 @@ def test_who_is_not_ours_is_not_answered(agent: Agent) -> None:
         rude.connect(str(agent.directory / "watch.sock"))
         rude.send(b"\xff" * 5000)
         assert rude.recv(10) == b""
-    assert done(agent, "true")["base_known"] == "watched"
+    until(lambda: done(agent, "true")["base_known"] == "watched", "an answer to who is ours")
 
 
 def test_a_watcher_that_dies_is_replaced_and_one_whose_agent_dies_goes(tmp_path: Path) -> None:
