@@ -270,7 +270,7 @@ def test_an_interrupt_sent_to_us_alone_is_passed_on(tmp_path: Path) -> None:
 
 def test_we_outlive_a_signal_that_kills_the_command(tmp_path: Path) -> None:
     result, ready = tmp_path / "result.json", tmp_path / "ready"
-    script = f"touch {ready}; exec sleep 60"
+    script = f": > {ready}; exec sleep 60"
     with subprocess.Popen([sys.executable, DRIVER, result, "{}", "sh", "-c", script]) as driver:
         until(ready.exists)
         driver.terminate()
