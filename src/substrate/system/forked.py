@@ -108,7 +108,7 @@ class Forked:
             return None
 
 
-def _widen(pipe: int) -> None:
+def widen(pipe: int) -> None:
     """Room for a whole answer, where the system grants it: who fills a pipe must wait."""
     import fcntl  # only where there is fork
 
@@ -127,7 +127,7 @@ def fork(work: Callable[[], object]) -> Forked | None:
         reader, writer = os.pipe()
     except OSError:
         return None
-    _widen(writer)
+    widen(writer)
     try:
         child = os.fork()
     except OSError:

@@ -16,12 +16,12 @@ from contextlib import suppress
 from typing import TypeVar
 
 from substrate.errors import SubstrateError
+from substrate.system.forked import widen
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _HEAD_BYTES = 8
-_PIPE_BYTES = 1 << 20
 #: Items a child has at hand: it begins the next one without waiting for us.
 _AHEAD = 2
 
@@ -210,13 +210,8 @@ def _serve(function: Callable[[object], object], requests: int, answers: int) ->
 
 
 def _pipe() -> tuple[int, int]:
-    """A pipe with room for a whole answer, where the system grants it."""
-    import fcntl  # only where there is fork
-
     ours, theirs = os.pipe()
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with suppress(OSError):
-            fcntl.fcntl(theirs, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    widen(theirs)
     return ours, theirs
 
 
