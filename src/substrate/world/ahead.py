@@ -14,7 +14,6 @@ if the workspace has stood still since before (docs/decisions/0033-a-view-used-a
 
 from __future__ import annotations
 
-import marshal
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -29,6 +28,7 @@ from substrate.workspace import untouched
 from substrate.world import kept as views
 from substrate.world import layers, probe
 from substrate.world.kept import Kept
+from substrate.world.news import News
 from substrate.world.open_world import Ended, OpenWorld, open_world
 from substrate.world.protocol import Layer, Network
 from substrate.world.recipe import Recipe
@@ -76,37 +76,6 @@ class Made(NamedTuple):
     token: bytes = b""
     attributes: tuple[tuple[str, bytes], ...] = ()
     born_ns: int = 0
-
-
-class News(NamedTuple):
-    """What a process can tell of the world that it needed, for the next one."""
-
-    #: The workspace; empty if it needed none.
-    root: bytes = b""
-    #: How it was made, if one like it can be made ahead.
-    recipe: Recipe | None = None
-    was_ahead: bool = False
-    #: Its view had been used before.
-    was_warm: bool = False
-    #: It took its time and changed nothing: the next one may gain by a used view.
-    walked: bool = False
-    #: Its own view, of which the mount goes beside.
-    kept: Kept | None = None
-
-    def encode(self) -> bytes:
-        recipe = None if self.recipe is None else tuple(self.recipe)
-        kept = None if self.kept is None else tuple(self.kept)
-        words = (self.root, recipe, self.was_ahead, self.was_warm, self.walked, kept)
-        return marshal.dumps(words)  # type: ignore[arg-type]
-
-    @classmethod
-    def decode(cls, data: bytes) -> News:
-        """Of our own `encode` only."""
-        root, recipe, was_ahead, was_warm, walked, kept = marshal.loads(data)
-        return cls(
-            root, None if recipe is None else Recipe(*recipe), was_ahead, was_warm, walked,
-            None if kept is None else Kept(*kept),
-        )  # fmt: skip
 
 
 news = News()
