@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from substrate.agent import spare
+from substrate.agent.waiting import wait
 from substrate.world.recipe import Recipe
 
 pytestmark = pytest.mark.needs("linux")
@@ -27,7 +28,7 @@ def test_a_call_that_comes_right_after_the_door_is_served(tmp_path: Path) -> Non
         door.setblocking(False)
         waiting.let_listen(door.fileno())
         assert waiting.hand_over(spare.Handed(given, spare.Told))
-        handed = spare.wait(theirs, recipe)
+        handed = wait(theirs, recipe)
         assert handed is not None
         with handed.connection:
             caller.sendall(b"?")

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
-from substrate.agent import peer, spare
+from substrate.agent import peer, spare, waiting
 from substrate.protocol import door
 from substrate.system import afterwards, agent_place, environment, process_tree, signals
 from substrate.system.linux import memory
@@ -95,7 +95,7 @@ def _clear_up(household: Household) -> None:
     household.report(ahead.settle())
     ahead.drop()  # the call did not need it
     afterwards.run()
-    missed = spare.missed_pages()
+    missed = waiting.missed_pages()
     if missed is not None:
         household.report_pages(missed)
     if ahead.has_put_by():

@@ -12,31 +12,26 @@ it itself.
 from __future__ import annotations
 
 import gc
-import marshal
 import os
 import select
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, NoReturn
 
-from substrate.agent import peer, runner, spare
+from substrate.agent import peer, runner, spare, waiting
+from substrate.agent.bell import Bell
 from substrate.agent.lifecycle import Home
 from substrate.agent.stale import LoadedCode
 from substrate.agent.watcher import Watcher
 from substrate.system import agent_place, clock, watch_talk
-from substrate.system.linux import memory
 from substrate.world import ahead
 
 #: Calls beyond this wait in the socket's queue.
 MOST_RUNNING = 128
 #: Until a server that died is started again.
 _SERVER_PAUSE_NS = 2_000_000_000
-_MOST_NEWS_BYTES = 1 << 20
-#: What a child tells.
-_NEWS, _PAGES = b"n", b"p"
 
 
 class Settings(NamedTuple):
@@ -79,9 +74,7 @@ class Zygote:
         self._warm = 0
         self._is_pressed = False
         # What children tell us when they have answered: one message, one datagram.
-        self._news, self._bell = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._news.setblocking(False)
-        self._bell.setblocking(False)
+        self._bell = Bell()
 
     def run(self, ready: Callable[[], None]) -> None:
         door, http, watch = self._home.listen()
@@ -94,7 +87,7 @@ class Zygote:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         # The watcher saw somebody at work in a workspace.
         signal.signal(signal.SIGUSR1, lambda *_: self._used())
-        self._own = [*(s.fileno() for s in (door, http, watch, self._news)), awake]
+        self._own = [*(s.fileno() for s in (door, http, watch, self._bell)), awake]
         self._home.write_state(self._state())
         ready()
         self._settings.preload()
@@ -115,7 +108,7 @@ class Zygote:
         while not self._stopping and not self._is_idle():
             poll = select.poll()
             poll.register(awake, select.POLLIN)
-            poll.register(self._news, select.POLLIN)
+            poll.register(self._bell, select.POLLIN)
             for one in self._spares:
                 poll.register(one, select.POLLIN)
             if len(self._running) < MOST_RUNNING and self._spares.listener() is None:
@@ -137,8 +130,8 @@ class Zygote:
                 self._start_server(http)
             if watch.fileno() in ready:
                 self._start_watcher(watch)
-            if self._news.fileno() in ready:
-                self._hear_news()
+            if self._bell.fileno() in ready:
+                self._hear_child()
 
     def _serve_one(self, door: socket.socket) -> None:
         try:
@@ -211,9 +204,8 @@ class Zygote:
             pid = -1 if self._stopping else self._fork()
             if pid == 0:
                 ours.close()
-                pages = self._spares.pages
-                alone = not in_a_hurry
-                self._serve_in_child(partial(spare.wait, theirs, recipe, warm, pages, alone=alone))
+                wait = partial(waiting.wait, theirs, recipe, warm, self._spares.pages)
+                self._serve_in_child(partial(wait, alone=not in_a_hurry))
             theirs.close()
             if warm is not None:
                 warm.close()
@@ -238,39 +230,21 @@ class Zygote:
             household = runner.Household(
                 self._settings.version.encode(), os.fsencode(self._settings.install),
                 self._standing, self._settings.program, handed.told, zygote_pid,
-                self._limits, self._tell_news, self._tell_pages,
+                self._limits, lambda view: self._bell.tell_news(ahead.news, view),
+                self._bell.tell_pages,
             )  # fmt: skip
             runner.serve(handed.connection, household)
         finally:
             os._exit(1)
 
-    def _tell_news(self, view: int) -> None:
-        """In a child: how its world was made, and whether that had been done ahead."""
-        try:
-            data = _NEWS + ahead.news.encode()
-            socket.send_fds(self._bell, [data], [view] if view >= 0 else [])
-        except OSError:
-            pass  # the agent is gone, or busy: the next call makes its world itself
-
-    def _tell_pages(self, missed: memory.Spans) -> None:
-        """In a child: what of our memory it should have had at hand."""
-        with suppress(OSError):
-            self._bell.send(_PAGES + marshal.dumps(missed))
-
-    def _hear_news(self) -> None:
-        views: list[int] = []
-        try:
-            said, views, _, _ = socket.recv_fds(self._news, _MOST_NEWS_BYTES, 1)
-            if said.startswith(_PAGES):
-                self._spares.learn_pages(marshal.loads(said[len(_PAGES) :]))
-                return
-            news = ahead.News.decode(said[len(_NEWS) :])
-        except (OSError, ValueError, EOFError):
-            for view in views:
-                os.close(view)
+    def _hear_child(self) -> None:
+        news, view, pages = self._bell.hear()
+        if pages is not None:
+            self._spares.learn_pages(pages)
+        if news is None:
             return
         if news.root:
-            self._spares.learn(news, views[0] if views else -1)
+            self._spares.learn(news, view)
             self._ahead += news.was_ahead
             self._warm += news.was_warm
         self._fork_spares()
