@@ -37,6 +37,8 @@ SECTIONS = ("spawn", "size", "changed", "bulk", "output", "work", "walk", "first
 
 #: For the agent to do what it does between two calls.
 _SETTLES_S = 1.5
+#: After so many walks a view must have been used again, or it never is.
+_MOST_CALLS = 12
 
 _APPEND = """
 import glob
@@ -139,10 +141,13 @@ def timed(work: Callable[[], object]) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def all_in_turns(rounds: int, *works: Callable[[], object]) -> list[list[float]]:
+def all_in_turns(
+    rounds: int, *works: Callable[[], object], pause_s: float = 0
+) -> list[list[float]]:
     """All times of each, in milliseconds; one round first that does not count."""
     taken: list[list[float]] = [[] for _ in works]
     for number in range(rounds + 1):
+        time.sleep(pause_s)
         for times, work in zip(taken, works, strict=True):
             took = timed(work)
             if number:
@@ -150,9 +155,10 @@ def all_in_turns(rounds: int, *works: Callable[[], object]) -> list[list[float]]
     return taken
 
 
-def in_turns(rounds: int, *works: Callable[[], object]) -> list[float]:
-    """The median of each."""
-    return [statistics.median(times) for times in all_in_turns(rounds, *works)]
+def in_turns(rounds: int, *works: Callable[[], object], pause_s: float = 0) -> list[float]:
+    """The median of each; with a pause before each round."""
+    taken = all_in_turns(rounds, *works, pause_s=pause_s)
+    return [statistics.median(times) for times in taken]
 
 
 def spawn(bench: Bench) -> None:
@@ -366,14 +372,22 @@ def walk(bench: Bench) -> None:
         bench.world(f"echo {files} > note", root)  # a change: the next view is a new one
         time.sleep(_SETTLES_S)
         first = timed(lambda c=command: bench.world(c, root))
-        for _ in range(3):  # the agent has to see that somebody walks here, and sets up its watch
+        before = bench.warm()
+        for calls in range(
+            1, _MOST_CALLS
+        ):  # the agent sees that somebody walks, and sets up its watch
             time.sleep(_SETTLES_S)
             bench.world(command, root)
+            if bench.warm() > before:
+                print(f"  the view was used again from call {calls} after the first on")
+                break
         before = bench.warm()
+        # At an agent's pace: the next view is looked over while nobody waits for it.
         ours, theirs = in_turns(
             bench.rounds,
             lambda c=command: bench.world(c, root),
             lambda c=command: bench.bare(c, root),
+            pause_s=_SETTLES_S,
         )
         used = min(bench.warm() - before, bench.rounds)
         name = f"{command.partition(' ')[0]}, {files:,} files"
