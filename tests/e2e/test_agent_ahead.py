@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -111,6 +112,25 @@ def test_who_was_started_by_posix_spawn_gets_it(agent: Agent) -> None:
         argv = [*words, *agent.program, "-c", "true"]
         pid = os.posix_spawnp("sh", argv, agent.env, file_actions=quiet, setsid=True)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        if _state(agent)["ahead"] != before:
+            return
+    raise AssertionError("never")
+
+
+def _in_the_background() -> None:
+    """As `command &` in a script, and `nohup`."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def test_who_ignores_signals_gets_it_and_so_do_they_stay(agent: Agent) -> None:
+    line = ["bash", "-c", "grep SigIgn /proc/self/status"]
+    bare = subprocess.run(line, stdout=subprocess.PIPE, preexec_fn=_in_the_background, check=True)
+    for _ in range(20):
+        _until_ahead(agent)
+        before = _state(agent)["ahead"]
+        _until_ahead(agent)
+        assert agent.run("-c", line[2], preexec_fn=_in_the_background).stdout == bare.stdout
         if _state(agent)["ahead"] != before:
             return
     raise AssertionError("never")

@@ -165,6 +165,20 @@ def test_an_ignored_signal_stays_ignored(warm: Agent) -> None:
     assert warm.run("-c", script).stdout == plain.stdout
 
 
+def test_who_starts_the_agent_does_not_decide_for_others(tmp_path: Path) -> None:
+    def odd() -> None:
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGWINCH})
+
+    script = "grep -E 'Sig(Ign|Blk)' /proc/self/status"
+    plain = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, check=True)
+    with agent_in(tmp_path) as agent:
+        assert agent.run("-c", "true", preexec_fn=odd).returncode == 0
+        until(agent.serves)
+        assert agent.run("-c", script).stdout == plain.stdout
+
+
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT", "USR1"])
 def test_a_signal_to_the_client_reaches_the_command_once(warm: Agent, name: str) -> None:
     script = (

@@ -30,12 +30,6 @@ Program = Callable[[list[str]], int]
 
 #: Whoever sends one of these to a waiting shell's job means all of it.
 _FOR_ALL = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
-#: Python ignores these for itself; the caller's own wish is not known.
-_PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
-#: Signals that a command could be started with ignored. Of those above 31 two are libc's own, and
-#: `posix_spawn` (GNU make's way, among others) leaves them ignored.
-_ORDINARY = range(1, 32)
-_ORDINARY_MASK = sum(1 << (number - 1) for number in _ORDINARY if number not in _PYTHONS_OWN)
 #: After the caller is gone: how often to look, and after how many looks TERM becomes KILL.
 _TICK_S = 0.5
 _TICKS_TO_KILL = 6
@@ -115,8 +109,8 @@ def _serve_run(
 ) -> int:
     reason = caller if isinstance(caller, bytes) else _why_not(caller, household, request)
     if not isinstance(caller, bytes) and not reason:
-        if caller.standing.ignored_signals & _ORDINARY_MASK or b"t" in request.flags:
-            ahead.drop()  # it was forked without them
+        if b"t" in request.flags:
+            ahead.drop()  # it was forked without a terminal
         _take_place(request, descriptors, caller.standing)
     # Only now: it may have to be waited for.
     if not isinstance(caller, bytes) and household.told().is_stale:
@@ -181,9 +175,8 @@ def _take_place(request: door.Request, descriptors: list[int], caller: peer.Stan
         os.close(fd)
     os.umask(request.umask)
     environment.replace(dict(_pair(entry) for entry in request.env if entry[:1] != b"="))
-    for number in _ORDINARY:
-        if caller.ignored_signals >> (number - 1) & 1 and number not in _PYTHONS_OWN:
-            signal.signal(number, signal.SIG_IGN)
+    wanted = caller.ignored_signals
+    signals.ignore(number for number in signals.ORDINARY if wanted >> (number - 1) & 1)
     if b"t" in request.flags:
         _take_terminal()
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8")

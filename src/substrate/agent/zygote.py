@@ -25,7 +25,7 @@ from substrate.agent.bell import Bell
 from substrate.agent.lifecycle import Home
 from substrate.agent.stale import LoadedCode
 from substrate.agent.watcher import Watcher
-from substrate.system import agent_place, clock, watch_talk
+from substrate.system import agent_place, clock, signals, watch_talk
 from substrate.world import ahead
 
 #: Calls beyond this wait in the socket's queue.
@@ -78,6 +78,9 @@ class Zygote:
 
     def run(self, ready: Callable[[], None]) -> None:
         door, http, watch = self._home.listen()
+        # Whoever started us may ignore or block some; that is not for the commands of others.
+        signals.heed(signals.ignored())
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         # A signal wakes the poll through this pipe; what it means is looked up afterwards.
         awake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)

@@ -11,21 +11,49 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Set
+from collections.abc import Iterable, Set
+from typing import TYPE_CHECKING
 
 from substrate.system import clock
+
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal
 
 #: The terminal sends these to the whole group; by themselves they are not ours to pass on.
 _FROM_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
 _FOR_ONE = frozenset({signal.SIGUSR1, signal.SIGUSR2})
 PASSED_ON = _FROM_TERMINAL | _FOR_ONE | {signal.SIGTERM}
 WAITED_FOR = PASSED_ON | {signal.SIGCHLD}
+#: Python ignores these for itself: what whoever started us wanted is not known.
+PYTHONS_OWN = tuple(
+    getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)
+)
+#: Of those above 31 two are libc's own, and `posix_spawn` leaves them ignored.
+ORDINARY = tuple(number for number in range(1, 32) if number not in PYTHONS_OWN)
 #: A process that sends its signals to our whole group, as a terminal does; 0 if there is none.
 sent_to_all_by = 0
 #: SIGCHLD is not lost, but a thread that does not block it might eat it: look once in a while.
 _TICK_S = 1.0
 #: Between two looks for a signal, on systems that cannot wait for one with a timeout.
 _LONGEST_PAUSE_S = 0.02
+
+
+def ignored() -> tuple[int, ...]:
+    """Those that a program is to be started with ignored, because we were."""
+    # Not by `signal`, which finds a name for each of them.
+    return tuple(n for n in ORDINARY if _signal.getsignal(n) == _signal.SIG_IGN)
+
+
+def ignore(numbers: Iterable[int]) -> None:
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def heed(numbers: Iterable[int]) -> None:
+    for number in numbers:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def heed_children() -> object:

@@ -89,9 +89,8 @@ def restore_mask(mask: Iterable[int]) -> None:
 def restore_dispositions() -> None:
     """As they were before Python and we had our own."""
     # Python ignores these two for itself, and exec would pass that on.
-    for ignored in ("SIGPIPE", "SIGXFSZ"):
-        if hasattr(signal, ignored):
-            signal.signal(getattr(signal, ignored), signal.SIG_DFL)
+    for signum in signals.PYTHONS_OWN:
+        signal.signal(signum, signal.SIG_DFL)
     # exec does away with handlers; but one must not run between here and there.
     for signum in signals.WAITED_FOR:
         if signal.getsignal(signum) not in (signal.SIG_IGN, signal.SIG_DFL):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple, NoReturn, cast
 
 from substrate.errors import WorkspaceError, WorldFailedError
-from substrate.system import afterwards, clock, process_tree, spawn
+from substrate.system import afterwards, clock, process_tree, signals, spawn
 from substrate.system import channel as channels
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import namespaces, privileges
@@ -141,7 +141,8 @@ class OpenWorld:
         # If nobody is there to take it, it has said why, and `_failure` reads it.
         with suppress(ClosedError):
             self._orders.send(
-                "program", program.argv, cwd, env, current_umask(), tuple(wanted),
+                "program", program.argv, cwd, env, current_umask(), signals.ignored(),
+                tuple(wanted),
                 fds=tuple(wanted.values()),
             )  # fmt: skip
 

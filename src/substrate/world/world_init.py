@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import NoReturn, cast
 
 from substrate.system import channel as channels
-from substrate.system import environment, process_tree, spawn
+from substrate.system import environment, process_tree, signals, spawn
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import memory, privileges, process_name
 from substrate.system.process import Stdio
@@ -162,9 +162,10 @@ def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
         step = "descriptors"
         close_ways_out()
         step = "start"
-        program, umask = _receive_program(orders)
+        program, umask, ignored = _receive_program(orders)
         spawn.move_stdio(program.stdio)
         os.umask(umask)
+        signals.ignore(ignored)  # a world made ahead does not have them from its caller
         step = "cwd"
         assert program.cwd is not None
         os.chdir(program.cwd)
@@ -204,8 +205,8 @@ def _rehearse() -> None:
     """Go through the motions of the start while nobody waits for it: memory that we still share
     is copied when it is first used. Before the network's filter, which would tell of it."""
     told, tell = channels.pair()
-    tell.send("program", (b"",), b"/", dict(environment.current().variables), 0, ())
-    program, _ = _receive_program(told)
+    tell.send("program", (b"",), b"/", dict(environment.current().variables), 0, (), ())
+    program, _, _ = _receive_program(told)
     told.close()
     tell.close()
     spawn.move_stdio(program.stdio)
@@ -214,15 +215,16 @@ def _rehearse() -> None:
         spawn.exec_first(program.argv, _encoded(program.env or {}))
 
 
-def _receive_program(orders: Channel) -> tuple[spawn.Program, int]:
+def _receive_program(orders: Channel) -> tuple[spawn.Program, int, tuple[int, ...]]:
+    """With the umask, and the signals that it is to ignore."""
     message, fds = orders.receive()
-    _, argv, cwd, env, umask, targets = message
+    _, argv, cwd, env, umask, ignored, targets = message
     given = dict(zip(cast("tuple[int, ...]", targets), fds, strict=True))
     program = spawn.Program(
         cast("tuple[bytes, ...]", argv), cast(bytes, cwd), cast("dict[str, str]", env),
         Stdio(given.get(0), given.get(1), given.get(2)),
     )  # fmt: skip
-    return program, cast(int, umask)
+    return program, cast(int, umask), cast("tuple[int, ...]", ignored)
 
 
 def close_ways_out() -> None:
