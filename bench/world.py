@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
@@ -113,14 +113,22 @@ class Bench:
 
     def warm(self) -> int:
         """How many commands have got the view of an earlier one."""
+        return int(self._status().get("warm", 0))
+
+    def why_not_warm(self) -> str:
+        """In the words of the agent's watcher."""
+        watched = self._status().get("watching", [{}])
+        return "; ".join(one["still_why_not"] for one in watched if "still_why_not" in one)
+
+    def _status(self) -> dict[str, Any]:
         if not self.agent:
-            return 0
+            return {}
         # From elsewhere: who asks in the workspace is served by the process that waits there.
         said = subprocess.run(
             [self.program, "agent", "status", "--json"], cwd=self.base, env=self.env,
             capture_output=True, check=False,
         )  # fmt: skip
-        return int(json.loads(said.stdout).get("warm", 0)) if said.returncode == 0 else 0
+        return dict(json.loads(said.stdout)) if said.returncode == 0 else {}
 
     def say(self, figure: Figure) -> None:
         self.figures.append(figure)
@@ -368,19 +376,22 @@ def walk(bench: Bench) -> None:
     quiet([*GIT, "init", "-q"], root)
     quiet([*GIT, "add", "-A"], root)
     quiet([*GIT, "commit", "-q", "-m", "tree"], root)
+    # As after a clone, or git's own tidying: each loose object would be one more file to watch.
+    quiet([*GIT, "repack", "-a", "-d", "-q"], root)
     for command in ("git status", "grep -r --exclude-dir=.substrate-git never-there . || true"):
         bench.world(f"echo {files} > note", root)  # a change: the next view is a new one
         time.sleep(_SETTLES_S)
         first = timed(lambda c=command: bench.world(c, root))
         before = bench.warm()
-        for calls in range(
-            1, _MOST_CALLS
-        ):  # the agent sees that somebody walks, and sets up its watch
+        # The agent sees that somebody walks, and sets up its watch.
+        for calls in range(1, _MOST_CALLS):
             time.sleep(_SETTLES_S)
             bench.world(command, root)
             if bench.warm() > before:
                 print(f"  the view was used again from call {calls} after the first on")
                 break
+        else:
+            print(f"  no view is used again: {bench.why_not_warm()}")
         before = bench.warm()
         # At an agent's pace: the next view is looked over while nobody waits for it.
         ours, theirs = in_turns(

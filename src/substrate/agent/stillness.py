@@ -35,7 +35,8 @@ class Stillness:
         self._not_before_ns = 0
         self._read_ns = 0
         self._passing_ns = 0
-        self.why_not = "nobody has asked"
+        #: Why the watch could not be set up, or was lost.
+        self.why_not = ""
 
     @property
     def watches(self) -> int:

@@ -315,6 +315,8 @@ class Watched:
         }
         if self.why_not:
             found["why_not"] = self.why_not
+        if self.stillness.why_not:
+            found["still_why_not"] = self.stillness.why_not
         if self.recorded_at_ns is not None:
             found["recorded"] = clock.iso(self.recorded_at_ns)
         if self._tidied:

@@ -287,6 +287,11 @@ def _most_watches() -> int:
 
 
 def _cannot(error: OSError) -> MissingDependencyError:
+    if error.errno == errno.ENOSPC:
+        return MissingDependencyError(
+            "fs.inotify.max_user_watches is used up, also by others of this user",
+            hint="as root: sysctl fs.inotify.max_user_watches=1048576",
+        )
     return MissingDependencyError(
         f"not all of it can be watched: {error.strerror or error}",
         hint="each walk then looks everything up anew",

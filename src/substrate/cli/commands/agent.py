@@ -144,6 +144,8 @@ def _in_words(one: dict[str, object]) -> str:
     words = f"watched: {one['workspace']}, {one['directories']} directories"
     if "recorded" in one:
         words += f"; outside edits last recorded {one['recorded']}"
+    if "still_why_not" in one:
+        words += f"; views of it are not used again: {one['still_why_not']}"
     return words + _tidied(one)
 
 
