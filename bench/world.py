@@ -366,6 +366,15 @@ def work(bench: Bench) -> None:
         )
 
 
+def commit_all(root: Path) -> None:
+    """A repository with one commit, packed, as after a clone or git's own tidying: tens of
+    thousands of loose objects are nobody's everyday."""
+    quiet([*GIT, "init", "-q"], root)
+    quiet([*GIT, "add", "-A"], root)
+    quiet([*GIT, "commit", "-q", "-m", "tree"], root)
+    quiet([*GIT, "repack", "-a", "-d", "-q"], root)
+
+
 def walk(bench: Bench) -> None:
     """Tree walks: the first after a change, and those that follow, each a call of its own."""
     files = 10_000 if bench.quick else 50_000
@@ -373,11 +382,7 @@ def walk(bench: Bench) -> None:
     make_tree(root, files, size_bytes=400)
     for path in root.rglob("*"):
         os.utime(path, (1, 1))  # git looks at what is as young as its index again and again
-    quiet([*GIT, "init", "-q"], root)
-    quiet([*GIT, "add", "-A"], root)
-    quiet([*GIT, "commit", "-q", "-m", "tree"], root)
-    # As after a clone, or git's own tidying: each loose object would be one more file to watch.
-    quiet([*GIT, "repack", "-a", "-d", "-q"], root)
+    commit_all(root)
     for command in ("git status", "grep -r --exclude-dir=.substrate-git never-there . || true"):
         bench.world(f"echo {files} > note", root)  # a change: the next view is a new one
         time.sleep(_SETTLES_S)
@@ -428,9 +433,7 @@ def first(bench: Bench) -> None:
             root = bench.workspace(f"first{with_git}{number}")
             make_tree(root, files)
             if with_git:
-                quiet([*GIT, "init", "-q"], root)
-                quiet([*GIT, "add", "-A"], root)
-                quiet([*GIT, "commit", "-q", "-m", "tree"], root)
+                commit_all(root)
             quiet(["find", ".", "-type", "f"], root)
             started = time.time_ns()
             said = bench.world("date +%s%N", root, stdout=subprocess.PIPE)
