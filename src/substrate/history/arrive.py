@@ -13,8 +13,8 @@ layer, which is only removed after the second one.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +60,8 @@ class Arriving(NamedTuple):
     upper: Path
     #: Nothing runs in the world any more: its files may be taken, not only copied.
     may_rename: bool = True
+    #: Held while the tree is changed; may refuse it, and must not fail at its end.
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Arrived(NamedTuple):
@@ -100,7 +102,8 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
         overtaken = _overtaken(store, arriving, ready)
         intent, announced, ref = _announce(store, batch, arriving, ready, new)
         try:
-            report = _apply(store, intent, ready, source)
+            with arriving.guard():
+                report = _apply(store, intent, ready, source)
         except HalfAppliedError:
             raise  # the intent stays: the next call finishes it
         except BaseException:

@@ -12,6 +12,7 @@ from substrate.history.ledger import Intent
 from substrate.history.store import HistoryStore, is_alive
 from substrate.objects import loose, refs
 from substrate.system import files, platform
+from substrate.workspace import index_lock
 
 
 def settle(store: HistoryStore) -> list[str]:
@@ -50,6 +51,7 @@ def sweep(store: HistoryStore) -> None:
         if path.name not in open_intents:
             files.remove_tree(path)
     _sweep_trash(store.trash_dir)
+    index_lock.clear_left(store.root / ".git")
     for place in (store.dir, store.dir / "index", store.git_dir, store.trash_dir):
         for path in place.iterdir():
             if path.name.startswith(".tmp-") or path.name.endswith(".tmp"):

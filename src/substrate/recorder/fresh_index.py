@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
+from substrate.errors import LockedError
 from substrate.model.paths import RelPath
 from substrate.objects.index_sameness import FileStat, Fresh
 from substrate.system.files import fsync_fd, read_bytes_or_none, write_all
-from substrate.workspace.dirwalk import Directory, Walker
+from substrate.workspace import index_lock
+from substrate.workspace.dirwalk import Walker
 from substrate.workspace.locate import Workspace
 
 INDEX = RelPath(b".git/index")
-_LOCK = b"index.lock"
 
 #: Of a file: inode, size, times.
 Stamp = tuple[int, ...]
@@ -43,12 +43,12 @@ def put_in_place(workspace: Workspace, upper: Path, fresh: Fresh, stood: Stamp |
         parent, name = Walker(root).parent_of(INDEX)
         with parent:
             _write(made, upper / os.fsdecode(INDEX), parent.lstat(name))
-            with _locked(parent):
+            with index_lock.held(workspace.git_dir):
                 if stamp(parent.lstat(name)) != stood:
                     return False
                 os.rename(made, name, dst_dir_fd=parent.fd)
                 return True
-    except OSError:
+    except (LockedError, OSError):
         return False
     finally:
         with suppress(OSError):
@@ -70,16 +70,6 @@ def _write(made: Path, source: Path, stood: os.stat_result) -> None:
         fsync_fd(fd)
     finally:
         os.close(fd)
-
-
-@contextmanager
-def _locked(parent: Directory) -> Iterator[None]:
-    """With git's own lock; `FileExistsError` while git works there."""
-    os.close(parent.open(_LOCK, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    try:
-        yield
-    finally:
-        parent.unlink(_LOCK)
 
 
 def _is_true(root: bytes, fresh: Fresh) -> bool:

@@ -6,15 +6,19 @@ Objects, logs and the like are taken as they are. Three things are not:
     refs, HEAD   taken if they still stand where they stood when the world started
     collisions   a ref or an index that both sides changed: the world is held
 
+While refs or the index come, we hold git's own lock, and look once more (`undisturbed`).
 A world that had waited is compared by time: what was written since it started is not its own.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from substrate.errors import RefusedError
 from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath, display
 from substrate.objects.index_sameness import Fresh, fresh_stat
@@ -23,6 +27,7 @@ from substrate.recorder.git_meanwhile import spare_what_is_new
 from substrate.recorder.git_outside import Stamp, code_stamps
 from substrate.recorder.user_git import GitState, git_state
 from substrate.system.files import read_bytes_or_none
+from substrate.workspace import index_lock
 from substrate.workspace.layer import LayerDiff, LayerEntry
 from substrate.workspace.locate import Workspace
 from substrate.workspace.newer import changed_since
@@ -31,6 +36,8 @@ _GIT = b".git"
 _WATCHED = ("index", "packed-refs")
 #: Where that is in a stamp.
 _MTIME_NS = 2
+#: So long a git that is at work is waited for.
+_PATIENCE_S = 2.0
 
 
 class GitWatch(NamedTuple):
@@ -51,6 +58,8 @@ class GitArrival(NamedTuple):
     notes: tuple[str, ...] = ()
     #: What the command's index notes anew, if that is all it did to it.
     fresh: Fresh | None = None
+    #: What comes into ``.git``, by its path there.
+    own: dict[bytes, LayerEntry] = {}  # noqa: RUF012  a tuple: replaced, never changed
 
 
 def watch(workspace: Workspace) -> GitWatch:
@@ -84,10 +93,39 @@ def look_after_git(
     }
     if before is not None:
         collisions = (*_collisions(workspace, before, own), *spared.collisions)
-        return GitArrival(diff, collisions, fresh=dropped.get(INDEX))
+        return GitArrival(diff, collisions, fresh=dropped.get(INDEX), own=own)
     late, notes = _late_collisions(workspace, own, since_ns)
     notes += [f"{one}: that is in .substrate-git/trash now" for one in spared.collisions]
-    return GitArrival(diff, (*late, *spared.collisions), tuple(notes))
+    return GitArrival(diff, (*late, *spared.collisions), tuple(notes), own=own)
+
+
+@contextmanager
+def undisturbed(
+    workspace: Workspace, git: GitArrival, before: GitWatch | None, since_ns: int
+) -> Iterator[None]:
+    """While the world's refs and index come, no git changes them. `RefusedError` if one did since
+    `look_after_git`, unless that had found such a thing and it comes all the same."""
+    is_ours = workspace.git_dir == workspace.root / ".git" and b"index.lock" not in git.own
+    if not is_ours or not any(_is_watched(display(path), one) for path, one in git.own.items()):
+        yield
+        return
+    with index_lock.held(workspace.root / ".git", _PATIENCE_S):
+        if before is not None:
+            found = _collisions(workspace, before, git.own)
+        else:
+            found, _ = _late_collisions(workspace, git.own, since_ns)
+        if found and not git.collisions:
+            raise RefusedError(
+                "your repository was changed in that moment: " + "; ".join(found),
+                hint="`substrate world list` shows where the command's change is kept",
+            )
+        yield
+
+
+def _is_watched(name: str, one: LayerEntry) -> bool:
+    """A ref, HEAD, the index; by its path in ``.git``."""
+    is_ref = one.new.kind is not Kind.DIRECTORY and name.startswith("refs/")
+    return is_ref or name in ("HEAD", *_WATCHED)
 
 
 def _late_collisions(
@@ -97,8 +135,7 @@ def _late_collisions(
     out, notes = [], []
     for path, one in own.items():
         name = display(path)
-        is_ref = one.new.kind is not Kind.DIRECTORY and name.startswith("refs/")
-        if not (is_ref or name in ("HEAD", *_WATCHED)):
+        if not _is_watched(name, one):
             continue
         if changed_since(workspace.root / ".git" / os.fsdecode(path), since_ns):
             out.append(f".git/{name} was written meanwhile")

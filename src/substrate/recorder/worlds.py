@@ -7,6 +7,7 @@ line, apply, advance the branch. What can be decided by nobody but a person is h
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from substrate.model.nodes import Change
 from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
 from substrate.recorder import fresh_index, outside_edits, seen_before
-from substrate.recorder.git_arrival import GitWatch, look_after_git
+from substrate.recorder.git_arrival import GitWatch, look_after_git, undisturbed
 from substrate.recorder.git_outside import is_outside
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
@@ -164,7 +165,10 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         entry = held.hold(store, running, result, "held", reason)
         return Brought(entry, diff.changes(), diff, held=reason, runs_code=code,
                        notes=tuple(said), is_kept=True)  # fmt: skip
-    arriving = Arriving(running, result, diff, layer.upper, request.left_running == 0)
+    arriving = Arriving(
+        running, result, diff, layer.upper, request.left_running == 0,
+        partial(undisturbed, place.workspace, git, request.git, running.started_ns),
+    )  # fmt: skip
     try:
         arrived = arrive(store, batch, arriving)
     except HalfAppliedError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -15,7 +16,8 @@ from substrate.recorder import worlds
 from substrate.recorder.held_worlds import apply_world
 from substrate.recorder.place import Place
 from substrate.recorder.roll_back import restore_recovery
-from substrate.system import environment
+from substrate.system import clock, environment
+from substrate.workspace.apply import Applier, Report, Staged
 from substrate.workspace.probe import blob_id
 from tests.unit.history.workbench import Bench
 from tests.unit.recorder.test_worlds import do, span
@@ -214,6 +216,100 @@ def test_both_sides_commit(bench: Bench) -> None:
     assert "refs/heads/main was moved meanwhile" in done.held
     assert not (bench.root / "its").exists()
     assert git(bench.root, "log", "-1", "--format=%s").strip() == "mine"
+
+
+_COMMIT = "echo its > its; git add its; git commit -qm its"
+_OURS = {
+    "staged": (["add", "mine"], ".git/index was written meanwhile"),
+    "committed": (["commit", "-q", "--allow-empty", "-m", "mine"], "refs/heads/main was moved"),
+}
+
+
+@pytest.mark.parametrize("what", _OURS)
+def test_work_in_the_last_moment_is_not_overwritten(
+    bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the look at the repository, before anything arrives."""
+    words, reason = _OURS[what]
+    (bench.root / "mine").write_text("mine\n")
+    really, left = arriving.arrive, {}
+
+    def arrive(*given: Any) -> arriving.Arrived:
+        git(bench.root, *words)
+        left.update(view(bench.root))
+        return really(*given)
+
+    monkeypatch.setattr(worlds, "arrive", arrive)
+    done = do(bench, _COMMIT)
+    assert reason in done.held
+    assert view(bench.root) == left
+    assert not (bench.root / "its").exists()
+
+
+def test_no_git_comes_in_between(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bench.root / "mine").write_text("mine\n")
+    really, refused = Applier.carry_out, []
+
+    def carry_out(self: Applier, staged: Staged) -> Report:
+        add = subprocess.run(
+            ["git", "add", "mine"], cwd=bench.root, capture_output=True, check=False
+        )
+        refused.append(add.stderr)
+        return really(self, staged)
+
+    monkeypatch.setattr(Applier, "carry_out", carry_out)
+    assert do(bench, _COMMIT).held == ""
+    assert [b"index.lock" in said for said in refused] == [True]
+    assert not os.path.lexists(bench.root / ".git/index.lock")
+    git(bench.root, "add", "mine")
+    assert git(bench.root, "log", "-1", "--format=%s") == "its\n"
+
+
+def test_a_git_at_work_is_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, really = bench.root / ".git" / "index.lock", clock.sleep
+
+    def sleep(seconds: float) -> None:
+        lock.unlink(missing_ok=True)
+        really(seconds)
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    assert do(bench, _COMMIT, lock.touch).held == ""
+    assert git(bench.root, "log", "-1", "--format=%s") == "its\n"
+
+
+def test_if_it_takes_long_the_world_is_held(bench: Bench) -> None:
+    lock = bench.root / ".git" / "index.lock"
+    done = do(bench, _COMMIT, lock.touch)
+    assert "index.lock exists" in done.held
+    assert lock.exists()
+    assert not (bench.root / "its").exists()
+    lock.unlink()
+    waiting = Place.at(bench.root, environment.current(), None, "ada")
+    assert apply_world(waiting, done.world_id)[1].held == ""
+    assert git(bench.root, "log", "-1", "--format=%s") == "its\n"
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_leaves_no_lock(bench: Bench, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    really = Applier.carry_out
+
+    def carry_out(self: Applier, staged: Staged) -> Report:
+        if when == "after":
+            really(self, staged)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(Applier, "carry_out", carry_out)
+        do(bench, _COMMIT)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert os.path.lexists(bench.root / ".git/index.lock")
+    do(bench, "true")
+    assert not os.path.lexists(bench.root / ".git/index.lock")
+    assert git(bench.root, "log", "-1", "--format=%s") == "its\n"
+    assert git(bench.root, "status", "--porcelain") == ""
 
 
 def test_a_hard_killed_git_leaves_its_lock_as_it_would_bare(bench: Bench) -> None:
