@@ -40,6 +40,29 @@ _MTIME_NS = 2
 _PATIENCE_S = 2.0
 
 
+class OpenIndex:
+    """The index as it is now, for who may want to read it later: git puts another in its place,
+    and never writes into it."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            self._fd = -1
+
+    def content(self) -> bytes | None:
+        try:
+            return os.pread(self._fd, os.fstat(self._fd).st_size, 0)
+        except OSError:
+            return None
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
 class GitWatch(NamedTuple):
     """Where the user's repository stood when the world started."""
 
@@ -48,6 +71,7 @@ class GitWatch(NamedTuple):
     stamps: tuple[tuple[int, ...] | None, ...] = (None, None)
     #: Of what runs code in a repository that no layer covers.
     code: dict[str, Stamp] = {}  # noqa: RUF012  a tuple: replaced, never changed
+    old_index: OpenIndex | None = None
 
 
 class GitArrival(NamedTuple):
@@ -67,7 +91,7 @@ def watch(workspace: Workspace) -> GitWatch:
     if workspace.git_dir is None:
         return GitWatch(state)
     stamps = tuple(_stamp(workspace.git_dir / name) for name in _WATCHED)
-    return GitWatch(state, stamps, code_stamps(workspace))
+    return GitWatch(state, stamps, code_stamps(workspace), OpenIndex(workspace.git_dir / "index"))
 
 
 def look_after_git(
@@ -82,7 +106,7 @@ def look_after_git(
     touched = {one.path: one for one in diff.entries if one.beyond and _in_git(one.path)}
     if not touched:
         return GitArrival(diff, spared.collisions)
-    dropped = _refreshed_indexes(workspace.root, upper, touched)
+    dropped = _refreshed_indexes(workspace.root, upper, touched, before)
     if dropped:
         rest = tuple(one for one in diff.entries if one.path not in dropped)
         diff = diff._replace(entries=rest)
@@ -150,7 +174,7 @@ def _in_git(path: RelPath) -> bool:
 
 
 def _refreshed_indexes(
-    root: Path, upper: Path, touched: dict[RelPath, LayerEntry]
+    root: Path, upper: Path, touched: dict[RelPath, LayerEntry], before: GitWatch | None
 ) -> dict[RelPath, Fresh]:
     """Indexes, of nested repositories too, that say nothing new but what files look like."""
     out = {}
@@ -159,13 +183,20 @@ def _refreshed_indexes(
             continue
         below = os.fsdecode(path)
         if one.old.kind is Kind.FILE:
-            written = _stamp(root / below)
-            mine, its = _content(root / below), _content(upper / below)
-            if written is not None and mine is not None and its is not None:
-                fresh = fresh_stat(mine, its, written[_MTIME_NS] // 1_000_000_000)
-                if fresh is not None:
-                    out[path] = fresh
+            its = _content(upper / below)
+            fresh = _fresh(_stamp(root / below), _content(root / below), its)
+            if fresh is None and before is not None and before.old_index and path == INDEX:
+                # Somebody has staged something: that is his. The command's own did not.
+                fresh = _fresh(before.stamps[0], before.old_index.content(), its)
+            if fresh is not None:
+                out[path] = fresh
     return out
+
+
+def _fresh(written: tuple[int, ...] | None, mine: bytes | None, its: bytes | None) -> Fresh | None:
+    if written is None or mine is None or its is None:
+        return None
+    return fresh_stat(mine, its, written[_MTIME_NS] // 1_000_000_000)
 
 
 def _content(path: Path) -> bytes | None:
