@@ -82,9 +82,10 @@ def take_limits(wanted: Limits) -> bool:
     more than a caller has that just started."""
     import resource
 
-    room, _ = wanted.resources[_resources().index(resource.RLIMIT_AS)]
-    if room != resource.RLIM_INFINITY:
-        return False
+    for memory in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        room, _ = wanted.resources[_resources().index(memory)]
+        if room != resource.RLIM_INFINITY:
+            return False
     try:
         for which, bounds in zip(_resources(), wanted.resources, strict=True):
             if resource.getrlimit(which) != bounds:

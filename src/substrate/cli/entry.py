@@ -17,8 +17,22 @@ else:
     import _signal  # `signal` itself brings `enum`, and that milliseconds
 
 
+_EXIT_RUN_FAILED = 125
+
+
 def substrate() -> int:
     """Run one call of `substrate` and return its exit status."""
+    try:
+        return _substrate()
+    except (MemoryError, OSError, ImportError) as error:
+        # `main` catches its own: too little is left to import even that.
+        if isinstance(error, ImportError) and "map" not in str(error):
+            raise
+        _say_why_not(str(error) or "out of memory")
+        return _EXIT_RUN_FAILED
+
+
+def _substrate() -> int:
     before = _let_interrupts_end_us()
     if sys.platform == "linux":
         import posix
@@ -39,6 +53,16 @@ def substrate() -> int:
 
     _signal.signal(_signal.SIGINT, before)
     return main.substrate()
+
+
+def _say_why_not(reason: str) -> None:
+    import os  # always there: Python itself has it
+
+    text = (
+        f"substrate: error: cannot start: {reason}\n"
+        "hint: a limit may be too small: `ulimit -a` shows them (-v memory, -n open files)\n"
+    )
+    os.write(2, text.encode("utf-8", "backslashreplace"))
 
 
 def ctx() -> int:

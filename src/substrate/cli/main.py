@@ -26,6 +26,7 @@ from substrate.errors import (
     WorkspaceError,
 )
 from substrate.system import environment as environment_module
+from substrate.system import room
 
 if TYPE_CHECKING:
     from substrate.system.environment import Environment
@@ -82,6 +83,8 @@ def guarded(
         usage_exit = program.usage_exits.get(invocation.verb, EXIT_USAGE)
         # From here on a status other than 125 could be mistaken for the command's own.
         running = invocation.verb == "run"
+        if running or invocation.verb == "shell":
+            room.require()
         status = dispatch(invocation)
         output.flush()
         return status
@@ -94,7 +97,7 @@ def guarded(
         status = _failed(error, output, running)
         return usage_exit if status == EXIT_USAGE else status
     except Exception as error:  # noqa: BLE001  the last line of defence
-        known = _from_os_error(error)
+        known = room.shortage(error) or _from_os_error(error)
         if known is not None:
             return _failed(known, output, running)
         _report_crash(error, words, environment, output)
@@ -204,6 +207,9 @@ def _from_os_error(error: Exception) -> SubstrateError | None:
         errno.EIO: "the device reports errors: look after your disk first",
         errno.EMFILE: "raise the limit of open files (ulimit -n)",
         errno.ENFILE: "too many files are open on this machine",
+        errno.EFBIG: "raise the limit of a file's size (ulimit -f)",
+        errno.ENOMEM: "raise the limit of memory (ulimit -v), or free some",
+        errno.EAGAIN: "there may be too many processes: raise the limit (ulimit -u), or try again",
     }
     if not isinstance(error, OSError) or error.errno not in hints:
         return None

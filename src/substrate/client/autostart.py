@@ -30,7 +30,9 @@ def start(socket: bytes, *, replace: bool = False) -> None:
     """Start an agent for `socket` unless somebody just did; failing is no error."""
     try:
         directory = _own_directory(socket)
-        if directory is None or _is_recent(directory + b"/start", _PAUSE_S if not replace else 5.0):
+        if directory is None or _is_confined():
+            return
+        if _is_recent(directory + b"/start", _PAUSE_S if not replace else 5.0):
             return
         lock = _lock(directory + b"/start.lock")
     except OSError:
@@ -63,6 +65,14 @@ def say_fallback(socket: bytes, argv: Sequence[bytes]) -> None:
             os.write(2, _WARNING)
     except OSError:
         pass
+
+
+def _is_confined() -> bool:
+    """Whether it would have limits of ours that are not for who serves others, and for long."""
+    import resource
+
+    bounds = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU)
+    return any(resource.getrlimit(each)[0] != resource.RLIM_INFINITY for each in bounds)
 
 
 def _own_directory(socket: bytes) -> bytes | None:

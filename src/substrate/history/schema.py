@@ -17,6 +17,7 @@ from substrate.errors import (
     SubstrateError,
     WorkspaceError,
 )
+from substrate.system import room
 from substrate.system.sqlite_room import fill_holes, may_map
 
 SCHEMA_VERSION = 1
@@ -129,6 +130,11 @@ def translated(error: sqlite3.Error) -> SubstrateError:
             hint="free some space and try again; nothing that was recorded is lost",
         )
     if name.startswith("SQLITE_IOERR") and "READ" not in name:
+        if room.file_size_is_limited():
+            return WorkspaceError(
+                f"the history index could not be written: {text}",
+                hint="raise the limit of a file's size (ulimit -f), or make room on the disk",
+            )
         return WorkspaceError(
             f"the history index could not be written: {text}",
             hint="the disk may be full or failing: make room or look after it, then try again",

@@ -43,7 +43,12 @@ def run(program: spawn.Program, limits: Limits, on_start: Callable[[], None]) ->
         pid, error = spawn.start(program, old_mask)
         if error is not None:
             return _not_started(program, error, clock.monotonic_ns() - started)
-        on_start()
+        try:
+            on_start()
+        except BaseException:  # nobody would take what it prints
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
         child = _Child(pid, limits, started)
         child.wait()
         killed = child.end_leftovers(ours) if limits.kill_children else 0

@@ -15,18 +15,20 @@ import os
 import select
 import signal
 import stat
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from substrate.system import files, terminal_tap
+from substrate.system import files, room, terminal_tap
 from substrate.world.protocol import Capture, Captured
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
 _CHUNK_BYTES = 1024 * 1024
+#: Where there is no memory for more.
+_SMALL_CHUNK_BYTES = 4096
 #: What Linux lets every user have; a small pipe would cost a switch for each 64 KiB.
 _PIPE_BYTES = 1024 * 1024
 
@@ -39,7 +41,7 @@ class Streams(NamedTuple):
 
 
 class Capturing:
-    """The capture of one command: `start` once it runs, `finish` once it ended."""
+    """The capture of one command: `start` before it runs, `finish` once it ended."""
 
     def __init__(self, wanted: Capture | None, stdout: int | None, stderr: int | None) -> None:
         """Without `wanted` nothing is captured and the streams pass through as they are."""
@@ -65,7 +67,11 @@ class Capturing:
             self.streams = self.streams._replace(stderr=self._err.write_end)
 
     def start(self) -> None:
-        """Begin to pass on. Not before the last fork: a thread does not survive one."""
+        """Begin to pass on. Not before the last fork: a thread does not survive one.
+
+        `RefusedError` if there may be no more threads: then nothing is passed on, and `finish` is
+        all that is left to do.
+        """
         for pump in (self._out, self._err):
             if pump is not None:
                 pump.start()
@@ -119,9 +125,13 @@ class _Pump:
         self._failure: OSError | None = None
 
     def start(self) -> None:
-        self._started = True
         self._done.acquire()
-        start_new_thread(self._run, ())
+        try:
+            room.start_thread(self._run)
+        except BaseException:
+            self._done.release()
+            raise
+        self._started = True
 
     def finish(self) -> None:
         """Take what is still in the pipe, and stop."""
@@ -164,7 +174,7 @@ class _Pump:
         while True:
             ready = [fd for fd, _ in waiting.poll()]
             if self.read_end in ready:
-                data = os.read(self.read_end, _CHUNK_BYTES)
+                data = self._read()
                 if not data:
                     self.at_end = True
                     os.close(self.read_end)
@@ -173,6 +183,12 @@ class _Pump:
                 self._take(data)
             elif ready:
                 return  # the command has ended, and its last bytes have been passed on
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self.read_end, _CHUNK_BYTES)
+        except MemoryError:  # the command waits for us: with little at a time, if need be
+            return os.read(self.read_end, _SMALL_CHUNK_BYTES)
 
     def _take(self, data: bytes) -> None:
         room = self._cap_bytes - self._size_bytes

@@ -96,7 +96,6 @@ class LayeredWorld:
 
         def begun() -> None:
             nonlocal isolation
-            capturing.start()
             # There is time while the command runs. What fails must not keep us from waiting for
             # it, and is met again by whoever asks later.
             with suppress(Exception):
@@ -107,7 +106,7 @@ class LayeredWorld:
         def run_in(opened: OpenWorld) -> Ended:
             mark = os.fsencode(layers.ended_mark(layer))
             limits = self.limits(request)
-            return opened.run(program, limits, begun, mark, request.on_call)
+            return opened.run(program, limits, begun, capturing.start, mark, request.on_call)
 
         def open_one(company: Entrance | None) -> OpenWorld:
             sandbox = recipe.sandbox(layer, self.view(layer), request.network)

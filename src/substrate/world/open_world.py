@@ -84,10 +84,12 @@ class OpenWorld:
         program: spawn.Program,
         limits: Limits,
         on_start: Callable[[], None] = lambda: None,
+        prepare: Callable[[], None] = lambda: None,
         ended_mark: bytes = b"",
         on_call: Callable[[int, int], None] | None = None,
     ) -> Ended:
-        """Start the command and wait for it; `on_start` is called once it runs. `ended_mark` is a
+        """Start the command and wait for it; `prepare` is called before, when nothing more is
+        forked (if it raises, nothing runs), and `on_start` once it runs. `ended_mark` is a
         file that gets a byte once nothing of it runs any more, if something outlives it. `on_call`
         (see `RunRequest`) is called when somebody is at the door.
 
@@ -98,6 +100,7 @@ class OpenWorld:
         with Signals() as old_mask:
             del old_mask
             try:
+                self._prepare(prepare)
                 self._send(program)
                 failure = self._failure(program)
                 if failure is not None:
@@ -133,6 +136,15 @@ class OpenWorld:
         if self.view >= 0:
             os.close(self.view)
             self.view = -1
+
+    def _prepare(self, prepare: Callable[[], None]) -> None:
+        try:
+            prepare()
+        except BaseException:
+            self._orders.close()
+            self._end_keeper()
+            self._end()
+            raise
 
     def _send(self, program: spawn.Program) -> None:
         wanted = {target: fd for target, fd in enumerate(program.stdio) if fd is not None}
@@ -245,7 +257,11 @@ def open_world(sandbox: Sandbox, meanwhile: Iterator[object] | None = None) -> O
             theirs.close()
             opened = OpenWorld(sandbox, ours, _await_ready(ours, maker, meanwhile))
             if sandbox.network is not None:
-                sandbox.network.parent(opened.pids[1], ())
+                try:
+                    sandbox.network.parent(opened.pids[1], ())
+                except BaseException:
+                    opened.close()
+                    raise
             return opened
         finally:
             process_tree.adopt_orphans(False)

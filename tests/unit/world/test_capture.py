@@ -6,6 +6,8 @@ import hashlib
 import os
 import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -187,3 +189,40 @@ def test_a_gigabyte_stays_out_of_memory(tmp_path: Path) -> None:
     assert outcome.stdout is not None
     assert outcome.stdout.size_bytes == 10**9
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
+
+
+_NO_THREAD = """
+import resource, sys
+from pathlib import Path
+from substrate.errors import RefusedError
+from substrate.world.capture import Capturing
+from substrate.world.direct import DirectWorld
+from substrate.world.protocol import Capture, RunRequest
+kept = Path(sys.argv[1])
+capturing = Capturing(Capture(kept, 100), None, None)
+pages = int(open("/proc/self/statm").read().split()[0])
+room = (pages + 256) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (room, room))
+for work in (
+    capturing.start,
+    lambda: DirectWorld().run(RunRequest(kept, shell="sleep 1000", capture=Capture(kept, 100))),
+):
+    try:
+        work()
+    except RefusedError as error:
+        assert "ulimit" in error.hint, error.hint
+    else:
+        raise AssertionError("there was room for a thread")
+print(capturing.finish())
+"""
+
+
+@pytest.mark.needs("linux")
+def test_where_no_thread_can_be_started_it_is_said(tmp_path: Path) -> None:
+    """And nobody waits for the thread, nor for the command that was not to go on alone."""
+    done = subprocess.run(
+        [sys.executable, "-c", _NO_THREAD, str(tmp_path)], capture_output=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"size_bytes=0" in done.stdout

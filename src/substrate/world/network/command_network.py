@@ -14,6 +14,7 @@ import threading
 from contextlib import suppress
 
 from substrate.errors import SubstrateError
+from substrate.system import room
 from substrate.system.linux import go_on
 from substrate.system.linux.seccomp_notify import Handover, Listener
 from substrate.world.network import procfs
@@ -111,10 +112,11 @@ class CommandNetwork:
             raise AssertionError("before_fork comes first")
         self._theirs.close()
         self._loop = EventLoop()
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._supervise, args=(self._loop, child_pid), daemon=True, name="network"
         )
-        self._thread.start()
+        room.start(thread)
+        self._thread = thread
 
     def take(self) -> tuple[str, ...]:
         """What was used since the last time: one of many commands that a shell runs is over."""
