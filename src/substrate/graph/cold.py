@@ -10,28 +10,23 @@ from __future__ import annotations
 import gc
 import os
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from pickle import PickleBuffer
 from typing import IO, NamedTuple
 
-from substrate.graph.cache import DAMAGED, Cache, packer, row_key
-from substrate.graph.extract import extract
-from substrate.graph.fact_source import (
-    Batch,
-    Unpacker,
-    Wanted,
-    batches,
-    failed_facts,
-)
-from substrate.graph.facts import Links, Outline, encode_facts, outline_of
+from substrate.graph.cache import Cache, row_key
+from substrate.graph.cold_batch import BatchRead, Handed, read_batch, rescue
+from substrate.graph.fact_source import Unpacker, batches
+from substrate.graph.facts import Links, Outline, outline_of
 from substrate.graph.layout import FILES
-from substrate.graph.resolve.edges import EdgeMaker, Edges
+from substrate.graph.resolve.edges import EdgeMaker
 from substrate.graph.resolve.names import Names
 from substrate.graph.resolve.world import TreeWorld
-from substrate.graph.section import Section, static_section
 from substrate.graph.sections import Sections
 from substrate.objects.repository import Repository, TreeEntry
+from substrate.system.files import write_all
 from substrate.system.worker_pool import cores, map_forked
 
 Progress = Callable[[str, int, int], None]
@@ -48,12 +43,15 @@ class DamagedCacheError(Exception):
     """A row of the cache is not as it was written."""
 
 
-class _Read(NamedTuple):
-    """What a child says of a batch, path by path. Nothing at all: a row of it was damaged."""
+class _Made(NamedTuple):
+    """What a child says of a run of paths: lines of both kinds of edges, and whom they call."""
 
-    sections: list[Section]
-    packed: list[bytes]
-    new: list[bool]
+    imports: Handed
+    calls: Handed
+    called: bytes
+    #: Path by path.
+    sizes: list[tuple[int, int, int]]
+    counts: tuple[int, int]
 
 
 class ColdIndex:
@@ -94,31 +92,35 @@ class ColdIndex:
             entries, self._cache, self._repository,
             lambda done: progress("reading files", done, len(entries)),
         )  # fmt: skip
-        defined: list[bytes] = []
-        mentioned: list[bytes] = []
+        names: list[tuple[bytes, bytes, bytes]] = []
         rows: list[tuple[bytes, bytes]] = []
         with ExitStack() as opened:
             files = [opened.enter_context(open(self._target / n, "wb")) for n in FILES[:3]]
-            for read in map_forked(_read_batch, source, workers=workers, rescue=_rescue):
-                if not read.sections:
+            for read in map_forked(read_batch, source, workers=workers, rescue=rescue):
+                if not read.sizes:
                     raise DamagedCacheError
-                for section, packed, new in zip(*read, strict=True):
-                    self._sections.append(entries[len(self._sections)].path, section)
-                    defined.append(section.defined)
-                    mentioned.append(section.mentioned)
-                    if new:
-                        rows.append((row_key(section.oid, section.key), packed))
-                    self._starts.append(self._starts[-1] + len(packed))
-                facts.write(b"".join(read.packed))
+                names.append(self._sections.extend(read.table, 0, len(read.table)))
+                rows += self._stored(read)
+                write_all(facts.fileno(), memoryview(read.packed))
                 for at, file in enumerate(files):
-                    data = b"".join([section.chunks[at] for section in read.sections])
-                    self.counts[_COUNTED[at]] += data.count(b"\n")
-                    file.write(data)
+                    write_all(file.fileno(), memoryview(read.lines[at]))
+                for what, count in zip(("files", "symbols", "regions"), read.counts, strict=True):
+                    self.counts[what] += count
                 if len(rows) >= _ROWS_AT_ONCE:
                     self._cache.put_packed(rows)
                     rows = []
         self._cache.put_packed(rows)
-        self._sections.defined, self._sections.mentioned = b"".join(defined), b"".join(mentioned)
+        self._sections.defined = b"".join([defined for defined, _, _ in names])
+        self._sections.mentioned = b"".join([mentioned for _, mentioned, _ in names])
+
+    def _stored(self, read: BatchRead) -> Iterator[tuple[bytes, bytes]]:
+        """Where the facts begin is noted; rows that the cache is still to be given are returned."""
+        packed, at, table = memoryview(read.packed), 0, read.table
+        for row, (size, new) in enumerate(zip(read.sizes, read.new, strict=True)):
+            self._starts.append(self._starts[-1] + size)
+            if new:
+                yield row_key(table.oids[row], table.keys[row]), bytes(packed[at : at + size])
+            at += size
 
     def _make_edges(self, workers: int, facts: int, progress: Progress) -> None:
         unpacker, starts, paths = Unpacker(), self._starts, self._sections.paths
@@ -134,13 +136,17 @@ class ColdIndex:
 
         maker = EdgeMaker(Names(TreeWorld(self._sections, outline_at)))
 
-        def edges_of(start: int) -> tuple[Edges, list[tuple[int, int, int]]]:
+        def edges_of(start: int) -> _Made:
             rows = range(start, min(start + _EDGE_BATCH, len(paths)))
             near.clear()
             near.update((row, unpacker.links(packed(row))) for row in rows)
             made = maker.edges_of((paths[row], links) for row, links in near.items())
-            joined = Edges(*(b"".join(part) for part in zip(*made, strict=True)))
-            return joined, [(len(e.imports), len(e.calls), len(e.called) // 4) for e in made]
+            imports, calls, called = (b"".join(part) for part in zip(*made, strict=True))
+            return _Made(
+                PickleBuffer(imports), PickleBuffer(calls), called,
+                [(len(e.imports), len(e.calls), len(e.called) // 4) for e in made],
+                (imports.count(b"\n"), calls.count(b"\n")),
+            )  # fmt: skip
 
         firsts = range(0, len(paths), _EDGE_BATCH)
         lengths = self._sections.lengths
@@ -150,60 +156,15 @@ class ColdIndex:
             open(self._target / FILES[3], "wb") as imports_file,
             open(self._target / FILES[4], "wb") as calls_file,
         ):
-            for edges, sizes in map_forked(edges_of, firsts, workers=workers):
-                imports_file.write(edges.imports)
-                calls_file.write(edges.calls)
-                called.append(edges.called)
-                self.counts["imports"] += edges.imports.count(b"\n")
-                self.counts["calls"] += edges.calls.count(b"\n")
-                for n_imports, n_calls, n_called in sizes:
+            for made in map_forked(edges_of, firsts, workers=workers):
+                write_all(imports_file.fileno(), memoryview(made.imports))
+                write_all(calls_file.fileno(), memoryview(made.calls))
+                called.append(made.called)
+                self.counts["imports"] += made.counts[0]
+                self.counts["calls"] += made.counts[1]
+                for n_imports, n_calls, n_called in made.sizes:
                     lengths[5 * row + 3], lengths[5 * row + 4] = n_imports, n_calls
                     self._sections.called_counts[row] = n_called
                     row += 1
                 progress("linking files", row, len(paths))
         self._sections.called = b"".join(called)
-
-
-_COUNTED = ("files", "symbols", "regions")
-
-
-def _read_batch(batch: Batch) -> _Read:
-    # One kind of work after the other: its code stays in the processor's caches.
-    unpack, compress = Unpacker().facts, packer().compress
-    try:
-        facts = [
-            unpack(known) if known is not None else extract(one.key, data or b"")
-            for one, known, data in batch
-        ]
-    except DAMAGED:
-        return _Read([], [], [])
-    read = _Read([], [], [known is None for _, known, _ in batch])
-    for (one, _, _), said in zip(batch, facts, strict=True):
-        read.sections.append(static_section(one.path, one.oid, one.key, said))
-    for (_, known, _), said in zip(batch, facts, strict=True):
-        read.packed.append(known if known is not None else compress(encode_facts(said)))
-    return read
-
-
-def _rescue(batch: Batch) -> _Read:
-    """A child died on this batch: file by file, each in a child of its own."""
-    if len(batch) == 1:
-        one, _, data = batch[0]
-        return _given_up(one, data or b"")
-    parts = map_forked(_read_batch, [[item] for item in batch], workers=2, rescue=_rescue)
-    joined = _Read([], [], [])
-    for part in parts:
-        if not part.sections:
-            return part
-        joined.sections.extend(part.sections)
-        joined.packed.extend(part.packed)
-        joined.new.extend(part.new)
-    return joined
-
-
-def _given_up(one: Wanted, data: bytes) -> _Read:
-    facts = failed_facts(data)
-    section = static_section(one.path, one.oid, one.key, facts)
-    packed = packer().compress(encode_facts(facts))
-    # Remembered, so that no later command dies on it.
-    return _Read([section], [packed], [True])

@@ -69,7 +69,7 @@ def real_path(path: str | os.PathLike[str]) -> str:
     return os.path.realpath(path)
 
 
-def write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write every byte: a single ``write`` may stop short (a signal, a nearly full disk)."""
     view = memoryview(data)
     while view:

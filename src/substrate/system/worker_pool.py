@@ -10,6 +10,7 @@ import gc
 import os
 import pickle
 import select
+import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -21,7 +22,8 @@ from substrate.system.forked import widen
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_HEAD_BYTES = 8
+#: How many parts follow, and how long they are together with the table of their lengths.
+_HEAD = struct.Struct("<QQ")
 #: Items a child has at hand: it begins the next one without waiting for us.
 _AHEAD = 2
 
@@ -60,7 +62,8 @@ def map_forked(
     A single worker is this process, too, unless `isolate` asks for a child that may crash.
 
     An item whose child dies is given to `rescue`, here; without one that is an error. Item,
-    result and nothing else are pickled; `function` is inherited.
+    result and nothing else are pickled; `function` is inherited. A `pickle.PickleBuffer` in a
+    result comes as it is, or as a memoryview of what came through the pipe: not copied once more.
     """
     if (workers <= 1 and not isolate) or not hasattr(os, "fork"):
         yield from map(function, items)
@@ -196,17 +199,15 @@ def _serve(function: Callable[[object], object], requests: int, answers: int) ->
     # Looking for cycles would touch, and so copy, every page that is shared with the parent.
     gc.disable()
     while True:
-        raw = _read(requests)
-        if raw is None:
+        parts = _read(requests)
+        if parts is None:
             return
         try:
-            answer: tuple[bool, object] = (True, function(pickle.loads(raw)))
+            item: object = pickle.loads(parts[0], buffers=parts[1:])
+            answer: tuple[bool, object] = (True, function(item))
         except Exception as error:  # noqa: BLE001  told to the parent, which raises it
             answer = (False, f"{type(error).__name__}: {error}")
-        for part in _packed(answer):
-            view = memoryview(part)
-            while view:
-                view = view[os.write(answers, view) :]
+        _write(answers, _packed(answer))
 
 
 def _pipe() -> tuple[int, int]:
@@ -215,19 +216,42 @@ def _pipe() -> tuple[int, int]:
     return ours, theirs
 
 
-def _packed(value: object) -> tuple[bytes, bytes]:
-    raw = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    return len(raw).to_bytes(_HEAD_BYTES, "little"), raw
+def _packed(value: object) -> list[bytes | memoryview]:
+    apart: list[pickle.PickleBuffer] = []
+    raw = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL, buffer_callback=apart.append)
+    parts: list[bytes | memoryview] = [raw, *(buffer.raw() for buffer in apart)]
+    table = struct.pack(f"<{len(parts)}Q", *map(len, parts))
+    head = _HEAD.pack(len(parts), len(table) + sum(map(len, parts)))
+    return [head + table, *parts]
+
+
+def _write(fd: int, parts: list[bytes | memoryview]) -> None:
+    while parts:
+        done = os.writev(fd, parts)
+        while parts and done >= len(parts[0]):
+            done -= len(parts.pop(0))
+        if parts:
+            parts[0] = memoryview(parts[0])[done:]
 
 
 def _receive(fd: int) -> tuple[bool, object] | None:
-    raw = _read(fd)
-    return pickle.loads(raw) if raw is not None else None
+    parts = _read(fd)
+    return pickle.loads(parts[0], buffers=parts[1:]) if parts is not None else None
 
 
-def _read(fd: int) -> bytearray | None:
-    head = _exactly(fd, _HEAD_BYTES)
-    return _exactly(fd, int.from_bytes(head, "little")) if head is not None else None
+def _read(fd: int) -> list[memoryview] | None:
+    head = _exactly(fd, _HEAD.size)
+    if head is None:
+        return None
+    count, size = _HEAD.unpack(head)
+    body = _exactly(fd, size)
+    if body is None:
+        return None
+    view, parts, at = memoryview(body), [], 8 * count
+    for length in struct.unpack_from(f"<{count}Q", body):
+        parts.append(view[at : at + length])
+        at += length
+    return parts
 
 
 def _exactly(fd: int, count: int) -> bytearray | None:

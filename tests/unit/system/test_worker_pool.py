@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pickle import PickleBuffer
 
 import pytest
 
@@ -22,6 +23,19 @@ def test_answers_and_items_larger_than_any_pipe() -> None:
     items = [bytes([n]) * (3 << 20) for n in range(8)]
     made = map_forked(lambda data: data + b"!", items, workers=2)
     assert list(made) == [data + b"!" for data in items]
+
+
+def test_buffers_come_as_views_of_what_came_through_the_pipe() -> None:
+    """Large ones, empty ones, several, and one beside other values."""
+
+    def made(n: int) -> tuple[int, list[PickleBuffer], str]:
+        parts = [bytes([n]) * (n * 700_001), b"", b"end"]
+        return n, [PickleBuffer(part) for part in parts], "text"
+
+    for n, (number, parts, text) in enumerate(map_forked(made, range(6), workers=2)):
+        assert (number, text) == (n, "text")
+        assert all(isinstance(part, memoryview) for part in parts)
+        assert [bytes(part) for part in parts] == [bytes([n]) * (n * 700_001), b"", b"end"]
 
 
 def test_a_child_has_the_next_item_before_it_has_answered() -> None:

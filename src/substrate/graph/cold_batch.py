@@ -1,0 +1,101 @@
+"""What a child makes of the files it is given, and how it hands that over.
+
+The lines of a whole tree go from the children to the parent, which only writes them down. So they
+come joined, by file of the snapshot, and are copied by nobody on their way.
+"""
+
+from __future__ import annotations
+
+from pickle import PickleBuffer
+from typing import NamedTuple
+
+from substrate.graph.cache import DAMAGED, packer
+from substrate.graph.extract import extract
+from substrate.graph.fact_source import Batch, Unpacker, Wanted, failed_facts
+from substrate.graph.facts import Facts, encode_facts
+from substrate.graph.section import static_section
+from substrate.graph.sections import Sections
+from substrate.system.worker_pool import map_forked
+
+#: Bytes on their way to a file: see `map_forked`.
+Handed = bytes | memoryview | PickleBuffer
+
+
+class BatchRead(NamedTuple):
+    """What a child says of a batch. No rows at all: one of them was damaged."""
+
+    table: Sections
+    #: Their lines in the first three files, and how many those are.
+    lines: tuple[Handed, ...] = ()
+    counts: tuple[int, ...] = ()
+    #: Their facts as they are stored, one after the other; how long each is, and if it is new.
+    packed: Handed = b""
+    sizes: tuple[int, ...] = ()
+    new: tuple[bool, ...] = ()
+
+
+def read_batch(batch: Batch) -> BatchRead:
+    """Parse what is not in the cache, and write every line that needs only the file itself."""
+    # One kind of work after the other: its code stays in the processor's caches.
+    unpack, compress = Unpacker().facts, packer().compress
+    try:
+        facts = [
+            unpack(known) if known is not None else extract(one.key, data or b"")
+            for one, known, data in batch
+        ]
+    except DAMAGED:
+        return BatchRead(Sections())
+    pairs = [(one, said) for (one, _, _), said in zip(batch, facts, strict=True)]
+    packed = [
+        known if known is not None else compress(encode_facts(said))
+        for (_, known, _), said in zip(batch, facts, strict=True)
+    ]
+    return _told(pairs, packed, tuple([known is None for _, known, _ in batch]))
+
+
+def _told(
+    pairs: list[tuple[Wanted, Facts]], packed: list[bytes], new: tuple[bool, ...]
+) -> BatchRead:
+    table = Sections()
+    sections = [static_section(one.path, one.oid, one.key, facts) for one, facts in pairs]
+    for (one, _), section in zip(pairs, sections, strict=True):
+        table.append(one.path, section)
+    table.defined = b"".join([section.defined for section in sections])
+    table.mentioned = b"".join([section.mentioned for section in sections])
+    lines = [b"".join([section.chunks[at] for section in sections]) for at in range(3)]
+    return BatchRead(
+        table,
+        tuple(map(PickleBuffer, lines)),
+        tuple([part.count(b"\n") for part in lines]),
+        PickleBuffer(b"".join(packed)),
+        tuple(map(len, packed)),
+        new,
+    )
+
+
+def rescue(batch: Batch) -> BatchRead:
+    """A child died on this batch: file by file, each in a child of its own."""
+    if len(batch) == 1:
+        one, _, data = batch[0]
+        facts = failed_facts(data or b"")
+        # Remembered, so that no later command dies on it.
+        return _told([(one, facts)], [packer().compress(encode_facts(facts))], (True,))
+    singles = [[item] for item in batch]
+    parts = list(map_forked(read_batch, singles, workers=2, rescue=rescue))
+    damaged = next((part for part in parts if not part.sizes), None)
+    return damaged or _joined(parts)
+
+
+def _joined(parts: list[BatchRead]) -> BatchRead:
+    table = Sections()
+    names = [table.extend(part.table, 0, len(part.table)) for part in parts]
+    table.defined = b"".join([defined for defined, _, _ in names])
+    table.mentioned = b"".join([mentioned for _, mentioned, _ in names])
+    return BatchRead(
+        table,
+        tuple([b"".join([part.lines[at] for part in parts]) for at in range(3)]),
+        tuple([sum(part.counts[at] for part in parts) for at in range(3)]),
+        b"".join([part.packed for part in parts]),
+        tuple([size for part in parts for size in part.sizes]),
+        tuple([new for part in parts for new in part.new]),
+    )
