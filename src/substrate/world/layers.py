@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from substrate.errors import SubstrateError, WorkspaceError
-from substrate.system import clock, files, platform
+from substrate.system import clock, files, ids, platform
 from substrate.system.xattrs import Xattrs, read_user_xattrs, write_user_xattrs
 from substrate.workspace.layer import OVERLAY_MARKS
 from substrate.world.pid_space import PidSpace
@@ -24,6 +25,8 @@ _META = "meta.json"
 _VOLATILE_MARK = ("work/incompat", "work/incompat/volatile", "work/incompat/volatile/dirty")
 #: Hidden in every world: a command can neither read nor forge history.
 _STORE_NAME = ".substrate-git"
+#: A few milliseconds, where many worlds have just gone.
+_MOST_PLACES = 24
 _MARKS = tuple(name.encode() for name in OVERLAY_MARKS)
 
 
@@ -41,6 +44,7 @@ def create(
         if not ahead:  # or a store is made where one has just been moved away
             make_private(worlds)
         os.mkdir(directory, 0o700)
+        _have_room(directory)
         os.mkdir(layer.upper, 0o700)
         os.mkdir(directory / "work", 0o700)
         if kind == "overlay" and not ahead:
@@ -53,6 +57,19 @@ def create(
             hint="make room there, or run with --no-world",
         ) from error
     return layer
+
+
+def _have_room(directory: Path) -> None:
+    """Not where the files of earlier worlds were removed a moment ago, if that makes it slow."""
+    if sys.platform != "linux":
+        return
+    from substrate.system.linux import inode_groups
+
+    # As those made ahead are called: who tidies up leaves them to us.
+    name = os.fsencode(directory.with_name(f"ahead-{os.getpid()}-{ids.new_id('wld')}"))
+    with suppress(OSError):  # it will do where it is
+        spare = (b"%b.%d" % (name, number) for number in range(_MOST_PLACES))
+        inode_groups.make_elsewhere(os.fsencode(directory), spare)
 
 
 def renamed(layer: Layer, world_id: str) -> Layer:
@@ -163,6 +180,10 @@ def find(worlds: Path) -> Iterator[Layer]:
 
 def remove(layer: Layer) -> None:
     """Remove the directories, whatever modes the command gave to what lies in them."""
+    if sys.platform == "linux":
+        from substrate.system.linux import inode_groups
+
+        inode_groups.note_removal(os.fsencode(layer.directory), os.fsencode(layer.upper))
     files.remove_tree(layer.upper)  # first: see `history.held.remove_directory`
     files.remove_tree(layer.directory)
 

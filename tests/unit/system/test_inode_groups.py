@@ -1,0 +1,106 @@
+"""New worlds keep away from where ext4 would make their files slowly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from substrate.system import clock, files
+from substrate.system.linux import inode_groups
+from substrate.world import layers
+from substrate.world.protocol import Layer
+from tests.mounts import mounted
+
+pytestmark = pytest.mark.needs("linux", "loop-devices")
+_NOTES = "user.substrate.removed"
+
+
+def disk_in(base: Path, journal: str) -> Iterator[Path]:
+    image, top = base / "image", base / "disk"
+    top.mkdir()
+    with image.open("wb") as file:
+        file.truncate(96 << 20)
+    # Groups of 8 MiB and 8192 inodes: a dozen of them.
+    options = ["-b", "1024", "-i", "1024", "-O", f"{journal},^flex_bg"]
+    subprocess.run(["mkfs.ext4", "-q", "-F", *options, str(image)], check=True)
+    with mounted(top, "-o", "loop", str(image)):
+        yield top
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    yield from disk_in(tmp_path, "^has_journal")
+
+
+@pytest.fixture
+def journalled(tmp_path: Path) -> Iterator[Path]:
+    yield from disk_in(tmp_path, "has_journal")
+
+
+def group_of(path: Path) -> int:
+    return (path.stat().st_ino - 1) // 8192
+
+
+def new_world(top: Path, number: int, count: int = 0) -> Layer:
+    root = top / "root"
+    root.mkdir(exist_ok=True)
+    made = layers.create(top / "worlds", f"wld_{number}", root, "copy", b"user.overlay.")
+    (made.upper / "below").mkdir()
+    for each in range(count):
+        (made.upper / "below" / str(each)).touch()
+    return made
+
+
+def test_the_next_world_lies_elsewhere(disk: Path) -> None:
+    places = []
+    for number in range(5):
+        layer = new_world(disk, number, count=200)
+        places.append(group_of(layer.directory))
+        layers.remove(layer)
+    assert len(set(places)) == 5
+    assert os.listdir(disk / "worlds") == []
+
+
+def test_a_few_files_are_no_reason(disk: Path) -> None:
+    for number in range(3):
+        layers.remove(new_world(disk, number, count=3))
+    assert _NOTES not in os.listxattr(disk / "worlds")
+
+
+def test_a_journal_needs_no_notes(journalled: Path) -> None:
+    layers.remove(new_world(journalled, 1, count=200))
+    assert _NOTES not in os.listxattr(journalled / "worlds")
+
+
+def test_the_notes_grow_old(disk: Path) -> None:
+    layer = new_world(disk, 1, count=200)
+    layers.remove(layer)
+    new_world(disk, 2)
+    later = clock.now_ns() + 400 * 1_000_000_000
+    clock.set_clock(lambda: later)
+    try:
+        layers.remove(new_world(disk, 3, count=200))
+    finally:
+        clock.set_clock(None)
+    assert len(os.getxattr(disk / "worlds", _NOTES).split()) == 1
+
+
+def test_where_nothing_better_is_found_it_stays(disk: Path) -> None:
+    """And what was made on the way is gone; a note that makes no sense is none."""
+    worlds = disk / "worlds"
+    worlds.mkdir()
+    files.spread_subdirectories(worlds)
+    os.setxattr(worlds, _NOTES, b"nonsense:5 6")
+    (worlds / "one").mkdir()
+    inode_groups.make_elsewhere(bytes(worlds / "one"), [])
+    everywhere = b" ".join(b"%d:%d" % (n, clock.now_ns() // 10**9) for n in range(20))
+    os.setxattr(worlds, _NOTES, everywhere)
+    before = (worlds / "one").stat().st_ino
+    names = [bytes(worlds / f"ahead-{n}") for n in range(4)]
+    inode_groups.make_elsewhere(bytes(worlds / "one"), names)
+    assert os.listdir(worlds) == ["one"]
+    assert (worlds / "one").stat().st_ino == before
