@@ -22,7 +22,7 @@ from substrate.objects.borrow import KnownBlob, blobs_are_raw, read_index
 from substrate.objects.directory import ReadyDirectory
 from substrate.objects.git import UserGit
 from substrate.objects.git_index import UnusualIndexError
-from substrate.objects.index_table import IndexTable, Row, columns, read_table, sizes_and_ids
+from substrate.objects.index_table import IndexTable, Row, columns, read_table
 from substrate.objects.store import ObjectStore
 from substrate.objects.vouched import Vouched, look_at
 from substrate.system.forked import Forked, Portions, by_weight, can_fork, fork, processors
@@ -86,10 +86,10 @@ def first_look(
         table = read_table(data)
     except (OSError, UnusualIndexError):
         return None
-    if len(table.rows) < worth_files:
+    if table.count < worth_files:
         return None
-    tracked = {row[1] + row[2] for row in table.rows if row[2] == b".gitattributes"}
-    directories = {directory.rstrip(b"/") for directory in table.by_directory}
+    tracked = table.paths_named(b".gitattributes")
+    directories = {directory.rstrip(b"/") for directory in table.directories}
     if not blobs_are_raw(git_dir, common_dir, root, directories, tracked):
         return None
     with Tree(root) as tree:
@@ -126,7 +126,7 @@ class _Shared:
                 compared, wrong = True, self._wrong_sizes()
                 continue
             for directory in self.chunks[number - 1]:
-                rows = self.table.by_directory[directory]
+                rows = self.table.rows_of(directory)
                 path = os.fsdecode(directory[:-1])
                 look = look_at(self.tree, path, rows, self.exclusions, self.before_ns)
                 if look is not None:
@@ -135,37 +135,44 @@ class _Shared:
 
     def _wrong_sizes(self) -> list[int]:
         """Rows whose file was not as long as its blob: something was converted on the way."""
-        sizes, oids = sizes_and_ids(self.table.rows)
+        sizes, oids = self.table.sizes_and_ids()
         return self.git.other_sizes(oids, sizes)
 
 
 def _chunks(table: IndexTable) -> list[list[bytes]]:
     """The directories in at most some hundred portions of about as many entries."""
-    weights = {path: len(rows) + _DIRECTORY_WEIGHT for path, rows in table.by_directory.items()}
+    weights = {path: files + _DIRECTORY_WEIGHT for path, files in table.weights().items()}
     return by_weight(weights, _CHUNK_WEIGHT)
 
 
 def _look(shared: _Shared, user_objects: Path, store: ObjectStore) -> FirstLook | None:
-    rows = shared.table.rows
     count = max(1, min(_MOST_CHILDREN, processors()))
     children = [fork(shared.in_child) for _ in range(count)]
     answers: list[_Answer] = []
     try:
-        _, oids = sizes_and_ids(rows)
+        _, oids = shared.table.sizes_and_ids()
         missing = adopt_objects(user_objects, store, set(oids))
     finally:
         shared.portions.close()
         answers += filter(None, map(_answered, children))
     if not any(compared for compared, _, _ in answers):
         return None
-    wrong = [rows[number] for _, numbers, _ in answers for number in numbers]
+    numbers = {number for _, found, _ in answers for number in found}
     if missing:
-        wrong += [row for row, oid in zip(rows, oids, strict=True) if oid in missing]
+        numbers.update(number for number, oid in enumerate(oids) if oid in missing)
+    wrong = _wrong(shared.table, numbers)
     looks = {str(look[0]): Vouched._make(look) for _, _, found in answers for look in found}
-    doubtful = {os.fsdecode(row[1][:-1]) for row in wrong}
+    doubtful = {os.fsdecode(directory[:-1]) for directory, _ in wrong}
     reached = _reached(shared.tree, looks)
     sound = {path: look for path, look in reached.items() if path not in doubtful}
-    return FirstLook(sound, _known_elsewhere(shared, sound, set(wrong)))
+    return FirstLook(sound, _known_elsewhere(shared, sound, wrong))
+
+
+def _wrong(table: IndexTable, numbers: set[int]) -> set[tuple[bytes, Row]]:
+    """The entries of these numbers, with their directories."""
+    if not numbers:
+        return set()
+    return {entry for number, entry in enumerate(table.all_rows()) if number in numbers}
 
 
 def _answered(child: Forked | None) -> _Answer | None:
@@ -197,19 +204,19 @@ def _inode(tree: Tree, path: str) -> int:
 
 
 def _known_elsewhere(
-    shared: _Shared, sound: dict[str, Vouched], wrong: set[Row]
+    shared: _Shared, sound: dict[str, Vouched], wrong: set[tuple[bytes, Row]]
 ) -> dict[RelPath, KnownBlob]:
     """What the index vouches for in directories that it does not explain whole."""
     known: dict[RelPath, KnownBlob] = {}
-    for directory, rows in shared.table.by_directory.items():
+    for directory in shared.table.directories:
         if os.fsdecode(directory[:-1]) in sound:
             continue
-        for row in rows:
+        for row in shared.table.rows_of(directory):
             entry = columns([row])
-            if entry is None or row in wrong:
+            if entry is None or (directory, row) in wrong:
                 continue
             _, (oid,), (mode,), (size,), (mtime_ns,), (ctime_ns,), (ino,) = entry
             if mtime_ns < shared.before_ns and ino:
                 blob = KnownBlob(oid, mode, size, mtime_ns, ctime_ns, ino)
-                known[RelPath(directory + row[2])] = blob
+                known[RelPath(directory + row[1])] = blob
     return known

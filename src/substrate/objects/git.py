@@ -336,7 +336,7 @@ class UserGit:
 
     def other_sizes(self, oids: Sequence[bytes], expected: Sequence[int]) -> list[int]:
         """The numbers of the objects that are not there, or of another size than expected."""
-        wanted = "\n".join([*map(str, expected), ""]).encode()
+        wanted = b"%d\n" * len(expected) % tuple(expected)
         found = self._size_lines(oids)
         if found == wanted:  # nearly always, and one comparison for all
             return []

@@ -1,8 +1,10 @@
 """A git index read whole, by directory, for first use: every entry, none made an object of its own.
 
-`git_index` looks at entries one by one. Here a regular expression takes the file apart in one go,
-and what is unusual about an entry is found by comparing columns of a directory at a time. Only
-an index without extended flags is read this way; any other is `UnusualIndexError`.
+`git_index` looks at entries one by one. Here regular expressions take the file apart, and what is
+unusual about an entry is found by comparing columns of a directory at a time. The table itself
+knows only where in the bytes the entries of each directory stand: whoever looks at a directory
+takes those apart, in a process of its own. Only an index without extended flags is read this way;
+any other is `UnusualIndexError`.
 """
 
 from __future__ import annotations
@@ -10,40 +12,108 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
+from itertools import repeat
 from typing import NamedTuple
 
 from substrate.objects.git_index import UnusualIndexError, check_extensions
 
 #: ctime, mtime, (device,) inode, mode, (owner, group,) size, id, flags: what is in brackets is
 #: not compared.
-_HEAD = struct.Struct(">4I4x2I8xI20sH")
-_SIZE_AND_ID = struct.Struct(">36xI20s2x")
+_HEAD = "4I4x2I8xI20sH"
+_HEAD_FIELDS = 9
 _PREFIXED_VERSION = 4
 _SECOND_NS = 1_000_000_000
 _LONGEST = 0xFFF
+_HEADER_BYTES = 12
 
-#: The stat, the id and the flags; the directory (with its slash); the name.
-Row = tuple[bytes, bytes, bytes]
+#: The stat, the id and the flags; the name.
+Row = tuple[bytes, bytes]
 
-_FIXED = rb"(?s)(.{62})"
 #: How an entry begins that git has not seen in the work tree: a conflict, intent to add. After
 #: another's padding one would not know where it begins. No other entry has so many NULs.
 _NO_STAT = bytes(16)
 #: Padding ends where the next entry begins, with the seconds of a time: not with a NUL.
-_PADDED = re.compile(_FIXED + rb"((?:[^\0]*/)?)([^\0/]+)\0{1,8}")
+_NAME_AND_PADDING = rb"[^\0/]+\0{1,8}"
+_ENTRY = rb".{62}(?:[^\0]*/)?" + _NAME_AND_PADDING
+_ROW = re.compile(rb"(?s)(.{62})(?:[^\0]*/)?([^\0/]+)\0{1,8}")
+_SIZES_AND_IDS = re.compile(rb"(?s).{36}(.{24})..[^\0]+\0{1,8}")
+#: So many entries are matched at once: each costs memory until all of them are.
+_MOST_AT_ONCE = 1000
+_THOUSAND = re.compile(rb"(?s)(?:" + _ENTRY + rb"){%d}" % _MOST_AT_ONCE)
+#: An entry and those after it in the same directory.
+_RUN = re.compile(
+    rb"(?s).{62}((?:[^\0]*/)?)"
+    + _NAME_AND_PADDING
+    + rb"(?:.{62}\1"
+    + _NAME_AND_PADDING
+    + rb"){0,%d}" % (_MOST_AT_ONCE - 1)
+)
 #: Version 4: how much to drop from the path before, as a number of seven bits a byte; the rest.
-_PREFIXED = re.compile(_FIXED + rb"([\x80-\xff]*[\0-\x7f])([^\0]*)\0")
-_ENTRY = {2: _PADDED, 3: _PADDED, _PREFIXED_VERSION: _PREFIXED}
+_PREFIXED = re.compile(rb"(?s)(.{62})([\x80-\xff]*[\0-\x7f])([^\0]*)\0")
 
 
-class IndexTable(NamedTuple):
-    """All entries of an index, in its order, and again by directory (``b"a/b/"``)."""
+class IndexTable:
+    """All entries of an index, in its order, and by directory (``b"a/b/"``)."""
 
-    rows: list[Row]
-    by_directory: dict[bytes, list[Row]]
+    def __init__(self, entries: bytes, start: int, end: int, count: int) -> None:
+        self.count = count
+        self._entries, self._start, self._end = entries, start, end
+        self._runs: list[tuple[int, int, bytes]] = [
+            (*run.span(), run[1]) for run in _RUN.finditer(entries, start, end)
+        ]
+        starts, ends = ([run[side] for run in self._runs] for side in (0, 1))
+        if [*starts, end] != [start, *ends]:
+            raise ValueError("something is between the entries")
+        #: Every directory that an entry is in, the root and all above too: where its entries are.
+        self.directories: dict[bytes, list[tuple[int, int]]] = {b"": []}
+        for first, last, directory in self._runs:
+            self.directories.setdefault(directory, []).append((first, last))
+        for directory in list(self.directories):
+            above = directory[:-1].rpartition(b"/")[0]
+            while above and above + b"/" not in self.directories:
+                self.directories[above + b"/"] = []
+                above = above.rpartition(b"/")[0]
+
+    def rows_of(self, directory: bytes) -> list[Row]:
+        """The entries of this directory itself."""
+        rows: list[Row] = []
+        for first, last in self.directories[directory]:
+            rows += _ROW.findall(self._entries, first, last)
+        return rows
+
+    def weights(self) -> dict[bytes, int]:
+        """About as many entries each directory has."""
+        usual_bytes = max(1, (self._end - self._start) // max(1, self.count))
+        return {
+            directory: sum(last - first for first, last in runs) // usual_bytes
+            for directory, runs in self.directories.items()
+        }
+
+    def all_rows(self) -> Iterator[tuple[bytes, Row]]:
+        """Each with its directory, in the order of the index."""
+        for first, last, directory in self._runs:
+            for row in _ROW.findall(self._entries, first, last):
+                yield directory, row
+
+    def paths_named(self, name: bytes) -> set[bytes]:
+        """The paths that end in this name."""
+        found: set[bytes] = set()
+        starts = [first for first, _, _ in self._runs]
+        at = self._entries.find(name + b"\0", self._start, self._end)
+        while at >= 0:
+            first, last, directory = self._runs[bisect_right(starts, at) - 1]
+            if any(row[1] == name for row in _ROW.findall(self._entries, first, last)):
+                found.add(directory + name)
+            at = self._entries.find(name + b"\0", last, self._end)
+        return found
+
+    def sizes_and_ids(self) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
+        """Of each entry the size that the file had when git looked (its low 32 bits), its blob."""
+        found = _SIZES_AND_IDS.findall(self._entries, self._start, self._end)
+        flat = struct.unpack(">" + "I20s" * len(found), b"".join(found))
+        return flat[0::2], flat[1::2]
 
 
 class Columns(NamedTuple):
@@ -70,40 +140,56 @@ def read_table(data: bytes) -> IndexTable:
     if len(data) < 32 or data[:4] != b"DIRC":
         raise UnusualIndexError("no index")
     version, count = struct.unpack_from(">II", data, 4)
-    if hashlib.sha1(data[:-20], usedforsecurity=False).digest() != data[-20:]:
-        raise UnusualIndexError("the index's checksum is missing or wrong")
-    if version not in _ENTRY:
+    with memoryview(data) as view:
+        if hashlib.sha1(view[:-20], usedforsecurity=False).digest() != data[-20:]:
+            raise UnusualIndexError("the index's checksum is missing or wrong")
+    if version not in (2, 3, _PREFIXED_VERSION):
         raise UnusualIndexError(f"index version {version}")
-    found: list[Row] = _ENTRY[version].findall(data, 12)[:count]
     try:
-        if len(found) != count:
-            raise ValueError("entries are missing")
-        end = _end_of_entries(data, version, found)
-        if data.find(_NO_STAT, 12, end) >= 0:
+        if version == _PREFIXED_VERSION:
+            entries, end = _without_prefixes(data, count)
+            span = (0, len(entries))
+        else:
+            entries, end = data, _end_of_entries(data, count)
+            span = (_HEADER_BYTES, end)
+        if data.find(_NO_STAT, _HEADER_BYTES, end) >= 0:
             raise ValueError("entries without a stat")
         check_extensions(data, end)
+        return IndexTable(entries, *span, count)
     except (struct.error, ValueError) as error:
         raise UnusualIndexError(str(error)) from error
-    rows = list(_whole_paths(found)) if version == _PREFIXED_VERSION else found
-    return IndexTable(rows, _by_directory(rows))
 
 
-def _end_of_entries(data: bytes, version: int, found: list[Row]) -> int:
-    if not found:
-        return 12
-    last = b"".join(found[-1])
-    at = data.rindex(last)
-    if version == _PREFIXED_VERSION:
-        return at + len(last) + 1
-    return at + ((len(last) + 8) & ~7)  # padded with one to eight NULs
+def _end_of_entries(data: bytes, count: int) -> int:
+    if not count:
+        return _HEADER_BYTES
+    thousands, rest = divmod(count - 1, _MOST_AT_ONCE)
+    some = re.compile(rb"(?s)(?:" + _ENTRY + rb"){%d}" % rest)
+    at = _HEADER_BYTES
+    for pattern in (*repeat(_THOUSAND, thousands), some):
+        found = pattern.match(data, at)
+        if found is None:
+            raise ValueError("entries are missing")
+        at = found.end()
+    last = _ROW.match(data, at)
+    if last is None:
+        raise ValueError("entries are missing")
+    # Padded with one to eight NULs; one more may be the checksum's.
+    return at + ((last.end(2) - at + 8) & ~7)
 
 
-def _whole_paths(found: list[Row]) -> Iterator[Row]:
+def _without_prefixes(data: bytes, count: int) -> tuple[bytes, int]:
+    """The entries of version 4 with whole paths, and where they end."""
+    found = _PREFIXED.findall(data, _HEADER_BYTES)[:count]
+    if len(found) != count:
+        raise ValueError("entries are missing")
     path = b""
+    parts: list[bytes] = []
     for head, drop, rest in found:
         path = path[: max(0, len(path) - _number(drop))] + rest
-        above, slash, name = path.rpartition(b"/")
-        yield (head, above + slash, name)
+        parts += (head, path, b"\0")
+    last = b"".join(found[-1]) if found else b""
+    return b"".join(parts), data.rindex(last) + len(last) + 1 if found else _HEADER_BYTES
 
 
 def _number(data: bytes) -> int:
@@ -113,29 +199,15 @@ def _number(data: bytes) -> int:
     return number
 
 
-def _by_directory(rows: list[Row]) -> dict[bytes, list[Row]]:
-    """Rows by directory; every directory that one of them is in has a list, the root too."""
-    groups: dict[bytes, list[Row]] = {b"": []}
-    for directory, run in groupby(rows, itemgetter(1)):
-        group = groups.get(directory)
-        if group is None:
-            group = groups[directory] = []
-        group += run
-    for directory in list(groups):
-        above = directory[:-1].rpartition(b"/")[0]
-        while above and above + b"/" not in groups:
-            groups[above + b"/"] = []
-            above = above.rpartition(b"/")[0]
-    return groups
-
-
 def columns(rows: list[Row]) -> Columns | None:
     """The rows of one directory as columns; None if one of them is no plain entry."""
     if not rows:
         return NO_COLUMNS
-    heads, _, names = zip(*rows, strict=True)
-    numbers = _HEAD.iter_unpack(b"".join(heads))
-    c_s, c_ns, m_s, m_ns, inos, modes, sizes, oids, flags = zip(*numbers, strict=True)
+    heads, names = zip(*rows, strict=True)
+    numbers = struct.unpack(">" + _HEAD * len(rows), b"".join(heads))
+    c_s, c_ns, m_s, m_ns, inos, modes, sizes, oids, flags = (
+        numbers[field::_HEAD_FIELDS] for field in range(_HEAD_FIELDS)
+    )
     if max(flags) > _LONGEST:  # a stage, "assume unchanged", or extended flags
         return None
     return Columns(
@@ -147,10 +219,3 @@ def columns(rows: list[Row]) -> Columns | None:
         tuple([s * _SECOND_NS + ns for s, ns in zip(c_s, c_ns, strict=True)]),
         inos,
     )
-
-
-def sizes_and_ids(rows: list[Row]) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
-    """Of each row the size that the file had when git looked (its low 32 bits), and the blob."""
-    pairs = _SIZE_AND_ID.iter_unpack(b"".join([row[0] for row in rows]))
-    sizes, oids = zip(*pairs, strict=True) if rows else ((), ())
-    return sizes, oids

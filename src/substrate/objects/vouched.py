@@ -176,7 +176,7 @@ class _Look:
     def keep_explained(self, rows: list[Row], before_ns: int) -> None:
         """Go on with those files alone that the index explains; the scan looks for the others."""
         files = {raw[0]: raw for raw in self.listing.entries if raw[1] != stat.S_IFDIR}
-        pairs = [(row, files[name]) for row in rows if (name := os.fsdecode(row[2])) in files]
+        pairs = [(row, files[name]) for row in rows if (name := os.fsdecode(row[1])) in files]
         kept: list[tuple[Row, RawEntry]] = []
         pending = [pairs]
         while pending:  # halve what differs until the few that do are alone
@@ -280,5 +280,7 @@ def _maybe_forbidden(names: bytes) -> bool:
 def _any_xattrs(names: Iterable[str]) -> bool:
     """Whether one of these files in the current directory has an attribute of the user's."""
     # Following a link that just took a file's place does no harm: its times are not the file's.
-    found = set(map(tuple, map(os.listxattr, names)))
-    return any(name.startswith("user.") for names in found for name in names)
+    for found in filter(None, map(os.listxattr, names)):
+        if any(name.startswith("user.") for name in found):
+            return True
+    return False

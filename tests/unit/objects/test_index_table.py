@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from substrate.objects.git_index import IndexEntry, UnusualIndexError, parse_index
-from substrate.objects.index_table import IndexTable, columns, read_table, sizes_and_ids
+from substrate.objects.index_table import IndexTable, columns, read_table
 
 
 def git(repo: Path, *args: str, stdin: bytes = b"") -> bytes:
@@ -24,14 +24,18 @@ def git(repo: Path, *args: str, stdin: bytes = b"") -> bytes:
 
 def entries_of(table: IndexTable) -> list[IndexEntry]:
     found = []
-    for directory, rows in table.by_directory.items():
-        read = columns(rows)
+    for directory in table.directories:
+        read = columns(table.rows_of(directory))
         assert read is not None
         names, oids, modes, sizes, mtimes_ns, ctimes_ns, inos = read
         rest = zip(oids, modes, sizes, mtimes_ns, ctimes_ns, inos, strict=True)
         paths = (directory + name for name in names)
         found += [IndexEntry(path, *one) for path, one in zip(paths, rest, strict=True)]
     return sorted(found)
+
+
+def paths_of(table: IndexTable) -> list[bytes]:
+    return [directory + row[1] for directory, row in table.all_rows()]
 
 
 PARTS = st.binary(min_size=1, max_size=9).filter(
@@ -63,7 +67,13 @@ def test_both_readers_agree(paths: set[bytes], version: int) -> None:
         data = (repo / ".git/index").read_bytes()
     table = read_table(data)
     assert entries_of(table) == sorted(parse_index(data))
-    assert [row[1] + row[2] for row in table.rows] == sorted(files)
+    assert paths_of(table) == sorted(files)
+    assert table.count == len(files)
+    parsed = sorted(parse_index(data))
+    assert table.sizes_and_ids() == (tuple(e.size for e in parsed), tuple(e.oid for e in parsed))
+    for name in {path.rpartition(b"/")[2] for path in files}:
+        wanted = {path for path in files if path.rpartition(b"/")[2] == name}
+        assert table.paths_named(name) == wanted
 
 
 def test_every_directory_above_has_rows(repo: Path) -> None:
@@ -72,8 +82,8 @@ def test_every_directory_above_has_rows(repo: Path) -> None:
     (repo / "a/b/c/d").write_bytes(b"x")
     git(repo, "add", "a")
     table = read_table((repo / ".git/index").read_bytes())
-    assert set(table.by_directory) == {b"", b"a/", b"a/b/", b"a/b/c/"}
-    assert [oid.hex() for oid in sizes_and_ids(table.rows)[1]] == [oid]
+    assert set(table.directories) == {b"", b"a/", b"a/b/", b"a/b/c/"}
+    assert [oid.hex() for oid in table.sizes_and_ids()[1]] == [oid]
 
 
 @pytest.mark.parametrize("length", [4093, 4094, 4095])
@@ -89,7 +99,7 @@ def test_a_path_longer_than_the_flags_can_say(repo: Path, length: int) -> None:
         os.chdir(here)
     git(repo, "add", "p" * 200)
     data = (repo / ".git/index").read_bytes()
-    assert [row[1] + row[2] for row in read_table(data).rows] == [path.encode()]
+    assert paths_of(read_table(data)) == [path.encode()]
 
 
 def damaged(data: bytes, change: str) -> bytes:
@@ -109,7 +119,7 @@ def test_a_damaged_index_is_not_believed(repo: Path, change: str) -> None:
         (repo / name).write_text(name)
         git(repo, "add", name)
     data = (repo / ".git/index").read_bytes()
-    assert len(read_table(data).rows) == 2
+    assert read_table(data).count == 2
     with pytest.raises(UnusualIndexError):
         read_table(damaged(data, change))
 
@@ -119,4 +129,37 @@ def test_marked_entries_are_not_plain(repo: Path) -> None:
     git(repo, "add", "m")
     git(repo, "update-index", "--assume-unchanged", "m")
     table = read_table((repo / ".git/index").read_bytes())
-    assert columns(table.rows) is None
+    assert columns(table.rows_of(b"")) is None
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_more_entries_than_are_matched_at_once(repo: Path, version: int) -> None:
+    """In one directory, with another one in its middle; as many as a pattern takes, and more."""
+    names = [f"d/{number:04}" for number in range(2500)] + ["d/1200x/e", "d/1200x/f", "last"]
+    (repo / "d/1200x").mkdir(parents=True)
+    for name in names:
+        (repo / name).touch()
+    git(repo, "update-index", "--index-version", str(version))
+    for count in (1000, 1001, 1002, 2001, len(names)):
+        git(repo, "update-index", "--add", "--stdin", stdin="\n".join(names[:count]).encode())
+        data = (repo / ".git/index").read_bytes()
+        table = read_table(data)
+        assert paths_of(table) == sorted(name.encode() for name in names[:count])
+        assert entries_of(table) == sorted(parse_index(data))
+    assert table.weights().keys() == table.directories.keys()
+    assert sum(table.weights().values()) > 2400
+    assert table.paths_named(b"1199") == {b"d/1199"}
+    assert table.paths_named(b"e") == {b"d/1200x/e"}
+    assert table.paths_named(b"ast") == set()
+
+
+def test_a_directory_as_an_entry_is_not_read_this_way(repo: Path) -> None:
+    """As in a sparse index: the name would be empty."""
+    for name in ("aa", "bc"):
+        (repo / name).write_text(name)
+    git(repo, "add", "aa", "bc")
+    data = (repo / ".git/index").read_bytes()
+    body = data[:-20].replace(b"\0\2bc\0", b"\0\2b/\0")
+    assert body != data[:-20]
+    with pytest.raises(UnusualIndexError):
+        read_table(body + hashlib.sha1(body, usedforsecurity=False).digest())
