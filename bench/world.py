@@ -12,7 +12,6 @@ that a bare run leaves.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import resource
@@ -21,24 +20,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 from bench.bulk import bulk_work, prepare  # noqa: E402
+from bench.large_trees import first, walk  # noqa: E402
+from bench.side_by_side import Bench, Figure, all_in_turns, in_turns, timed  # noqa: E402
 from bench.trees import file_path, make_tree  # noqa: E402
-from bench.workloads import GIT, all_work, difference, fingerprint, quiet  # noqa: E402
+from bench.workloads import all_work, difference, fingerprint, quiet  # noqa: E402
 
-SECTIONS = ("spawn", "size", "changed", "bulk", "output", "work", "walk", "first")
-
-
-#: For the agent to do what it does between two calls.
-_SETTLES_S = 1.5
-#: After so many walks a view must have been used again, or it never is.
-_MOST_CALLS = 12
+#: Between two calls of an agent there is at least as much.
+_PAUSE_S = 0.05
 
 _APPEND = """
 import glob
@@ -51,122 +45,6 @@ os.mkdir("TARGET")
 for n in range(10000):
     open("TARGET/%d" % n, "w").write("%d" % n)
 """
-
-
-class Figure(NamedTuple):
-    """One row of the table at the end."""
-
-    what: str
-    measured: str
-    #: What DESIGN asks for, and whether it is met; None: nothing was promised.
-    reach: str = ""
-    met: bool | None = None
-
-
-class Bench:
-    """The program under test, with a home of its own, and what was measured so far."""
-
-    def __init__(self, args: argparse.Namespace, base: Path) -> None:
-        self.base = base
-        self.quick: bool = args.quick
-        self.rounds: int = args.rounds or (5 if args.quick else 15)
-        self.program: str = args.program
-        self.agent = not args.without_agent
-        home = base / "home"
-        self.env = {
-            **{name: value for name, value in os.environ.items() if "SUBSTRATE" not in name},
-            "SUBSTRATE_HOME": str(home),
-            "SUBSTRATE_SOCKET": str(home / "run" / "substrate.sock"),
-        }
-        if not self.agent:
-            self.env["SUBSTRATE_AGENT"] = "off"
-        self.figures: list[Figure] = []
-
-    def workspace(self, name: str) -> Path:
-        root = self.base / name
-        shutil.rmtree(root, ignore_errors=True)
-        root.mkdir()
-        return root
-
-    def world(self, command: str, cwd: Path, *, stdout: int = subprocess.DEVNULL) -> bytes:
-        done = subprocess.run(
-            [self.program, "-c", command], cwd=cwd, env=self.env, stdin=subprocess.DEVNULL,
-            stdout=stdout, stderr=subprocess.PIPE, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            sys.exit(
-                f"{command!r} failed in a world: {done.stderr.decode(errors='replace')[-800:]}"
-            )
-        return done.stdout or b""
-
-    def bare(self, command: str, cwd: Path) -> None:
-        subprocess.run(
-            ["bash", "-c", command], cwd=cwd, check=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-
-    def isolation(self, cwd: Path) -> dict[str, str]:
-        """What applied to the last command, by its span."""
-        self.world("true", cwd)
-        lines = (self.base / "home" / "trace.jsonl").read_text().splitlines()
-        return dict(json.loads(lines[-1])["isolation"])
-
-    def warm(self) -> int:
-        """How many commands have got the view of an earlier one."""
-        return int(self._status().get("warm", 0))
-
-    def why_not_warm(self) -> str:
-        """In the words of the agent's watcher."""
-        watched = self._status().get("watching", [{}])
-        return "; ".join(one["still_why_not"] for one in watched if "still_why_not" in one)
-
-    def _status(self) -> dict[str, Any]:
-        if not self.agent:
-            return {}
-        # From elsewhere: who asks in the workspace is served by the process that waits there.
-        said = subprocess.run(
-            [self.program, "agent", "status", "--json"], cwd=self.base, env=self.env,
-            capture_output=True, check=False,
-        )  # fmt: skip
-        return dict(json.loads(said.stdout)) if said.returncode == 0 else {}
-
-    def say(self, figure: Figure) -> None:
-        self.figures.append(figure)
-        mark = {True: "  ok", False: "  MISSED", None: ""}[figure.met]
-        reach = f"   (reach: {figure.reach}){mark}" if figure.reach else ""
-        print(f"  {figure.what}: {figure.measured}{reach}", flush=True)
-
-    def stop(self) -> None:
-        if self.agent:
-            subprocess.run(
-                [self.program, "agent", "stop"], env=self.env, capture_output=True, check=False
-            )
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return (time.perf_counter() - start) * 1000
-
-
-def all_in_turns(
-    rounds: int, *works: Callable[[], object], pause_s: float = 0
-) -> list[list[float]]:
-    """All times of each, in milliseconds; one round first that does not count."""
-    taken: list[list[float]] = [[] for _ in works]
-    for number in range(rounds + 1):
-        time.sleep(pause_s)
-        for times, work in zip(taken, works, strict=True):
-            took = timed(work)
-            if number:
-                times.append(took)
-    return taken
-
-
-def in_turns(rounds: int, *works: Callable[[], object], pause_s: float = 0) -> list[float]:
-    """The median of each; with a pause before each round."""
-    taken = all_in_turns(rounds, *works, pause_s=pause_s)
-    return [statistics.median(times) for times in taken]
 
 
 def spawn(bench: Bench) -> None:
@@ -196,6 +74,11 @@ def spawn(bench: Bench) -> None:
             added <= 20 if bench.agent else None,
         )
     )
+    ours, bash = in_turns(
+        rounds, lambda: bench.world("true", root), lambda: bench.bare("true", root),
+        pause_s=_PAUSE_S,
+    )  # fmt: skip
+    bench.say(Figure("the same, with 50 ms between calls", f"{ours:.1f} ms, {ours - bash:+.1f} ms"))
 
 
 def size(bench: Bench) -> None:
@@ -366,92 +249,7 @@ def work(bench: Bench) -> None:
         )
 
 
-def commit_all(root: Path) -> None:
-    """A repository with one commit, packed, as after a clone or git's own tidying: tens of
-    thousands of loose objects are nobody's everyday."""
-    quiet([*GIT, "init", "-q"], root)
-    quiet([*GIT, "add", "-A"], root)
-    quiet([*GIT, "commit", "-q", "-m", "tree"], root)
-    quiet([*GIT, "repack", "-a", "-d", "-q"], root)
-
-
-def walk(bench: Bench) -> None:
-    """Tree walks: the first after a change, and those that follow, each a call of its own."""
-    files = 10_000 if bench.quick else 50_000
-    root = bench.workspace("walk")
-    make_tree(root, files, size_bytes=400)
-    for path in root.rglob("*"):
-        os.utime(path, (1, 1))  # git looks at what is as young as its index again and again
-    commit_all(root)
-    for command in ("git status", "grep -r --exclude-dir=.substrate-git never-there . || true"):
-        bench.world(f"echo {files} > note", root)  # a change: the next view is a new one
-        time.sleep(_SETTLES_S)
-        first = timed(lambda c=command: bench.world(c, root))
-        before = bench.warm()
-        # The agent sees that somebody walks, and sets up its watch.
-        for calls in range(1, _MOST_CALLS):
-            time.sleep(_SETTLES_S)
-            bench.world(command, root)
-            if bench.warm() > before:
-                print(f"  the view was used again from call {calls} after the first on")
-                break
-        else:
-            print(f"  no view is used again: {bench.why_not_warm()}")
-        before = bench.warm()
-        # At an agent's pace: the next view is looked over while nobody waits for it.
-        ours, theirs = in_turns(
-            bench.rounds,
-            lambda c=command: bench.world(c, root),
-            lambda c=command: bench.bare(c, root),
-            pause_s=_SETTLES_S,
-        )
-        used = min(bench.warm() - before, bench.rounds)
-        name = f"{command.partition(' ')[0]}, {files:,} files"
-        bench.say(
-            Figure(
-                f"{name}, the first after a change",
-                f"{first:.0f} ms, bare {theirs:.0f} ms, {first / theirs:.2f} ×",
-            )
-        )
-        bench.say(
-            Figure(
-                f"{name}, those that follow",
-                f"{ours:.0f} ms, bare {theirs:.0f} ms, {ours / theirs:.2f} ×; "
-                f"{used} of {bench.rounds} with the view of the last",
-                "≤ 1.5 ×",
-                ours / theirs <= 1.5,
-            )
-        )
-
-
-def first(bench: Bench) -> None:
-    """First use of a project: how long until its first command runs, and until it is done."""
-    files = 10_000 if bench.quick else 50_000
-    for with_git in (True, False):
-        before, whole = [], []
-        for number in range(2 if bench.quick else 3):
-            root = bench.workspace(f"first{with_git}{number}")
-            make_tree(root, files)
-            if with_git:
-                commit_all(root)
-            quiet(["find", ".", "-type", "f"], root)
-            started = time.time_ns()
-            said = bench.world("date +%s%N", root, stdout=subprocess.PIPE)
-            before.append((int(said) - started) / 1e6)
-            whole.append((time.time_ns() - started) / 1e6)
-        until, done = statistics.median(before), statistics.median(whole)
-        what = "a git repo" if with_git else "no git"
-        limit = 300 if with_git else 3000
-        bench.say(
-            Figure(
-                f"first use, {files:,} files, {what}",
-                f"{until:.0f} ms before the command runs, {done:.0f} ms in all",
-                "≤ 300 ms before" if with_git else "≤ 3 s in all",
-                (until if with_git else done) <= limit,
-            )
-        )
-
-
+SECTIONS = {one.__name__: one for one in (spawn, size, changed, bulk, output, work, walk, first)}
 ELSEWHERE = (
     ("store write for an edit; made durable", "bench/history.py --only store"),
     ("rescan of 100,000 files", "bench/scan.py"),
@@ -483,8 +281,8 @@ def main() -> None:
                 f"{'agent' if bench.agent else 'no agent'}: {applied['reason']}"
             )
             for name in args.only.split(","):
-                print(f"\n{name}: {globals()[name].__doc__}")
-                globals()[name](bench)
+                print(f"\n{name}: {SECTIONS[name].__doc__}")
+                SECTIONS[name](bench)
         finally:
             bench.stop()
         print("\n| Work | Measured | Reach | |\n|---|---|---|---|")
