@@ -111,7 +111,7 @@ class PackIndex:
         if self._file is None:
             data, before = self._data, _TABLE
         else:
-            data, before = self._bucket(first), -20 * low
+            data, before = self.bucket(first), -20 * low
         while high - low > _FEW:
             middle = (low + high) >> 1
             at = before + 20 * middle
@@ -129,12 +129,14 @@ class PackIndex:
             at = data.find(oid, at + 1, stop)  # across two ids
         return None if at < 0 else (at - before) // 20
 
-    def _bucket(self, first: int) -> bytes:
-        """The ids that begin with this byte."""
+    def bucket(self, first: int) -> bytes:
+        """The ids that begin with this byte, one behind the other."""
         found = self._buckets.get(first)
         if found is None:
             low, high = self._fanout[first], self._fanout[first + 1]
-            found = self._buckets[first] = self._bytes(_TABLE + 20 * low, _TABLE + 20 * high)
+            found = self._bytes(_TABLE + 20 * low, _TABLE + 20 * high)
+            if self._file is not None:
+                self._buckets[first] = found
         return found
 
     def _offset(self, position: int) -> int:

@@ -15,6 +15,7 @@ from substrate.errors import DamagedStoreError
 from substrate.objects import loose
 from substrate.objects.commits import Commit, parse_commit
 from substrate.objects.layout import create_repository
+from substrate.objects.packed_ids import PackedIds
 from substrate.objects.packfile import DamagedPackError, Pack
 from substrate.objects.trees import EMPTY_TREE, Tree, parse_tree
 from substrate.system.files import read_bytes_or_none, remove_tree
@@ -27,8 +28,6 @@ _CACHED_BLOB_MAX_BYTES = 16 << 10
 #: What a parsed tree entry costs in memory over its bytes in the object, roughly.
 _TREE_OVERHEAD = 5
 _ALTERNATES_DEPTH = 5
-#: After so many questions it is weighed whether to make a table of all ids.
-_ASKED_OFTEN = 128
 
 
 class ObjectDir:
@@ -40,9 +39,7 @@ class ObjectDir:
         #: Packs that cannot be used at all, and why; the others go on working.
         self.broken: dict[str, DamagedPackError] = {}
         self._pack_dir_mtime = -1
-        #: Every packed id, once so many were asked for that a table is quicker; and how many were.
-        self._packed: set[bytes] | None = None
-        self._asked = 0
+        self._packed = PackedIds(())
         self.refresh()
 
     def refresh(self, *, force: bool = False) -> bool:
@@ -56,7 +53,6 @@ class ObjectDir:
         except OSError:
             mtime, names = -1, []
         self._pack_dir_mtime = mtime
-        self._packed, self._asked = None, 0
         present = set(names)
         wanted = {name for name in names if name.endswith(".idx") and name[:-3] + "pack" in present}
         for name in [name for name in self.packs if name not in wanted]:
@@ -68,35 +64,15 @@ class ObjectDir:
                 self.packs[name] = Pack(f"{pack_dir}/{name}")
             except DamagedPackError as error:
                 self.broken[name] = error
+        self._packed = PackedIds(pack.index for pack in self.packs.values())
         return True
 
     def in_packs(self, oid: bytes) -> bool:
-        if self._packed is not None:
-            return oid in self._packed
-        self._asked += 1
-        if self._asked % _ASKED_OFTEN == 0:
-            self._make_table()
-        return any(pack.index.position(oid) is not None for pack in self.packs.values())
+        return self._packed.has(oid)
 
     def packed_among(self, oids: Collection[bytes]) -> set[bytes]:
         """Those of `oids` that are in a pack."""
-        if self._packed is None and self.packs:
-            self._asked += len(oids)
-            if self._asked >= _ASKED_OFTEN:
-                self._make_table()
-        if self._packed is not None:
-            return self._packed.intersection(oids)
-        indexes = [pack.index for pack in self.packs.values()]
-        return {oid for oid in oids if any(one.position(oid) is not None for one in indexes)}
-
-    def _make_table(self) -> None:
-        """If that costs no more than the questions so far did: looking for one id in one idx
-        takes as long as putting one into a table."""
-        size = sum(pack.index.count for pack in self.packs.values())
-        if size < self._asked * len(self.packs):
-            self._packed = set()
-            for pack in self.packs.values():
-                self._packed.update(pack.index.oids())
+        return self._packed.among(oids) if self.packs else set()
 
     def has_loose(self, oid: bytes) -> bool:
         return os.path.exists(loose.loose_path(self.path, oid))
