@@ -18,6 +18,9 @@ class Kind(Enum):
     CHAR_DEVICE = "char-device"
     BLOCK_DEVICE = "block-device"
 
+    # As they are compared: Enum's own is a function of Python's, called for each look into a table.
+    __hash__ = object.__hash__
+
 
 #: Known and shown, but without content that could be kept.
 SPECIAL_KINDS = frozenset({Kind.FIFO, Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE})

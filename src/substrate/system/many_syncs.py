@@ -16,9 +16,10 @@ from substrate.system.files import fsync_fd
 _AT_ONCE = 16
 #: Fewer are synced one after the other: starting threads takes its time, too.
 _SEVERAL = 8
-#: So many are kept open and then synced together: whoever waits while others still write makes
-#: the file system write small pieces.
-_MOST_KEPT = 400
+#: So many are kept open and then synced together, if this process may have that many: whoever
+#: waits while others still write makes the file system write small pieces, and each portion
+#: starts its threads anew.
+_MOST_KEPT = 1200
 
 
 class ManySyncs:

@@ -25,6 +25,8 @@ _BY_DESCRIPTOR = {os.open, os.stat, os.unlink, os.mkdir, os.rename, os.readlink}
 _READ = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 #: Enough to walk on through a directory that may be searched but not read.
 _PATH_ONLY = getattr(os, "O_PATH", 0)
+#: No link is followed, no line end translated.
+_AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 #: Asked before a directory is entered, with (containing directory, name, path, owner bits that
 #: will be needed): it may give a shut directory of ours those bits for the moment.
@@ -148,8 +150,7 @@ class Directory:
         return True
 
     def open(self, name: bytes, flags: int, mode: int = 0o600) -> int:
-        flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        return os.open(self._at(name), flags, mode, dir_fd=self.fd)
+        return os.open(self._at(name), flags | _AS_IT_IS, mode, dir_fd=self.fd)
 
     def readlink(self, name: bytes) -> bytes:
         return os.readlink(self._at(name), dir_fd=self.fd)

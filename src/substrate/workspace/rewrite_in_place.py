@@ -33,6 +33,7 @@ from substrate.workspace.steps import swap
 #: From so many on, one file has all the marks.
 _SEVERAL = 16
 _CHUNK_BYTES = 1 << 20
+_WRITE = os.O_RDWR | getattr(os, "O_NONBLOCK", 0)
 
 
 def mark_all(site: Site, items: list[Item]) -> None:
@@ -100,7 +101,7 @@ def _open_alone(parent: Directory, name: bytes) -> int:
 
 def _open(parent: Directory, name: bytes) -> int:
     try:
-        return parent.open(name, os.O_RDWR | getattr(os, "O_NONBLOCK", 0))
+        return parent.open(name, _WRITE)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM, errno.ETXTBSY):
             return -1
