@@ -53,11 +53,28 @@ static const char *const valued[] = {
 
 /* ------------------------------------------------------------------------------ the long way */
 
+/* Python does not start with a directory as one of its streams: cli/entry.py takes it back. */
+static void set_directories_aside(void) {
+    char where[64] = "";
+    struct stat found;
+    for (int fd = 0; fd < 3; fd++) {
+        if (fstat(fd, &found) != 0 || !S_ISDIR(found.st_mode)) continue;
+        int copy = fcntl(fd, F_DUPFD, 10), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (copy >= 0 && null >= 0 && dup2(null, fd) == fd) {
+            size_t used = strlen(where);
+            snprintf(where + used, sizeof where - used, "%d:%d ", copy, fd);
+        }
+        if (null >= 0) close(null);
+    }
+    if (where[0]) setenv("SUBSTRATE_STREAMS_ASIDE", where, 1);
+}
+
 /* Without a shell where there is nothing to work out: one leaves out variables that it could not
  * have set (`BASH_FUNC_f%%`, names with a dot), sets others, and has its own word to say on a
  * directory that is gone. */
 static _Noreturn void in_python(void) {
     int count = 0;
+    set_directories_aside();
     while (words[count] != NULL) count++;
     char **argv = calloc((size_t)count + 9, sizeof *argv);
     if (argv != NULL) {

@@ -209,3 +209,22 @@ def test_doctor_says_which_one_it_is(install: Install, compiler: str, tmp_path: 
     found = {row["name"]: row for row in json.loads(told.stdout)["findings"]}
     assert found["client"]["works"] == (compiler != "false")
     assert bool(found["client"]["fix"]) == (compiler == "false")
+
+
+@pytest.mark.needs("linux")
+def test_a_directory_as_stdin_is_the_commands(install: Install, tmp_path: Path) -> None:
+    """Python would not even start with it."""
+    launcher = install()
+    project = tmp_path / "project"
+    project.mkdir()
+    line = "cat; readlink /proc/self/fd/0; env | grep STREAMS_ASIDE"
+    here = os.open(project, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        done = subprocess.run(
+            [launcher, "-c", line], cwd=project, stdin=here, capture_output=True, text=True,
+            check=False, timeout=60,
+        )  # fmt: skip
+    finally:
+        os.close(here)
+    assert (done.returncode, done.stdout) == (1, f"{project}\n")
+    assert done.stderr == "cat: -: Is a directory\n"

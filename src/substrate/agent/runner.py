@@ -179,7 +179,7 @@ def _take_place(request: door.Request, descriptors: list[int], caller: peer.Stan
     signals.ignore(number for number in signals.ORDINARY if wanted >> (number - 1) & 1)
     if b"t" in request.flags:
         _take_terminal()
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)), "utf-8")
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(_file(0, "r")), "utf-8")
     sys.stdout = _writer(1)
     sys.stderr = _writer(2)
     sys.argv = ["substrate", *(os.fsdecode(word) for word in request.argv)]
@@ -190,8 +190,15 @@ def _pair(entry: bytes) -> tuple[bytes, bytes]:
     return name, value
 
 
+def _file(fd: int, mode: str) -> io.FileIO:
+    try:
+        return io.FileIO(fd, mode, closefd=False)
+    except IsADirectoryError:  # for the command; we can neither read it nor write to it
+        return io.FileIO(os.devnull, mode)
+
+
 def _writer(fd: int) -> io.TextIOWrapper:
-    raw = io.BufferedWriter(io.FileIO(fd, "w", closefd=False))
+    raw = io.BufferedWriter(_file(fd, "w"))
     return io.TextIOWrapper(raw, "utf-8", line_buffering=fd == 2 or os.isatty(fd))
 
 

@@ -18,6 +18,8 @@ else:
 
 
 _EXIT_RUN_FAILED = 125
+#: From the launcher: directories among our streams, with which Python does not start.
+_ASIDE = b"SUBSTRATE_STREAMS_ASIDE"
 
 
 def substrate() -> int:
@@ -41,10 +43,15 @@ def _substrate() -> int:
         from substrate.system import agent_place
 
         agent_place.forget_coerced_locale()
+        _take_streams_back(posix.environ.get(_ASIDE, b""))
         status = offer(sys.argv[1:])
         if status is not None:
             # Nothing is buffered, and taking the interpreter down would cost milliseconds.
             posix._exit(status)
+    if sys.platform != "win32":
+        from substrate.system import streams
+
+        streams.hold_places()
     if sys.flags.no_site:  # the launcher left out what the way to the agent does not need
         import site
 
@@ -53,6 +60,24 @@ def _substrate() -> int:
 
     _signal.signal(_signal.SIGINT, before)
     return main.substrate()
+
+
+def _take_streams_back(where: bytes) -> None:
+    """`where` names for each the descriptor it was moved to, and its place: ``10:0``."""
+    import posix
+
+    if not where:
+        return
+    for pair in where.split():
+        copy, _, place = pair.partition(b":")
+        posix.dup2(int(copy), int(place))
+        posix.close(int(copy))
+    del posix.environ[_ASIDE]
+    posix.unsetenv(_ASIDE)
+    if "os" in sys.modules:  # it has a copy
+        from substrate.system import environment
+
+        environment.forget(_ASIDE.decode())
 
 
 def _say_why_not(reason: str) -> None:

@@ -189,9 +189,13 @@ def stdin_kind(fd: int = 0) -> str:
     """What a command would read from: terminal, pipe, socket, null, file, closed or other."""
     import stat
 
+    from substrate.system import streams
+
     try:
         found = os.fstat(fd)
     except OSError:
+        return "closed"
+    if fd in streams.absent:
         return "closed"
     if os.isatty(fd):
         return "terminal"

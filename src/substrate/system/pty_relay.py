@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from substrate.system import channel as channels
-from substrate.system import terminal_tap
+from substrate.system import streams, terminal_tap
 
 _CHUNK_BYTES = 65536
 
@@ -34,6 +34,7 @@ def run_on_terminal(work: Callable[[], int]) -> int:
     if pid == 0:
         status = 125
         try:
+            streams.absent = ()
             ours.close()
             terminal_tap.current = terminal_tap.Tap(marks, theirs)
             status = work()

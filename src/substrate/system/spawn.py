@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from substrate.errors import SubstrateError
-from substrate.system import environment, signals
+from substrate.system import environment, signals, streams
 from substrate.system.process import EXIT_NOT_FOUND, PathArg, Stdio
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def _exec(program: Program, mask: Iterable[int], tell: int) -> NoReturn:
             os.chdir(program.cwd)
         env = _environment(program.env)
         restore_signals(mask)
+        streams.close_absent(program.stdio)
         exec_first(program.argv, env)
     except OSError as error:
         number = error.errno or errno.EINVAL

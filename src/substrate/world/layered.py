@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from substrate.errors import WorldFailedError
-from substrate.system import environment, ids, platform, spawn
+from substrate.system import environment, ids, platform, spawn, streams
 from substrate.system.files import real_path
 from substrate.system.process import Stdio
 from substrate.world import ahead, door, layers, pid_space, surroundings
@@ -256,6 +256,8 @@ def _program(
     if recipe.door:
         env["SUBSTRATE_BROKER"] = os.fsdecode(os.path.join(recipe.door, door.NAME))
     # Ours by number: a world made ahead was forked before we had them.
-    streams = (request.stdin, *capturing.streams)
-    stdio = Stdio(*(at if fd is None else fd for at, fd in enumerate(streams)))
+    given = (request.stdin, *capturing.streams)
+    stdio = Stdio(
+        *(at if fd is None and at not in streams.absent else fd for at, fd in enumerate(given))
+    )
     return spawn.Program(argv, directory_of(request), env, stdio)

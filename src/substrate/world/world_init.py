@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import NoReturn, cast
 
 from substrate.system import channel as channels
-from substrate.system import environment, process_tree, signals, spawn
+from substrate.system import environment, process_tree, signals, spawn, streams
 from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import memory, privileges, process_name
 from substrate.system.process import Stdio
@@ -177,6 +177,7 @@ def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
         spawn.restore_mask(mask)
         # Not `send`: the network's filter would tell of it, and nobody may be listening.
         os.write(orders.fileno(), ATTEMPT)
+        streams.close_absent(program.stdio)
         spawn.exec_first(program.argv, env)
     except ClosedError:  # there will be none
         os._exit(0)
