@@ -50,10 +50,10 @@ def _change(site: Site, item: Item, late: Stage) -> list[Step]:
     """The same kind before and after: as little as will do."""
     if item.is_whole_directory:
         return steps.replace_whole(site, item)
-    if item.is_retouch:
-        return retouch.retouch(site, item)
     if item.is_rewrite:
         return rewrite_in_place.rewrite(site, item, late.write_late)
+    if item.is_retouch:
+        return retouch.retouch(site, item)
     return steps.swap(site, item)
 
 

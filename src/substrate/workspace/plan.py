@@ -158,11 +158,16 @@ def _rank_in_git(op: Op, depth: int) -> tuple[int, int, bytes]:
 # ------------------------------------------------------------------------------ for the journal
 
 
+#: Quicker than the values, of which Enum makes a search each time.
+_KIND_NAMES = {kind: kind.value for kind in Kind}
+_HOW_NAMES = {how: how.value for how in How}
+
+
 def _op_to_json(op: Op) -> dict[str, object]:
     out: dict[str, object] = {
         "expect": _node_to_json(op.expect),
         "become": _node_to_json(op.become),
-        "how": op.how.value,
+        "how": _HOW_NAMES[op.how],
     }
     try:
         out["path"] = op.path.decode("utf-8")
@@ -179,7 +184,7 @@ def _op_from_json(item: dict[str, object]) -> Op:
 
 
 def _node_to_json(node: Node) -> dict[str, object]:
-    out: dict[str, object] = {"kind": node.kind.value}
+    out: dict[str, object] = {"kind": _KIND_NAMES[node.kind]}
     if node.mode:
         out["mode"] = node.mode
     if node.oid:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -33,6 +32,7 @@ _KINDS = {
 #: O_NONBLOCK: a FIFO swapped in meanwhile must not make us wait for a writer.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 _CHUNK_BYTES = 1 << 20
+_HAS_PREAD = hasattr(os, "pread")
 _ATTEMPTS = 5
 
 
@@ -146,7 +146,10 @@ def read_open_file(fd: int) -> Seen | None:
     oid = _hash(fd, before.st_size)
     xattrs = read_user_xattrs(fd)
     after = os.fstat(fd)
-    if oid is None or _signature(before) != _signature(after):
+    # The same descriptor, and whatever is done to a file shows in its ctime.
+    if oid is None or (before.st_size, before.st_mtime_ns, before.st_ctime_ns) != (
+        after.st_size, after.st_mtime_ns, after.st_ctime_ns,
+    ):  # fmt: skip
         return None
     settled = not is_racy(after.st_mtime_ns, after.st_ctime_ns, started)
     return Seen(Node(Kind.FILE, after.st_mode & 0o7777, oid, xattrs), after, settled)
@@ -157,7 +160,7 @@ def _is_settled(at: os.stat_result, when_ns: int) -> bool:
 
 
 def _hash(fd: int, size: int) -> bytes | None:
-    if size < _CHUNK_BYTES and hasattr(os, "pread"):
+    if size < _CHUNK_BYTES and _HAS_PREAD:
         data = os.pread(fd, size + 1, 0)  # one byte more: whether that is the end
         if len(data) == size:
             return blob_id(data)
@@ -212,8 +215,10 @@ def shut_out_others(fd: int) -> bool | None:
 def let_others_in(fd: int) -> None:
     """The end of `shut_out_others`, for a descriptor that stays open a while."""
     if _CAN_LEASE:
-        with contextlib.suppress(OSError):
+        try:
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        except OSError:
+            pass  # there was none
 
 
 def _lease(fd: int, what: str, *, release: bool) -> bool | None:

@@ -164,9 +164,15 @@ def overwrite(fd: int, old: bytes, new: bytes, at: os.stat_result | None = None)
                 raise
     # Where something was added only, the rest is not written again.
     start = len(old) if new.startswith(old) else 0
-    os.lseek(fd, start, os.SEEK_SET)
-    write_all(fd, new[start:] if start else new)
+    _write_at(fd, start, new[start:] if start else new)
     _end_after(fd, len(old), len(new))
+
+
+def _write_at(fd: int, start: int, data: bytes) -> None:
+    done = os.pwrite(fd, data, start) if hasattr(os, "pwrite") else 0
+    if done < len(data):
+        os.lseek(fd, start + done, os.SEEK_SET)
+        write_all(fd, data[done:])
 
 
 def _has_room(at: os.stat_result | None, size: int) -> bool:
@@ -180,8 +186,7 @@ def _end_after(fd: int, old_size: int, new_size: int) -> None:
     size = os.fstat(fd).st_size
     added = os.pread(fd, size - known, known) if size > known and hasattr(os, "pread") else b""
     if added and known > new_size:
-        os.lseek(fd, new_size, os.SEEK_SET)
-        write_all(fd, added)
+        _write_at(fd, new_size, added)
     if size != new_size + len(added):
         os.ftruncate(fd, new_size + len(added))
 

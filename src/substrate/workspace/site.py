@@ -110,9 +110,11 @@ class Item:
 
     @property
     def is_rewrite(self) -> bool:
+        """Other bytes for the file that stands there."""
         if self.op.how is not How.IN_PLACE or self.keep:
             return False
-        return self.seen.node.kind is self.become.kind is Kind.FILE and not self.is_retouch
+        found, new = self.seen.node, self.become
+        return found.kind is new.kind is Kind.FILE and found.oid != new.oid
 
     def scratch_name(self, suffix: bytes = b"") -> bytes:
         return b"%d%s" % (self.number, suffix)

@@ -196,7 +196,7 @@ class Stage:
             return False
         if item.in_layer:
             return False
-        return not (item.is_retouch or item.is_rewrite)
+        return not (item.is_rewrite or item.is_retouch)
 
     def write_late(self, item: Item) -> None:
         """For an item that turns out in the second phase to need a new file after all."""
