@@ -1,7 +1,8 @@
 """First use: the state of the workspace before anything was recorded.
 
 In a git repository the contents that the user's index vouches for are taken over without being
-read, and their objects made ours at once, because a later amend and gc could take them away.
+read, and their objects made ours at once, because a later amend and gc could take them away. What
+has to be read of a large project is read by several processes.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from substrate.workspace.stat_cache import StatCache
 def take(store: HistoryStore, *, quick_from_files: int = WORTH_FORKING_FILES) -> None:
     """Record the baseline: the caller holds the lock and knows that there is none.
 
-    Where the user's index has so many files as `quick_from_files`, they are taken over by the
-    directory, in several processes; the state recorded is the same.
+    Where there are so many files as `quick_from_files`, they are taken over by the directory, in
+    several processes; the state recorded is the same.
     """
     with uncollected():
         _take(store, quick_from_files)
@@ -67,7 +68,7 @@ class _Seen(NamedTuple):
 
 
 def _quick_scan(store: HistoryStore, batch: Batch, from_files: int) -> _Seen | None:
-    look = first_look(store.workspace, store.exclusions, store.objects, worth_files=from_files)
+    look = first_look(store.workspace, store.exclusions, batch, worth_files=from_files)
     if look is None:
         return None
     cache = StatCache()

@@ -25,7 +25,7 @@ _LINKED_PACKS_MAX_BYTES = 1 << 30
 #: How many objects a linked pack may hold for each one that is needed.
 _SURPLUS_MAX = 8
 #: More loose objects than this become one pack: a link and a sync for each would take longer.
-_LINKED_LOOSE_MAX = 500
+LINKED_LOOSE_MAX = 500
 #: The kernel writes file data back on its own after 30 s; younger files are synced by us.
 _WRITTEN_BACK_NS = 60_000_000_000
 _CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
@@ -51,7 +51,7 @@ def adopt_objects(user_objects: Path, store: ObjectStore, oids: Iterable[bytes])
             raise _CannotLinkError
         for pack in packs:
             _link_pack(pack, store)
-        if len(loose) > _LINKED_LOOSE_MAX:
+        if len(loose) > LINKED_LOOSE_MAX:
             _copy(user_objects, store, _present(places, loose))
         else:
             _link_loose(places, store, loose)

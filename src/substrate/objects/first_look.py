@@ -1,29 +1,33 @@
-"""First use of a large git repository: what its index explains is taken over by the directory.
+"""First use of a large project: what its git index explains is taken over by the directory.
 
     this process     read the index ─► fork ─► link the packs ─────────► answers ─► the rest: scan
     children                            └─► sizes of the blobs, and a look at every directory
 
-The state is the same as the ordinary scan finds, only sooner. Whatever is unusual about the
-repository as a whole gives None, whatever is about one directory leaves that to the scan.
+Without a repository, or where thousands of its objects are in no pack yet, the children read the
+files. The state is the same as the ordinary scan finds, only sooner. Whatever is unusual about the
+project as a whole gives None, whatever is about one directory leaves that to the scan.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from substrate.model.nodes import Kind, Node
+from substrate.model.nodes import Kind, Node, ReadyBlob
 from substrate.model.paths import RelPath
-from substrate.objects.adopt import adopt_objects
+from substrate.objects.adopt import LINKED_LOOSE_MAX, adopt_objects
 from substrate.objects.attrs import EntryAttrs
+from substrate.objects.batch import Batch
 from substrate.objects.borrow import KnownBlob, blobs_are_raw, read_index
 from substrate.objects.directory import ReadyDirectory
 from substrate.objects.git import UserGit
 from substrate.objects.git_index import UnusualIndexError
-from substrate.objects.index_table import IndexTable, Row, columns, read_table
-from substrate.objects.store import ObjectStore
+from substrate.objects.index_table import ROW_ID, IndexTable, Row, columns, read_table
+from substrate.objects.store import ObjectDir, with_alternates
+from substrate.objects.unvouched import Reader, directories_below
 from substrate.objects.vouched import Vouched, look_at
 from substrate.system.forked import Forked, Portions, by_weight, can_fork, fork, processors
 from substrate.workspace.exclude import Exclusions
@@ -38,12 +42,13 @@ _CHUNK_WEIGHT = 300
 #: Opening a directory costs about as much as looking at so many names.
 _DIRECTORY_WEIGHT = 8
 
-#: Whether the sizes were compared, the numbers of the rows with a wrong one, the directories.
-_Answer = tuple[bool, list[int], list[tuple[object, ...]]]
+#: Whether the sizes were compared, the numbers of the rows with a wrong one, the directories, what
+#: was read in them, and whether no more is left to be looked at.
+_Answer = tuple[bool, list[int], list[tuple[object, ...]], list[ReadyBlob], bool]
 
 
 class FirstLook(NamedTuple):
-    """What was found out; all blobs named here are in the store."""
+    """What was found out; all blobs named here are in the store, or in the batch."""
 
     directories: dict[str, Vouched]
     #: The vouched-for files of the other directories.
@@ -73,28 +78,39 @@ def _ready(one: Vouched) -> ReadyDirectory:
 def first_look(
     workspace: Workspace,
     exclusions: Exclusions,
-    store: ObjectStore,
+    batch: Batch,
     *,
     worth_files: int = WORTH_FORKING_FILES,
 ) -> FirstLook | None:
-    """Look at the whole workspace through its index; None if the ordinary way must be gone."""
-    git_dir, common_dir, root = workspace.git_dir, workspace.git_common_dir, workspace.root
-    if git_dir is None or common_dir is None or not _possible(exclusions):
+    """Look at the whole workspace at once; None if the ordinary way must be gone.
+
+    Contents that were read go to the batch, the user's objects to its store.
+    """
+    if not _possible(exclusions):
         return None
-    try:
-        data, before_ns = read_index(git_dir / "index")
-        table = read_table(data)
-    except (OSError, UnusualIndexError):
-        return None
-    if table.count < worth_files:
-        return None
-    tracked = table.paths_named(b".gitattributes")
-    directories = {directory.rstrip(b"/") for directory in table.directories}
-    if not blobs_are_raw(git_dir, common_dir, root, directories, tracked):
-        return None
-    with Tree(root) as tree:
-        shared = _Shared(tree, table, exclusions, UserGit(git_dir, root), before_ns)
-        return _look(shared, common_dir / "objects", store)
+    with Tree(workspace.root) as tree:
+        if workspace.git_dir is None or workspace.git_common_dir is None:
+            weights = directories_below(tree.root, tree.device, exclusions)
+            if sum(weights.values()) < worth_files:
+                return None
+            table = IndexTable.without_entries(weights)
+            return _look(_Shared(tree, table, exclusions, weights), None, batch)
+        git_dir, common_dir, root = workspace.git_dir, workspace.git_common_dir, workspace.root
+        try:
+            data, before_ns = read_index(git_dir / "index")
+            table = read_table(data)
+        except (OSError, UnusualIndexError):
+            return None
+        if table.count < worth_files:
+            return None
+        tracked = table.paths_named(b".gitattributes")
+        directories = {directory.rstrip(b"/") for directory in table.directories}
+        if not blobs_are_raw(git_dir, common_dir, root, directories, tracked):
+            return None
+        objects = common_dir / "objects"
+        shared = _Shared(tree, table, exclusions, table.weights())
+        shared.index = _Vouching(UserGit(git_dir, root), before_ns, _many_loose(table, objects))
+        return _look(shared, objects, batch)
 
 
 def _possible(exclusions: Exclusions) -> bool:
@@ -102,70 +118,145 @@ def _possible(exclusions: Exclusions) -> bool:
     return able and not exclusions.may_exclude_files
 
 
+class _Vouching(NamedTuple):
+    """What the user's index is good for."""
+
+    git: UserGit
+    #: Files changed then or later may have changed unseen by it.
+    before_ns: int = 0
+    #: Entries of other blobs than these are as good as none; None: all are good.
+    packed: set[bytes] | None = None
+
+    def vouches_for(self, oid: bytes) -> bool:
+        return self.packed is None or oid in self.packed
+
+
+def _many_loose(table: IndexTable, user_objects: Path) -> set[bytes] | None:
+    """The blobs in packs, if so many others are loose that reading the files takes less long."""
+    places = [ObjectDir(path) for path in with_alternates(str(user_objects))]
+    if not any(place.has_many_loose() for place in places):
+        return None
+    _, oids = table.sizes_and_ids()
+    packed: set[bytes] = set()
+    for pack in [pack for place in places for pack in place.packs.values()]:
+        packed |= pack.index.held(set(oids))
+    return packed if len(set(oids) - packed) > LINKED_LOOSE_MAX else None
+
+
 class _Shared:
     """What the children inherit."""
 
     def __init__(
-        self, tree: Tree, table: IndexTable, exclusions: Exclusions, git: UserGit, before_ns: int
+        self, tree: Tree, table: IndexTable, exclusions: Exclusions, weights: dict[bytes, int]
     ) -> None:
         self.tree = tree
         self.table = table
         self.exclusions = exclusions
-        self.git = git
-        self.before_ns = before_ns
-        self.chunks = _chunks(table)
+        #: None: there is no repository.
+        self.index: _Vouching | None = None
+        self.chunks = _chunks(weights)
         #: The first portion are the sizes, because git takes long to say them.
         self.portions = Portions(len(self.chunks) + 1)
+
+    @property
+    def are_files_read(self) -> bool:
+        return self.index is None or self.index.packed is not None
 
     def in_child(self) -> _Answer:
         compared = False
         wrong: list[int] = []
         looks: list[tuple[object, ...]] = []
+        reader = Reader(self.exclusions) if self.are_files_read else None
         for number in self.portions.claims():
             if number == 0:
                 compared, wrong = True, self._wrong_sizes()
                 continue
             for directory in self.chunks[number - 1]:
-                rows = self.table.rows_of(directory)
-                path = os.fsdecode(directory[:-1])
-                look = look_at(self.tree, path, rows, self.exclusions, self.before_ns)
+                look = self._look_at(directory, reader)
                 if look is not None:
                     looks.append((*look[:-2], tuple(look.file_modes), look.record))
-        return compared, wrong, looks
+            if reader is not None and reader.is_full:
+                return compared, wrong, looks, reader.blobs, False
+        return compared, wrong, looks, reader.blobs if reader is not None else [], True
+
+    def _look_at(self, directory: bytes, reader: Reader | None) -> Vouched | None:
+        rows, before_ns = self.table.rows_of(directory), 0
+        if self.index is not None:
+            before_ns = self.index.before_ns
+            if self.index.packed is not None:
+                rows = [row for row in rows if row[0][ROW_ID] in self.index.packed]
+        path = os.fsdecode(directory[:-1])
+        return look_at(self.tree, path, rows, self.exclusions, before_ns, reader)
 
     def _wrong_sizes(self) -> list[int]:
-        """Rows whose file was not as long as its blob: something was converted on the way."""
+        """Entries whose file was not as long as its blob: something was converted on the way."""
+        if self.index is None:
+            return []
         sizes, oids = self.table.sizes_and_ids()
-        return self.git.other_sizes(oids, sizes)
+        other_sizes = self.index.git.other_sizes
+        if self.index.packed is None:
+            return other_sizes(oids, sizes)
+        numbers = [number for number, oid in enumerate(oids) if oid in self.index.packed]
+        if not numbers:
+            return []
+        found = other_sizes([oids[n] for n in numbers], [sizes[n] for n in numbers])
+        return [numbers[at] for at in found]
 
 
-def _chunks(table: IndexTable) -> list[list[bytes]]:
+def _chunks(files: dict[bytes, int]) -> list[list[bytes]]:
     """The directories in at most some hundred portions of about as many entries."""
-    weights = {path: files + _DIRECTORY_WEIGHT for path, files in table.weights().items()}
+    weights = {path: count + _DIRECTORY_WEIGHT for path, count in files.items()}
     return by_weight(weights, _CHUNK_WEIGHT)
 
 
-def _look(shared: _Shared, user_objects: Path, store: ObjectStore) -> FirstLook | None:
-    count = max(1, min(_MOST_CHILDREN, processors()))
-    children = [fork(shared.in_child) for _ in range(count)]
-    answers: list[_Answer] = []
-    try:
-        _, oids = shared.table.sizes_and_ids()
-        missing = adopt_objects(user_objects, store, set(oids))
-    finally:
-        shared.portions.close()
-        answers += filter(None, map(_answered, children))
-    if not any(compared for compared, _, _ in answers):
+def _look(shared: _Shared, user_objects: Path | None, batch: Batch) -> FirstLook | None:
+    missing: set[bytes] = set()
+    oids: tuple[bytes, ...] = ()
+    with closing(shared.portions):
+        children = _start(shared)
+        try:
+            if shared.index is not None and user_objects is not None:
+                _, oids = shared.table.sizes_and_ids()
+                packed = shared.index.packed
+                wanted = set(oids) if packed is None else packed
+                missing = adopt_objects(user_objects, batch.store, wanted)
+        finally:
+            answers = _answers(children)
+        _read_on(shared, answers, batch)
+    if shared.index is not None and not any(answer[0] for answer in answers):
         return None
-    numbers = {number for _, found, _ in answers for number in found}
+    numbers = {number for answer in answers for number in answer[1]}
     if missing:
         numbers.update(number for number, oid in enumerate(oids) if oid in missing)
     wrong = _wrong(shared.table, numbers)
-    looks = {str(look[0]): Vouched._make(look) for _, _, found in answers for look in found}
+    looks = {str(look[0]): Vouched._make(look) for answer in answers for look in answer[2]}
     doubtful = {os.fsdecode(directory[:-1]) for directory, _ in wrong}
     reached = _reached(shared.tree, looks)
     sound = {path: look for path, look in reached.items() if path not in doubtful}
     return FirstLook(sound, _known_elsewhere(shared, sound, wrong))
+
+
+def _start(shared: _Shared) -> list[Forked | None]:
+    count = max(1, min(_MOST_CHILDREN, processors()))
+    return [fork(shared.in_child) for _ in range(count)]
+
+
+def _answers(children: list[Forked | None]) -> list[_Answer]:
+    """Of all that could say something; each child is waited for."""
+    return list(filter(None, map(_answered, children)))
+
+
+def _read_on(shared: _Shared, answers: list[_Answer], batch: Batch) -> None:
+    """Keep what was read, and let others go on while children stop for want of room only."""
+    last = answers
+    while True:
+        for *_, blobs, _ in last:
+            batch.add_ready(blobs, [])
+            blobs.clear()
+        if not last or any(answer[-1] for answer in last):
+            return
+        last = _answers(_start(shared))
+        answers += last
 
 
 def _wrong(table: IndexTable, numbers: set[int]) -> set[tuple[bytes, Row]]:
@@ -208,6 +299,9 @@ def _known_elsewhere(
 ) -> dict[RelPath, KnownBlob]:
     """What the index vouches for in directories that it does not explain whole."""
     known: dict[RelPath, KnownBlob] = {}
+    index = shared.index
+    if index is None:
+        return known
     for directory in shared.table.directories:
         if os.fsdecode(directory[:-1]) in sound:
             continue
@@ -215,8 +309,10 @@ def _known_elsewhere(
             entry = columns([row])
             if entry is None or (directory, row) in wrong:
                 continue
+            if not index.vouches_for(entry.oids[0]):
+                continue
             _, (oid,), (mode,), (size,), (mtime_ns,), (ctime_ns,), (ino,) = entry
-            if mtime_ns < shared.before_ns and ino:
+            if mtime_ns < index.before_ns and ino:
                 blob = KnownBlob(oid, mode, size, mtime_ns, ctime_ns, ino)
                 known[RelPath(directory + row[1])] = blob
     return known

@@ -13,7 +13,7 @@ import hashlib
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import NamedTuple
 
@@ -30,6 +30,8 @@ _HEADER_BYTES = 12
 
 #: The stat, the id and the flags; the name.
 Row = tuple[bytes, bytes]
+#: Where in the first of them the id stands.
+ROW_ID = slice(40, 60)
 
 #: How an entry begins that git has not seen in the work tree: a conflict, intent to add. After
 #: another's padding one would not know where it begins. No other entry has so many NULs.
@@ -75,6 +77,13 @@ class IndexTable:
             while above and above + b"/" not in self.directories:
                 self.directories[above + b"/"] = []
                 above = above.rpartition(b"/")[0]
+
+    @classmethod
+    def without_entries(cls, directories: Iterable[bytes]) -> IndexTable:
+        """For a tree that has no index."""
+        table = cls(b"", 0, 0, 0)
+        table.directories.update((directory, []) for directory in directories)
+        return table
 
     def rows_of(self, directory: bytes) -> list[Row]:
         """The entries of this directory itself."""

@@ -20,6 +20,10 @@ from substrate.system.files import fsync_dir, fsync_fd
 _TYPE_CODES = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
 _BLOB_CODE, _TREE_CODE = _TYPE_CODES["blob"], _TYPE_CODES["tree"]
 _KINDS = {code: kind for kind, code in _TYPE_CODES.items()}
+#: Bits of zlib's window. Small contents shrink as much in a small one, that is made in half the
+#: time: what can be pointed back to is the window less 262 bytes.
+_WINDOW, _SMALL_WINDOW = 15, 12
+_IN_SMALL_WINDOW = (1 << _SMALL_WINDOW) - 262
 _BUFFER_BYTES = 1 << 20
 _BIG_OFFSET = 0x80000000
 #: So little hardly shrinks, and setting a compressor up costs more than all the rest.
@@ -167,7 +171,8 @@ def _entry(type_code: int, data: bytes) -> bytes:
     size = len(data)
     if size > _TINY_BYTES:
         is_big_tree = type_code == _TREE_CODE and size > _BIG_TREE_BYTES
-        packed = zlib.compress(data, 0 if is_big_tree else compression_level(data))
+        level = 0 if is_big_tree else compression_level(data)
+        packed = zlib.compress(data, level, _SMALL_WINDOW if size <= _IN_SMALL_WINDOW else _WINDOW)
         return _entry_header(type_code, size) + packed
     start = _TINY_STARTS.get((type_code, size))
     if start is None:

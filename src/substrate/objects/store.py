@@ -77,6 +77,10 @@ class ObjectDir:
     def has_loose(self, oid: bytes) -> bool:
         return os.path.exists(loose.loose_path(self.path, oid))
 
+    def has_many_loose(self) -> bool:
+        """Whether there are some thousand or more, told by some of the 256 directories."""
+        return sum(len(_names(f"{self.path}/{number:02x}")) for number in range(0, 256, 32)) > 32
+
     def loose_oids(self) -> Iterator[bytes]:
         for number in range(256):
             for name in _names(f"{self.path}/{number:02x}"):

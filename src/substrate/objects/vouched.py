@@ -4,7 +4,7 @@
     nothing young, no user xattr, no name that git forbids           modes may be any
 
 One comparison a column instead of one a file: first use meets every file of the project here.
-Files that differ in any way, or are not in the index, are left to the scan.
+Files that differ in any way, or are not in the index, are read, or left to the scan.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from substrate.model.paths import RelPath
 from substrate.objects import attrs
-from substrate.objects.index_table import NO_COLUMNS, Columns, Row, columns
+from substrate.objects.index_table import NO_COLUMNS, ROW_ID, Columns, Row, columns
 from substrate.objects.trees import (
     MODE_EXEC,
     MODE_FILE,
@@ -26,6 +26,7 @@ from substrate.objects.trees import (
     MODE_TEXT,
     is_forbidden_name,
 )
+from substrate.objects.unvouched import Reader
 from substrate.system import clock
 from substrate.workspace.exclude import METADATA_FILES, Exclusions
 from substrate.workspace.listing import DescriptorDirectory, Listing, RawEntry, Tree
@@ -35,6 +36,7 @@ from substrate.workspace.stat_cache import DirRecord, Entry, Xattrs, pack_payloa
 _Numbers = tuple[int, ...]
 _FILE_TYPE = 0o170000
 _IMPLICIT = frozenset({attrs.FILE_MODE, attrs.EXEC_MODE})
+_GIT_MODES = frozenset({MODE_FILE, MODE_EXEC})
 
 
 NO_EXCEPTIONS: Mapping[bytes, int] = {}
@@ -70,11 +72,16 @@ class _OrdinaryError(Exception):
 
 
 def look_at(
-    tree: Tree, path: str, rows: list[Row], exclusions: Exclusions, written_before_ns: int
+    tree: Tree,
+    path: str,
+    rows: list[Row],
+    exclusions: Exclusions,
+    written_before_ns: int,
+    reader: Reader | None = None,
 ) -> Vouched | None:
     """Compare the directory at `path` with its index entries; None if they explain nothing.
 
-    Where they do not explain all of it, the record has no signature.
+    What they do not explain `reader` reads. Where something is left, the record has no signature.
 
     Files changed at `written_before_ns` or later may have changed after the index saw them.
     Changes the current directory: for a forked child only. The directory is opened by its whole
@@ -90,7 +97,7 @@ def look_at(
             before_ns = min(written_before_ns, settled_before_ns(now_ns))
             look = _Look(path, directory.listing_from_within(), exclusions)
             if not look.is_explained(columns(rows), before_ns):
-                look.keep_explained(rows, before_ns)
+                look.keep_explained(rows, before_ns, reader, now_ns)
             return look.vouched(directory, now_ns)
         except (OSError, _OrdinaryError):
             return None
@@ -173,12 +180,14 @@ class _Look:
         pairs = zip(self.names, self.modes, strict=True)
         return [name for name, mode in pairs if stat.S_ISREG(mode)]
 
-    def keep_explained(self, rows: list[Row], before_ns: int) -> None:
-        """Go on with those files alone that the index explains; the scan looks for the others."""
+    def keep_explained(
+        self, rows: list[Row], before_ns: int, reader: Reader | None, now_ns: int
+    ) -> None:
+        """Go on with those files alone that the index explains, or that `reader` has read."""
         files = {raw[0]: raw for raw in self.listing.entries if raw[1] != stat.S_IFDIR}
         pairs = [(row, files[name]) for row in rows if (name := os.fsdecode(row[1])) in files]
         kept: list[tuple[Row, RawEntry]] = []
-        pending = [pairs]
+        pending = [pairs] if pairs else []
         while pending:  # halve what differs until the few that do are alone
             part = pending.pop()
             self._put([raw for _, raw in part])
@@ -187,12 +196,25 @@ class _Look:
             elif len(part) > 1:
                 middle = len(part) // 2
                 pending += [part[middle:], part[:middle]]
-        expected = columns([row for row, _ in kept])
-        if expected is None or not kept:
+        found = [(raw, row[0][ROW_ID]) for row, raw in kept]
+        if reader is not None:
+            explained = {raw[0] for raw, _ in found}
+            rest = [raw for name, raw in files.items() if name not in explained]
+            found += reader.read(rest, now_ns)
+        if not found:
             raise _OrdinaryError
-        self._put([raw for _, raw in kept])
-        self.expected = expected
-        self.signature = b""
+        self._go_on_with(found)
+        if len(found) < len(files):
+            self.signature = b""
+
+    def _go_on_with(self, found: list[tuple[RawEntry, bytes]]) -> None:
+        """These files and their blobs, in git's order."""
+        named = sorted((os.fsencode(raw[0]), raw, oid) for raw, oid in found)
+        names, files, oids = zip(*named, strict=True)
+        self._put(list(files))
+        # Where the modes on disk are git's own they are what the index would say.
+        modes = self.modes if _GIT_MODES.issuperset(self.modes) else ()
+        self.expected = NO_COLUMNS._replace(names=names, oids=oids, modes=modes)
 
     def vouched(self, directory: DescriptorDirectory, now_ns: int) -> Vouched:
         mode, ctime_ns, ino, elsewhere = self.listing.own

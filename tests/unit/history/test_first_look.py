@@ -20,19 +20,22 @@ from hypothesis import strategies as st
 from substrate.history import baseline, record
 from substrate.model.nodes import Node
 from substrate.model.paths import RelPath
-from substrate.objects import adopt
+from substrate.objects import adopt, unvouched
 from substrate.objects import first_look as module
 from substrate.objects import snapshot as snapshots
+from substrate.objects.batch import Batch
 from substrate.objects.first_look import FirstLook, first_look
 from substrate.objects.git import UserGit
 from substrate.objects.index_table import Row
 from substrate.objects.snapshot import Snapshot
-from substrate.objects.store import ObjectStore
+from substrate.objects.store import ObjectDir
+from substrate.objects.unvouched import Reader, directories_below
 from substrate.objects.vouched import Vouched, look_at
 from substrate.system.forked import can_fork
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.listing import Tree
+from substrate.workspace.listing import RawEntry, Tree
 from substrate.workspace.locate import Workspace
+from substrate.workspace.probe import blob_id
 from substrate.workspace.stat_cache import DirRecord, Payload, StatCache
 from tests.unit.history.workbench import Bench
 from tests.unit.workspace.naive import later, walk
@@ -93,8 +96,8 @@ def _plain(record: DirRecord) -> DirRecord:
 
 def look(root: Path) -> FirstLook | None:
     shutil.rmtree(root / ".substrate-git", ignore_errors=True)
-    with later(), Bench(root).writing() as store:
-        return first_look(store.workspace, store.exclusions, store.objects, worth_files=0)
+    with later(), Bench(root).writing() as store, store.new_batch() as batch:
+        return first_look(store.workspace, store.exclusions, batch, worth_files=0)
 
 
 def assert_same(root: Path) -> None:
@@ -233,7 +236,7 @@ def _gone_object(root: Path) -> None:
 
 
 UNUSUAL = [
-    _untracked, _edited, _edited_quietly, _removed, _replaced, _fifo, _socket, _attribute, _link,
+    _untracked, _edited, _edited_quietly, _fifo, _socket, _attribute, _link,
     _assumed, _converted, _gone_object,
 ]  # fmt: skip
 
@@ -244,6 +247,15 @@ def test_what_is_unusual_leaves_its_directory_to_the_scan(
 ) -> None:
     change(repo)
     assert explained(repo) == ALL - {"d"}
+    assert_same(repo)
+
+
+@pytest.mark.parametrize("change", [_removed, _replaced], ids=lambda f: f.__name__.strip("_"))
+def test_what_is_left_where_a_file_went_is_explained(
+    repo: Path, change: Callable[[Path], None]
+) -> None:
+    change(repo)
+    assert explained(repo) == ALL
     assert_same(repo)
 
 
@@ -343,8 +355,8 @@ def test_a_young_file_is_read(repo: Path) -> None:
 
 def test_what_just_changed_goes_the_ordinary_way(repo: Path) -> None:
     """Without `later`: a change right now could leave the same times."""
-    with Bench(repo).writing() as store:
-        found = first_look(store.workspace, store.exclusions, store.objects, worth_files=0)
+    with Bench(repo).writing() as store, store.new_batch() as batch:
+        found = first_look(store.workspace, store.exclusions, batch, worth_files=0)
     assert found is not None
     assert whole(found) <= {"only"}  # without files of its own
 
@@ -385,7 +397,7 @@ def test_no_git_to_ask(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_object_that_cannot_be_made_ours(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its header can be read, so its size is right; but git cannot pack it."""
-    monkeypatch.setattr(adopt, "_LINKED_LOOSE_MAX", 0)
+    monkeypatch.setattr(adopt, "LINKED_LOOSE_MAX", 0)
     put(repo, "d/e", b"staged, and then the object is damaged\n")
     git(repo, "add", "d/e")
     oid = git(repo, "rev-parse", ":d/e").strip().decode()
@@ -439,11 +451,16 @@ def test_a_child_killed_at_work(repo: Path, monkeypatch: pytest.MonkeyPatch) -> 
     wanted = baseline_of(repo, NEVER)
 
     def die_at_d(
-        tree: Tree, path: str, rows: list[Row], exclusions: Exclusions, before_ns: int
+        tree: Tree,
+        path: str,
+        rows: list[Row],
+        exclusions: Exclusions,
+        before_ns: int,
+        reader: Reader | None,
     ) -> Vouched | None:
         if path == "d":
             os.kill(os.getpid(), signal.SIGKILL)
-        return look_at(tree, path, rows, exclusions, before_ns)
+        return look_at(tree, path, rows, exclusions, before_ns, reader)
 
     monkeypatch.setattr(module, "look_at", die_at_d)
     assert baseline_of(repo, 0).snapshot == wanted.snapshot
@@ -512,9 +529,9 @@ def test_a_change_between_the_look_and_the_scan(
     settle_index(repo)
 
     def look_and_change(
-        workspace: Workspace, exclusions: Exclusions, store: ObjectStore, *, worth_files: int
+        workspace: Workspace, exclusions: Exclusions, batch: Batch, *, worth_files: int
     ) -> FirstLook | None:
-        found = first_look(workspace, exclusions, store, worth_files=worth_files)
+        found = first_look(workspace, exclusions, batch, worth_files=worth_files)
         assert found is not None
         assert "d" in found.directories
         MEANWHILE[change](repo)
@@ -553,6 +570,245 @@ def test_the_next_scan_reads_nothing(repo: Path) -> None:
         assert record.record_outside(store) is None
 
 
+# ------------------------------------------------------------------ files that must be read
+
+
+@pytest.fixture
+def plain(repo: Path) -> Path:
+    """The same without a repository."""
+    shutil.rmtree(repo / ".git")
+    return repo
+
+
+@pytest.fixture
+def loose(repo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same with a pack of some of its blobs, and so many loose that they are not linked."""
+    monkeypatch.setattr(module, "LINKED_LOOSE_MAX", 0)
+    for number in range(40):
+        git(repo, "hash-object", "-w", "--stdin", stdin=b"%d" % number)
+    for first in range(0, 256, 32):  # where it is looked for them
+        filled = repo / f".git/objects/{first:02x}"
+        filled.mkdir(exist_ok=True)
+        for number in range(5):
+            (filled / f"{number:038x}").touch()
+    for name in ("d/e", "x/j"):
+        put(repo, name, b"another %s\n" % name.encode())
+        git(repo, "add", name)
+    return repo
+
+
+def read_by_children(root: Path) -> set[str]:
+    """The contents that were brought by them, as text."""
+    shutil.rmtree(root / ".substrate-git", ignore_errors=True)
+    with later(), Bench(root).writing() as store, store.new_batch() as batch:
+        assert first_look(store.workspace, store.exclusions, batch, worth_files=0) is not None
+        batch.publish()
+        found = (store.objects.read(oid) for oid in set(store.objects.all_oids()))
+        linked = list((root / ".git/objects/pack").glob("*.pack"))
+        assert len(linked) <= 1
+        theirs = set()
+        for pack in linked:
+            listed = git(root, "show-index", stdin=pack.with_suffix(".idx").read_bytes())
+            theirs = {line.split()[1].decode() for line in listed.splitlines()}
+        return {
+            data.decode()
+            for kind, data in found
+            if kind == "blob" and blob_id(data).hex() not in theirs
+        }
+
+
+def test_without_a_repository_every_file_is_read(plain: Path) -> None:
+    found = look(plain)
+    assert found is not None
+    assert whole(found) == ALL
+    assert len(read_by_children(plain)) == 10
+    assert_same(plain)
+
+
+def test_loose_objects_are_not_asked_for_one_by_one(loose: Path) -> None:
+    """What is in a pack is linked, the other files are read."""
+    assert explained(loose) == ALL
+    assert read_by_children(loose) == {"another d/e\n", "another x/j\n"}
+    assert_same(loose)
+
+
+def test_all_objects_loose(loose: Path) -> None:
+    shutil.rmtree(loose / ".git/objects/pack")
+    assert explained(loose) == ALL
+    assert_same(loose)
+
+
+def _long(root: Path) -> None:
+    put(root, "d/long", b"0123456789abcdef" * (1 << 16) + b"!")
+
+
+def _forbidden(root: Path) -> None:
+    put(root, "d/GIT~1", b"a trap on Windows")
+
+
+def _metadata(root: Path) -> None:
+    put(root, "d/.ctx", b"a file")
+
+
+NOT_READ = [_fifo, _socket, _link, _attribute, _long, _forbidden, _metadata]
+
+
+@pytest.mark.parametrize("how", ["plain", "loose"])
+@pytest.mark.parametrize("change", NOT_READ, ids=lambda f: f.__name__.strip("_"))
+def test_what_is_unusual_is_left_to_the_scan(
+    request: pytest.FixtureRequest, how: str, change: Callable[[Path], None]
+) -> None:
+    root: Path = request.getfixturevalue(how)
+    if how == "plain" and change is _attribute:
+        os.setxattr(root / "d/e", "user.note", b"mine")
+    else:
+        change(root)
+    settled = explained(root) if how == "loose" else whole(look(root) or FirstLook({}, {}))
+    assert settled == ALL - {"d"}
+    assert_same(root)
+
+
+def test_names_and_modes_without_a_repository(plain: Path) -> None:
+    names = (b"\xff", b"\xc3\xa9", b"n\nl", b"-", b"a b", b"\xf0\x9f\x98\x80")
+    for number, name in enumerate(names):
+        put(plain, b"x/" + name, name, (0o600, 0o755, 0o444, 0o4755)[number % 4])
+    (plain / "x").chmod(0o700)
+    (plain / "d/node_modules").mkdir()
+    put(plain, "d/node_modules/bulk.js", b"bulk")
+    (plain / "empty/below").mkdir(parents=True)
+    os.setxattr(plain / "x0", "user.note", b"on a directory")
+    found = look(plain)
+    assert found is not None
+    assert whole(found) == ALL | {"empty", "empty/below"}
+    assert_same(plain)
+
+
+def test_a_young_file_is_left_to_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may change again and keep its times."""
+    put(tmp_path, "file", b"content")
+    at = os.lstat(tmp_path / "file")
+    raw = ("file", at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino)
+    monkeypatch.chdir(tmp_path)
+    assert Reader(Exclusions()).read([raw], at.st_ctime_ns + 10**6) == []
+    assert Reader(Exclusions()).read([raw], at.st_ctime_ns + 10**10) == [(raw, blob_id(b"content"))]
+
+
+def test_a_loose_object_is_not_borrowed_for_a_file_that_was_not_read(
+    loose: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not been made ours, though the index vouches for it."""
+    read = unvouched._content
+    monkeypatch.setattr(unvouched, "_content", lambda raw: None if raw[0] == "j" else read(raw))
+    assert explained(loose) == ALL - {"x"}
+    assert_same(loose)
+
+
+def _to_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("f")
+
+
+def _to_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+CHANGING: dict[str, Callable[[Path], object]] = {
+    "grows": lambda path: path.write_bytes(b"content of d/e\nand more\n"),
+    "changes": lambda path: path.write_bytes(b"CONTENT of d/e\n"),
+    "goes": lambda path: path.unlink(),
+    "becomes a link": _to_link,
+    "becomes a FIFO": _to_fifo,
+    "is replaced": lambda path: os.replace(put(path.parents[2], "new", b"content of d/e\n"), path),
+}
+
+
+@pytest.mark.parametrize("change", CHANGING)
+def test_a_file_that_changes_before_it_is_read(
+    plain: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """It was listed by then: its directory's signature must not stand for what is read."""
+    read = unvouched._content
+
+    def changed_first(raw: RawEntry) -> bytes | None:
+        if raw[0] == "e":
+            CHANGING[change](plain / "d/e")
+        return read(raw)
+
+    monkeypatch.setattr(unvouched, "_content", changed_first)
+    found = look(plain)
+    assert found is not None
+    assert whole(found) == ALL - {"d"}
+    monkeypatch.undo()
+    assert baseline_of(plain, 0).nodes == walk(plain)
+
+
+def test_a_file_that_changes_while_it_is_read(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same length, and the same mtime: only the ctime tells."""
+
+    def change_and_list(fd: int) -> list[str]:
+        if os.fstat(fd).st_ino == (plain / "d/e").stat().st_ino:
+            put(plain, "d/e", b"CONTENT of d/e\n")
+        return []
+
+    monkeypatch.setattr(os, "listxattr", change_and_list)
+    found = look(plain)
+    assert found is not None
+    assert whole(found) == ALL - {"d"}
+
+
+@pytest.mark.parametrize("how", ["plain", "loose"])
+@pytest.mark.parametrize("room", [0, 40])
+def test_children_that_run_out_of_room_are_followed_by_others(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, how: str, room: int
+) -> None:
+    monkeypatch.setattr(unvouched, "_CHILD_BYTES", room)
+    monkeypatch.setattr(module, "_CHUNK_WEIGHT", 1)
+    root: Path = request.getfixturevalue(how)
+    for number in range(30):
+        put(root, f"many/{number}/file", b"content %d\n" % number)
+    if how == "loose":
+        git(root, "add", "-A")
+        settle_index(root)
+    found = look(root)
+    assert found is not None
+    assert {"many/0", "many/29", "x0"} <= whole(found)
+    assert_same(root)
+
+
+@pytest.mark.parametrize("how", ["plain", "loose"])
+@pytest.mark.parametrize("dying", [(0,), (1,), tuple(range(8))])
+def test_killed_readers(
+    request: pytest.FixtureRequest,
+    deadly: Callable[..., None],
+    how: str,
+    dying: tuple[int, ...],
+) -> None:
+    root: Path = request.getfixturevalue(how)
+    wanted = baseline_of(root, NEVER)
+    deadly(*dying)
+    assert baseline_of(root, 0).snapshot == wanted.snapshot
+
+
+def test_what_was_read_is_safe_with_the_baseline(plain: Path) -> None:
+    """In a pack of ours, synced before the commit that needs it."""
+    baseline_of(plain, 0)
+    ours = plain / ".substrate-git/.git"
+    assert subprocess.run(
+        ["git", f"--git-dir={ours}", "fsck", "--strict", "--full"], capture_output=True, check=False
+    ).stderr == b""  # fmt: skip
+    assert len(list((ours / "objects/pack").glob("*.pack"))) == 1
+
+
+def test_links_and_mounts_are_not_walked_into(plain: Path) -> None:
+    (plain / "link").symlink_to("d")
+    (plain / "node_modules/below").mkdir(parents=True)
+    found = directories_below(str(plain), plain.stat().st_dev, Exclusions())
+    assert set(found) == {os.fsencode(path) + b"/" if path else b"" for path in ALL}
+    assert found[b"d/"] == 2
+    assert set(directories_below(str(plain), 0, Exclusions())) == {b""}
+
+
 # ------------------------------------------------------------------ any repository
 
 DIRECTORIES = [b"", b"d/", b"d/e/", b"d.x/", b"u\xff/", b"target/"]
@@ -576,6 +832,8 @@ class Oddities(NamedTuple):
     attributes: bytes
     empty_directory: bool
     submodule: bool
+    #: Whether the files are read: there is no repository, or its loose objects are too many.
+    are_read: str
 
 
 ODDITIES = st.builds(
@@ -586,6 +844,7 @@ ODDITIES = st.builds(
     attributes=st.sampled_from([b"", b"", b"* text=auto eol=crlf\n", b"a ident\n"]),
     empty_directory=st.booleans(),
     submodule=st.booleans(),
+    are_read=st.sampled_from(["", "", "plain", "loose"]),
 )
 
 
@@ -600,7 +859,13 @@ def test_any_repository_is_recorded_as_the_ordinary_way_does(
         root = Path(top, "repo")
         root.mkdir()
         make_repository(root, files, odd)
-        assert_same(root)
+        with pytest.MonkeyPatch.context() as patch:
+            if odd.are_read == "plain":
+                shutil.rmtree(root / ".git")
+            elif odd.are_read == "loose":
+                patch.setattr(module, "LINKED_LOOSE_MAX", 0)
+                patch.setattr(ObjectDir, "has_many_loose", lambda _: True)
+            assert_same(root)
 
 
 def make_repository(
