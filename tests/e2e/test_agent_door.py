@@ -165,6 +165,31 @@ def test_an_ignored_signal_stays_ignored(warm: Agent) -> None:
     assert warm.run("-c", script).stdout == plain.stdout
 
 
+def _forgot_to_unblock() -> None:
+    few = {signal.SIGTERM, signal.SIGUSR1, signal.SIGIO, signal.SIGALRM, signal.SIGRTMIN + 3}
+    signal.pthread_sigmask(signal.SIG_BLOCK, few)
+
+
+@pytest.mark.parametrize("world", ["--world", "--no-world"])
+def test_a_blocked_signal_stays_blocked(warm: Agent, world: str) -> None:
+    """And only for this call. A caller that is gone is noticed all the same."""
+    line = "grep SigBlk /proc/self/status"
+    bare = subprocess.run(
+        ["bash", "-c", line], stdout=subprocess.PIPE, preexec_fn=_forgot_to_unblock, check=True
+    )
+    for _ in range(2):
+        done = warm.run("run", world, "-c", line, preexec_fn=_forgot_to_unblock)
+        assert (done.stdout, done.stderr) == (bare.stdout, b"")
+    assert warm.run("run", world, "-c", line).stdout.split()[1].strip(b"0") == b""
+    line = f"echo up; MARK={os.getpid()}{world} exec sleep 1000"
+    with warm.start("run", world, "-c", line, preexec_fn=_forgot_to_unblock) as call:
+        assert call.stdout is not None
+        assert call.stdout.readline() == b"up\n"
+        call.kill()
+    until(lambda: not pids_with(f"MARK={os.getpid()}{world}"), "the end of the command")
+    assert warm.serves()
+
+
 def test_who_starts_the_agent_does_not_decide_for_others(tmp_path: Path) -> None:
     def odd() -> None:
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2):

@@ -29,17 +29,22 @@ class Standing(NamedTuple):
     root: str
     #: Signals that it ignores, as a mask: its command would ignore them, too.
     ignored_signals: int
+    #: Signals that it blocks: so would its command. (The client itself blocks none.)
+    blocked_signals: int
 
 
 def standing(pid: int) -> Standing:
     """`OSError` if the process is gone, or hidden from us."""
     lines = files.read_kernel_file(f"/proc/{pid}/status").splitlines()
     rights = tuple(line for line in lines if line.startswith(_RIGHTS))
-    ignored = next((line for line in lines if line.startswith(b"SigIgn:")), b"SigIgn: 0")
+    ignored, blocked = _signals(lines, b"SigIgn:"), _signals(lines, b"SigBlk:")
     namespaces = tuple(_link(f"/proc/{pid}/ns/{name}") for name in _NAMESPACES)
-    return Standing(
-        rights, namespaces, os.readlink(f"/proc/{pid}/root"), int(ignored.split()[1], 16)
-    )
+    return Standing(rights, namespaces, os.readlink(f"/proc/{pid}/root"), ignored, blocked)
+
+
+def _signals(lines: list[bytes], name: bytes) -> int:
+    line = next((line for line in lines if line.startswith(name)), b"none 0")
+    return int(line.split()[1], 16)
 
 
 def _link(path: str) -> str:

@@ -40,7 +40,8 @@ def run(program: spawn.Program, limits: Limits, on_start: Callable[[], None]) ->
     try:
         # Other children of ours are none of the command's.
         ours = set(process_tree.descendants(os.getpid())) if limits.kill_children else set()
-        pid, error = spawn.start(program, old_mask)
+        mask = old_mask if signals.callers_mask is None else signals.callers_mask
+        pid, error = spawn.start(program, mask)
         if error is not None:
             return _not_started(program, error, clock.monotonic_ns() - started)
         try:

@@ -32,6 +32,8 @@ PYTHONS_OWN = tuple(
 )
 #: Of those above 31 two are libc's own, and `posix_spawn` leaves them ignored.
 ORDINARY = tuple(number for number in range(1, 32) if number not in PYTHONS_OWN)
+#: What the one blocks for whom we run a command, where that is not who started us; None: as we do.
+callers_mask: tuple[int, ...] | None = None
 #: A process that sends its signals to our whole group, as a terminal does; 0 if there is none.
 sent_to_all_by = 0
 #: SIGCHLD is not lost, but a thread that does not block it might eat it: look once in a while.
@@ -49,6 +51,11 @@ def ignored() -> tuple[int, ...]:
 def ignore(numbers: Iterable[int]) -> None:
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)
+
+
+def in_mask(bits: int) -> tuple[int, ...]:
+    """Those of a mask as /proc has it, without the two that are libc's own."""
+    return tuple(n for n in range(1, 65) if bits >> (n - 1) & 1 and n not in (32, 33))
 
 
 def heed(numbers: Iterable[int]) -> None:

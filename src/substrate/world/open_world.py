@@ -154,7 +154,7 @@ class OpenWorld:
         with suppress(ClosedError):
             self._orders.send(
                 "program", program.argv, cwd, env, current_umask(), signals.ignored(),
-                tuple(wanted),
+                signals.callers_mask, tuple(wanted),
                 fds=tuple(wanted.values()),
             )  # fmt: skip
 

@@ -162,7 +162,7 @@ def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
         step = "descriptors"
         close_ways_out()
         step = "start"
-        program, umask, ignored = _receive_program(orders)
+        program, umask, ignored, callers_mask = _receive_program(orders)
         spawn.move_stdio(program.stdio)
         os.umask(umask)
         signals.ignore(ignored)  # a world made ahead does not have them from its caller
@@ -174,7 +174,7 @@ def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
         assert program.env is not None
         env = _encoded(program.env)
         step = "exec"
-        spawn.restore_mask(mask)
+        spawn.restore_mask(mask if callers_mask is None else callers_mask)
         # Not `send`: the network's filter would tell of it, and nobody may be listening.
         os.write(orders.fileno(), ATTEMPT)
         streams.close_absent(program.stdio)
@@ -206,8 +206,8 @@ def _rehearse() -> None:
     """Go through the motions of the start while nobody waits for it: memory that we still share
     is copied when it is first used. Before the network's filter, which would tell of it."""
     told, tell = channels.pair()
-    tell.send("program", (b"",), b"/", dict(environment.current().variables), 0, (), ())
-    program, _, _ = _receive_program(told)
+    tell.send("program", (b"",), b"/", dict(environment.current().variables), 0, (), (), ())
+    program, *_ = _receive_program(told)
     told.close()
     tell.close()
     spawn.move_stdio(program.stdio)
@@ -216,16 +216,21 @@ def _rehearse() -> None:
         spawn.exec_first(program.argv, _encoded(program.env or {}))
 
 
-def _receive_program(orders: Channel) -> tuple[spawn.Program, int, tuple[int, ...]]:
-    """With the umask, and the signals that it is to ignore."""
+def _receive_program(
+    orders: Channel,
+) -> tuple[spawn.Program, int, tuple[int, ...], tuple[int, ...] | None]:
+    """With the umask, the signals that it is to ignore, and those to block (None: as we were)."""
     message, fds = orders.receive()
-    _, argv, cwd, env, umask, ignored, targets = message
+    _, argv, cwd, env, umask, ignored, blocked, targets = message
     given = dict(zip(cast("tuple[int, ...]", targets), fds, strict=True))
     program = spawn.Program(
         cast("tuple[bytes, ...]", argv), cast(bytes, cwd), cast("dict[str, str]", env),
         Stdio(given.get(0), given.get(1), given.get(2)),
     )  # fmt: skip
-    return program, cast(int, umask), cast("tuple[int, ...]", ignored)
+    return (
+        program, cast(int, umask), cast("tuple[int, ...]", ignored),
+        cast("tuple[int, ...] | None", blocked),
+    )  # fmt: skip
 
 
 def close_ways_out() -> None:
