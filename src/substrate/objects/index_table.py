@@ -36,9 +36,11 @@ ROW_ID = slice(40, 60)
 #: How an entry begins that git has not seen in the work tree: a conflict, intent to add. After
 #: another's padding one would not know where it begins. No other entry has so many NULs.
 _NO_STAT = bytes(16)
-#: Padding ends where the next entry begins, with the seconds of a time: not with a NUL.
-_NAME_AND_PADDING = rb"[^\0/]+\0{1,8}"
-_ENTRY = rb".{62}(?:[^\0]*/)?" + _NAME_AND_PADDING
+#: Padding ends where the next entry begins, with the seconds of a time: not with a NUL. All of
+#: these give nothing back that they have taken: where entries are longer than we think (extended
+#: flags), trying each padding with each of the others' would never end.
+_NAME_AND_PADDING = rb"[^\0/]++\0{1,8}+"
+_ENTRY = rb"(?>.{62}(?:[^\0]*/)?" + _NAME_AND_PADDING + rb")"
 _ROW = re.compile(rb"(?s)(.{62})(?:[^\0]*/)?([^\0/]+)\0{1,8}")
 _SIZES_AND_IDS = re.compile(rb"(?s).{36}(.{24})..[^\0]+\0{1,8}")
 #: So many entries are matched at once: each costs memory until all of them are.
@@ -48,9 +50,9 @@ _THOUSAND = re.compile(rb"(?s)(?:" + _ENTRY + rb"){%d}" % _MOST_AT_ONCE)
 _RUN = re.compile(
     rb"(?s).{62}((?:[^\0]*/)?)"
     + _NAME_AND_PADDING
-    + rb"(?:.{62}\1"
+    + rb"(?>.{62}\1"
     + _NAME_AND_PADDING
-    + rb"){0,%d}" % (_MOST_AT_ONCE - 1)
+    + rb"){0,%d}+" % (_MOST_AT_ONCE - 1)
 )
 #: Version 4: how much to drop from the path before, as a number of seven bits a byte; the rest.
 _PREFIXED = re.compile(rb"(?s)(.{62})([\x80-\xff]*[\0-\x7f])([^\0]*)\0")

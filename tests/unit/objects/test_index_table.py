@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -163,3 +164,32 @@ def test_a_directory_as_an_entry_is_not_read_this_way(repo: Path) -> None:
     assert body != data[:-20]
     with pytest.raises(UnusualIndexError):
         read_table(body + hashlib.sha1(body, usedforsecurity=False).digest())
+
+
+READ = """
+import sys
+from substrate.objects.git_index import UnusualIndexError
+from substrate.objects.index_table import read_table
+try:
+    read_table(open(sys.argv[1], "rb").read())
+except UnusualIndexError:
+    print("unusual")
+"""
+
+
+@pytest.mark.parametrize("how", ["--skip-worktree", "--intent-to-add"])
+def test_an_entry_with_extended_flags_is_refused_soon(repo: Path, how: str) -> None:
+    """It is longer: whoever tried every padding of all the others would never be done."""
+    names = [f"d{number % 7}/{'n' * (number % 23)}{number}" for number in range(500)]
+    for name in names:
+        (repo / name).parent.mkdir(exist_ok=True)
+        (repo / name).touch()
+    git(repo, "add", "-A")
+    if how == "--intent-to-add":
+        (repo / "d3/x").touch()
+        git(repo, "add", how, "d3/x")
+    else:
+        git(repo, "update-index", how, names[123])
+    command = [sys.executable, "-c", READ, str(repo / ".git/index")]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=120)
+    assert done.stdout == b"unusual\n"
