@@ -83,8 +83,10 @@ class Cache:
         except DAMAGED:
             return None
 
-    def put_packed(self, rows: Iterable[tuple[bytes, bytes]]) -> None:
+    def put_packed(self, rows: list[tuple[bytes, bytes]]) -> None:
         """Store rows made by `pack`, in one transaction. A cache that cannot grow is no error."""
+        if not rows:
+            return
         with suppress(sqlite3.DatabaseError), self._db:
             self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", sorted(rows))
 

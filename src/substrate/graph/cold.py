@@ -62,6 +62,8 @@ class ColdIndex:
         self._cache = cache
         self._target = target
         self._sections = Sections()
+        #: What the cache is to be given next.
+        self._rows: list[tuple[bytes, bytes]] = []
         #: Where the facts of each row begin in the file that holds them for the edges.
         self._starts = array("Q", [0])
         self.counts = dict.fromkeys(("files", "symbols", "regions", "imports", "calls"), 0)
@@ -93,25 +95,26 @@ class ColdIndex:
             lambda done: progress("reading files", done, len(entries)),
         )  # fmt: skip
         names: list[tuple[bytes, bytes, bytes]] = []
-        rows: list[tuple[bytes, bytes]] = []
         with ExitStack() as opened:
             files = [opened.enter_context(open(self._target / n, "wb")) for n in FILES[:3]]
             for read in map_forked(read_batch, source, workers=workers, rescue=rescue):
                 if not read.sizes:
                     raise DamagedCacheError
                 names.append(self._sections.extend(read.table, 0, len(read.table)))
-                rows += self._stored(read)
+                self._rows += self._stored(read)
                 write_all(facts.fileno(), memoryview(read.packed))
                 for at, file in enumerate(files):
                     write_all(file.fileno(), memoryview(read.lines[at]))
                 for what, count in zip(("files", "symbols", "regions"), read.counts, strict=True):
                     self.counts[what] += count
-                if len(rows) >= _ROWS_AT_ONCE:
-                    self._cache.put_packed(rows)
-                    rows = []
-        self._cache.put_packed(rows)
+                if len(self._rows) >= _ROWS_AT_ONCE:
+                    self._put_rows()
         self._sections.defined = b"".join([defined for defined, _, _ in names])
         self._sections.mentioned = b"".join([mentioned for _, mentioned, _ in names])
+
+    def _put_rows(self) -> None:
+        self._cache.put_packed(self._rows)
+        self._rows = []
 
     def _stored(self, read: BatchRead) -> Iterator[tuple[bytes, bytes]]:
         """Where the facts begin is noted; rows that the cache is still to be given are returned."""
@@ -157,6 +160,7 @@ class ColdIndex:
             open(self._target / FILES[4], "wb") as calls_file,
         ):
             for made in map_forked(edges_of, firsts, workers=workers):
+                self._put_rows()  # the last ones: only now, so that the children had not to wait
                 write_all(imports_file.fileno(), memoryview(made.imports))
                 write_all(calls_file.fileno(), memoryview(made.calls))
                 called.append(made.called)

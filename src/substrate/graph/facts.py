@@ -168,11 +168,30 @@ def decode_outline(data: bytes) -> Outline | None:
     return outline_of(_decode_outlined(data))
 
 
+class _Hashes(dict[str, int]):
+    """Hashes of names that were met: most are met in file after file."""
+
+    def __missing__(self, name: str) -> int:
+        if len(self) >= _MOST_HASHES:
+            self.clear()
+        made = self[name] = crc32(name.encode("utf-8", "surrogatepass"))
+        return made
+
+
+_MOST_HASHES = 20_000
+_hash_of = _Hashes().__getitem__
+
+
 def name_hash(name: str) -> int:
     """32 bits of a name, for the sorted-by-file hash tables in `sections`."""
-    return crc32(name.encode("utf-8", "surrogatepass"))
+    return _hash_of(name)
 
 
 def name_hashes(names: Iterable[str]) -> set[int]:
     """Those of many names."""
-    return {crc32(name.encode("utf-8", "surrogatepass")) for name in names}
+    return set(map(_hash_of, names))
+
+
+def id_hashes(ids: Iterable[str]) -> set[int]:
+    """The same of ids, each of which is met but once or twice."""
+    return {crc32(one.encode()) for one in ids}

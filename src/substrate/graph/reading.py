@@ -7,10 +7,14 @@ few small functions on that way, and texts by byte offsets instead of questions 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from hashlib import blake2b
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from types import ModuleType
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
@@ -55,8 +59,7 @@ class _Tools:
     """A language's parser and query, made once a process."""
 
     def __init__(self, grammar: Grammar) -> None:
-        make = getattr(import_module(grammar.package), grammar.function)
-        language = Language(make())
+        language = Language(getattr(_binding(grammar.package), grammar.function)())
         self.parser = Parser(language)
         self.query = Query(language, "\n".join(text for _, text in grammar.patterns))
         self.cursor = QueryCursor(self.query)
@@ -72,6 +75,24 @@ def tools(language: str) -> _Tools:
     grammar = grammar_for(language)
     assert grammar is not None
     return _Tools(grammar)
+
+
+def _binding(package: str) -> ModuleType:
+    """The extension inside a grammar's package.
+
+    The package itself only passes its function on, and imports a good part of the standard
+    library for queries that nobody here asks for: as much time as the parser's first files take.
+    """
+    name = f"{package}._binding"
+    if name not in sys.modules:
+        above = PathFinder.find_spec(package)
+        places = above.submodule_search_locations if above is not None else None
+        found = PathFinder.find_spec(name, places) if places else None
+        if found is None or found.loader is None:
+            return import_module(package)
+        sys.modules[name] = module_from_spec(found)
+        found.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
 
 
 class _Scope:
@@ -243,8 +264,9 @@ class Reading:
             self._inherits(index, base, span)
 
     def _symbol_key(self, kind: str, local: str) -> str:
-        text = kind + " " + local
-        number = self.seen[text] = self.seen.get(text, -1) + 1
+        text = f"{kind} {local}"
+        number = self.seen.get(text, 0)
+        self.seen[text] = number + 1
         return _symbol_digest(text, number)
 
     def _owner(self, owner: str) -> int:
@@ -345,7 +367,9 @@ def _digest(data: bytes) -> str:
 
 def _symbol_digest(text: str, number: int) -> str:
     """Of its kind and name, ``method Store.read``, and how many such stand before it."""
-    return _digest(f"{text} {number}".encode())[:12]
+    hashed = _new_hash()
+    hashed.update(f"{text} {number}".encode())
+    return hashed.hexdigest()[:12]
 
 
 _MODULE_KEY = _symbol_digest("module ", 0)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from substrate.graph.facts import Facts, Import, Links, name_hashes, outline_of
+from substrate.graph.facts import Facts, Import, Links, id_hashes, outline_of
 from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
 from substrate.graph.resolve.calls import CallResolver
 from substrate.graph.resolve.names import FileNames, Names, Target
@@ -109,4 +109,4 @@ class EdgeMaker:
 
 def _called(calls: list[CallEdge]) -> bytes:
     ids = {call.to_symbol_id for call in calls if call.to_symbol_id}  # many calls, few callees
-    return array("I", sorted(name_hashes(ids))).tobytes()
+    return array("I", sorted(id_hashes(ids))).tobytes()
