@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def decided(cli: Cli) -> str:
 def repository(cli: Cli) -> str:
     checked = cli.spawn(["git", "fsck", "--strict"])
     assert checked.returncode == 0, checked.stderr
+    assert not os.path.lexists(cli.workspace / ".git/index.lock")
     return cli.spawn(["git", "log", "-1", "--format=%s"]).stdout.decode().strip()
 
 
