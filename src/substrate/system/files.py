@@ -9,6 +9,8 @@ import stat
 import sys
 from pathlib import Path
 
+from substrate.system.at_once import AtOnce
+
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.unlink in os.supports_dir_fd
 _DIRECTORY_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 #: To hold on to a file without opening it; 0 where the system cannot.
@@ -207,27 +209,28 @@ def _remove_by_descriptor(path: Path) -> None:
     if top is None:
         return
     try:
-        _empty(top, top, 0)
+        with AtOnce() as several:
+            _empty(top, top, 0, several)
     finally:
         os.close(top)
     _rmdir(path, None)
 
 
-def _empty(fd: int, top: int, depth: int) -> None:
+def _empty(fd: int, top: int, depth: int, several: AtOnce) -> None:
     device = os.fstat(top).st_dev
     while True:
         with os.scandir(fd) as found:
             entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         moved_up = False
-        for name, is_directory in entries:
-            if not is_directory:
-                _unlink(name, fd)
-            elif depth >= _MAX_DEPTH:
+        plain = [name for name, is_directory in entries if not is_directory]
+        several.for_each(lambda name: _unlink(name, fd), plain)
+        for name in [name for name, is_directory in entries if is_directory]:
+            if depth >= _MAX_DEPTH:
                 # Deeper than we hold descriptors for: hang it under the top and go on there.
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(name, f"deep-{os.urandom(8).hex()}", src_dir_fd=fd, dst_dir_fd=top)
             else:
-                _remove_child(name, fd, top, depth, device)
+                _remove_child(name, fd, top, depth, device, several)
                 moved_up = moved_up or depth == 0
         # Only the top can have gained entries, and only while it had directories to descend.
         if not moved_up or not _has_entries(fd):
@@ -239,14 +242,14 @@ def _has_entries(fd: int) -> bool:
         return next(found, None) is not None
 
 
-def _remove_child(name: str, fd: int, top: int, depth: int, device: int) -> None:
+def _remove_child(name: str, fd: int, top: int, depth: int, device: int, several: AtOnce) -> None:
     child = _open_for_removal(name, fd)
     if child is None:
         return
     try:
         if os.fstat(child).st_dev != device:
             raise OSError(errno.EBUSY, "something is mounted inside", name)
-        _empty(child, top, depth + 1)
+        _empty(child, top, depth + 1, several)
     finally:
         os.close(child)
     _rmdir(name, fd)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from substrate.model.nodes import ABSENT, Kind
 from substrate.model.paths import RelPath, ancestors, join
+from substrate.system.at_once import AtOnce
 from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.dropping import why_not_droppable
 from substrate.workspace.move import rename_whatever_mode
@@ -26,6 +27,8 @@ OLD = b".old"
 #: With fewer, path by path costs no more.
 _SEVERAL = 8
 _KINDS = (Kind.FILE, Kind.SYMLINK, Kind.FIFO)
+#: A name in a directory, its path in the tree, and the item that knows it.
+_Found = tuple[bytes, RelPath, Item | None]
 
 
 def gather(items: list[Item]) -> None:
@@ -111,17 +114,21 @@ def take_out(site: Site, item: Item) -> list[Step] | None:
 def _is_as_seen(site: Site, item: Item) -> bool:
     moved = _Moved(site, item)
     try:
-        for directory, name, path, known in moved.content():
-            if known is None:
-                return False  # somebody put it there since
-            at = directory.lstat(name)
-            if known.seen.is_settled and known.seen.same_inode_untouched(at):
-                continue
-            if site.look(directory, name, path).node != known.seen.node:
+        for directory, found in moved.by_directory():
+            if not all(_is_one_as_seen(site, directory, one) for one in found):
                 return False
     except OSError:
         return False
     return True
+
+
+def _is_one_as_seen(site: Site, directory: Directory, one: _Found) -> bool:
+    name, path, known = one
+    if known is None:
+        return False  # somebody put it there since
+    if known.seen.is_settled and known.seen.same_inode_untouched(directory.lstat(name)):
+        return True
+    return site.look(directory, name, path).node == known.seen.node
 
 
 class TakenWhole(OnItem):
@@ -141,25 +148,33 @@ class TakenWhole(OnItem):
         """Remove what history has; what was changed or put there since goes to the trash."""
         moved = _Moved(site, self.item)
         try:
-            for directory, name, path, known in moved.content():
-                _let_go(site, directory, name, path, known)
+            with AtOnce() as several:
+                for directory, found in moved.by_directory():
+                    _let_go(site, directory, found, several)
             moved.remove_directories()
         except OSError as error:
             why = f"could not be removed: {error.strerror or error}"
             site.to_trash(*site.slot(self.item, OLD), self.item.path, why)
 
 
-def _let_go(
-    site: Site, directory: Directory, name: bytes, path: RelPath, known: Item | None
-) -> None:
-    why: str | None = "was put there while the directory was removed"
-    if known is not None:
-        if known.seen.node.kind is Kind.DIRECTORY:
-            return
-        why = why_not_droppable(directory, name, known.op.expect, known.seen)
-    if why is None:
-        directory.unlink(name)
-    elif why:
+def _let_go(site: Site, directory: Directory, found: list[_Found], several: AtOnce) -> None:
+    """Each is looked at and removed by the same thread, with nothing in between."""
+    stays: list[tuple[bytes, RelPath, str]] = []
+
+    def remove(one: _Found) -> None:
+        name, path, known = one
+        why: str | None = "was put there while the directory was removed"
+        if known is not None:
+            if known.seen.node.kind is Kind.DIRECTORY:
+                return
+            why = why_not_droppable(directory, name, known.op.expect, known.seen)
+        if why is None:
+            directory.unlink(name)
+        elif why:
+            stays.append((name, path, why))
+
+    several.for_each(remove, found)
+    for name, path, why in stays:
         site.to_trash(directory, name, path, why)
 
 
@@ -174,17 +189,17 @@ class _Moved:
         self._walker = Walker(Path(os.fsdecode(site.scratch.path)))
         self._directories: list[RelPath] = []
 
-    def content(self) -> Iterator[tuple[Directory, bytes, RelPath, Item | None]]:
+    def by_directory(self) -> Iterator[tuple[Directory, list[_Found]]]:
         """Everything in it, with the item that knows it; directories before what is in them."""
         self._directories = [self._top]
         for path in self._directories:  # grows as they are found
             with self._walker.directory(self._now(path)) as directory:
-                for name in directory.names():
-                    below = join(path, name)
-                    known = self._known.get(below)
-                    yield directory, name, below, known
-                    if known is not None and known.seen.node.kind is Kind.DIRECTORY:
-                        self._directories.append(below)
+                names = [(name, join(path, name)) for name in directory.names()]
+                found = [(name, below, self._known.get(below)) for name, below in names]
+                yield directory, found
+            for _, below, known in found:
+                if known is not None and known.seen.node.kind is Kind.DIRECTORY:
+                    self._directories.append(below)
 
     def remove_directories(self) -> None:
         """The deepest first; one that is not empty has got something new."""

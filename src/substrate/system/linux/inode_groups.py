@@ -27,6 +27,8 @@ _MOST_NOTES = 64
 #: apart, because ext4 found one good inode here and one there.
 _CROWDED, _GAPS = 600, 40
 _PROBES = 5
+#: A command may be waiting for its world.
+_PATIENCE_NS = 20_000_000
 
 
 def note_removal(directory: bytes, content: bytes) -> None:
@@ -50,8 +52,11 @@ def make_elsewhere(directory: bytes, spare_names: Iterable[bytes]) -> None:
     if not slow or not _is_slow(directory, slow):
         return
     made = []
+    until = clock.monotonic_ns() + _PATIENCE_NS
     try:
         for name in spare_names:
+            if clock.monotonic_ns() > until:
+                return
             os.mkdir(name, 0o700)
             made.append(name)
             if not _is_slow(name, slow):
