@@ -475,11 +475,36 @@ class TestReadOnly:
             yield Program(view)
 
     @pytest.mark.needs("mounts")
+    def test_it_is_said_before_the_command_begins(self, frozen: Program) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "substrate", "-c", "cat a"], cwd=frozen.cwd,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True,
+        )  # fmt: skip
+        note, output = done.stdout.splitlines()
+        assert note.endswith(b"; the command is only traced")
+        assert output == b"1"
+
+    @pytest.mark.needs("mounts")
+    def test_nothing_runs_where_a_world_is_required(
+        self, frozen: Program, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What it changed would stay in a world that nobody could bring in."""
+        for option in ("--world", "--hold", "--isolate=guarded"):
+            done = frozen("run", option, "--", "echo", "ran")
+            assert (done.status, done.out) == (125, b"")
+            assert "a world is required" in done.errors
+            assert "how it is mounted" in done.errors
+        monkeypatch.setenv("SUBSTRATE_WORLD", "enabled")
+        done = frozen("-c", "echo ran")
+        assert (done.status, done.out) == (125, b"")
+
+    @pytest.mark.needs("mounts")
     def test_commands_run_and_questions_are_answered(self, frozen: Program) -> None:
         before = tree(frozen.cwd, leave_out=())
         done = frozen("-c", "cat a").went_well()
         assert done.out == b"1\n"
-        assert "no history is kept here" in done.errors
+        assert "the history that is here cannot go on: it cannot be written to" in done.errors
+        assert "stays" in frozen("status").went_well().text
         frozen("undo").is_clear(5)
         frozen("checkpoint").is_clear(5)
         frozen("compact").is_clear(5)

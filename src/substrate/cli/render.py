@@ -43,7 +43,7 @@ def is_in_workspace(place: Place, text: str) -> bool:
 
 
 def unrecorded(recording: Recording) -> str:
-    return f"no history is kept here: {recording.no_history}; the command was only traced"
+    return f"{recording.no_history}; the command was only traced"
 
 
 def hex_or_none(oid: bytes | None) -> str | None:

@@ -304,8 +304,8 @@ def _index_lost() -> DamagedStoreError:
 
 def _refused(workspace: Workspace) -> HistoryRefusedError:
     return HistoryRefusedError(
-        f"no history is kept here: {workspace.history_refused}",
-        hint="work in a project directory of your own; commands still run and are traced",
+        workspace.refusal,
+        hint=workspace.refusal_hint,
     )
 
 

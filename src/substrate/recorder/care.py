@@ -50,7 +50,8 @@ def status(place: Place) -> Status:
     workspace = place.workspace
     found = Status(workspace.root, "kept", None, place.agent_id, *_what_applies(place))
     if workspace.history_refused:
-        return found._replace(history=workspace.history_refused)
+        stays = "; what is recorded stays" if workspace.store.exists() else ""
+        return found._replace(history=workspace.history_refused + stays)
     rules = tuple(Exclusions.load(workspace.root).describe())
     try:
         with place.existing_history() as store:

@@ -257,7 +257,7 @@ def _run_unrecorded(place: Place, world: World, request: CommandRequest) -> Reco
     trace.append(spans.command_complete(command, completion, _replay_context(place, command)))
     return Recording(
         outcome, command.command_id, command.span_id, session, None, [],
-        place.workspace.history_refused,
+        place.workspace.refusal,
     )  # fmt: skip
 
 

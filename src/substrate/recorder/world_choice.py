@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import MissingDependencyError, UsageError
+from substrate.errors import HistoryRefusedError, MissingDependencyError, UsageError
 from substrate.recorder.git_outside import git_outside
 from substrate.recorder.place import Place
 from substrate.world.choose import choose_world
@@ -47,7 +47,13 @@ def world_for(place: Place, asked: Asked) -> World:
         )
     if none_wanted or (setting == "disabled" and not needed):
         return DirectWorld("--live: it sees edits as they happen" if asked.live else "asked for")
-    if place.workspace.history_refused and not needed:
+    if place.workspace.history_refused:
+        if needed or setting == "enabled":
+            raise HistoryRefusedError(
+                "a world is required, and what the command changes could not be brought in:"
+                f" {place.workspace.refusal}",
+                hint=place.workspace.refusal_hint,
+            )
         return DirectWorld(f"no history is kept here ({place.workspace.history_refused})")
     wanted = _wanted(place, asked)._replace(required=needed or setting == "enabled")
     if not asked.tier and place.environment.get("SUBSTRATE_HEAVY_ISOLATION") == "1":

@@ -40,6 +40,23 @@ class Workspace(NamedTuple):
     #: Empty, or why no history is kept here. Commands run all the same.
     history_refused: str
 
+    @property
+    def refusal(self) -> str:
+        """`history_refused` as a sentence: there may be a history from better days."""
+        if os.path.lexists(self.store):
+            return f"the history that is here cannot go on: {self.history_refused}"
+        return f"no history is kept here: {self.history_refused}"
+
+    @property
+    def refusal_hint(self) -> str:
+        """What to do about it."""
+        if os.path.lexists(self.store):
+            return (
+                f"make {self.root} writable for you (its owner, its mode, or how it is mounted);"
+                " meanwhile `substrate log` answers, and commands run and are traced"
+            )
+        return "work in a project directory of your own; commands still run and are traced"
+
 
 def find_workspace(start: Path) -> Workspace:
     """The workspace that `start` lies in.
@@ -116,8 +133,8 @@ def protect_store(workspace: Workspace) -> None:
     """
     if workspace.history_refused:
         raise HistoryRefusedError(
-            f"no history is kept in {workspace.root}: {workspace.history_refused}",
-            hint="work in a project directory of your own",
+            workspace.refusal,
+            hint=workspace.refusal_hint,
         )
     make_private(workspace, workspace.store)
 

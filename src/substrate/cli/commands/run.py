@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from substrate.cli.render import place_of, unrecorded
+from substrate.cli.render import place_of
 from substrate.errors import RefusedError, UsageError
 from substrate.inside.calls import InsideCalls
 from substrate.recorder.record_command import CommandRequest, record_command
@@ -90,11 +90,11 @@ def _run(args: Namespace, context: Context) -> int:
     if place.is_inside_world:
         return _run_inside(args, request, context)
     world = world_for(place, _asked(args, context))
+    if place.workspace.history_refused:
+        context.output.note(f"{place.workspace.refusal}; the command is only traced")
     recording = record_command(place, world, request._replace(inside=InsideCalls(_answering)))
     if recording.outcome.notice:
         context.output.note(recording.outcome.notice)
-    if recording.no_history:
-        context.output.note(unrecorded(recording))
     for note in recording.notes:
         context.output.note(note)
     return recording.outcome.exit
