@@ -51,7 +51,7 @@ class _Made(NamedTuple):
     called: bytes
     #: Path by path.
     sizes: list[tuple[int, int, int]]
-    counts: tuple[int, int]
+    counts: list[tuple[int, int]]
 
 
 class ColdIndex:
@@ -144,12 +144,13 @@ class ColdIndex:
             near.clear()
             near.update((row, unpacker.links(packed(row))) for row in rows)
             made = maker.edges_of((paths[row], links) for row, links in near.items())
-            imports, calls, called = (b"".join(part) for part in zip(*made, strict=True))
             return _Made(
-                PickleBuffer(imports), PickleBuffer(calls), called,
+                PickleBuffer(b"".join([one.imports for one in made])),
+                PickleBuffer(b"".join([one.calls for one in made])),
+                b"".join([one.called for one in made]),
                 [(len(e.imports), len(e.calls), len(e.called) // 4) for e in made],
-                (imports.count(b"\n"), calls.count(b"\n")),
-            )  # fmt: skip
+                [one.counts for one in made],
+            )
 
         firsts = range(0, len(paths), _EDGE_BATCH)
         lengths = self._sections.lengths
@@ -164,8 +165,8 @@ class ColdIndex:
                 write_all(imports_file.fileno(), memoryview(made.imports))
                 write_all(calls_file.fileno(), memoryview(made.calls))
                 called.append(made.called)
-                self.counts["imports"] += made.counts[0]
-                self.counts["calls"] += made.counts[1]
+                self.counts["imports"] += sum(imports for imports, _ in made.counts)
+                self.counts["calls"] += sum(calls for _, calls in made.counts)
                 for n_imports, n_calls, n_called in made.sizes:
                     lengths[5 * row + 3], lengths[5 * row + 4] = n_imports, n_calls
                     self._sections.called_counts[row] = n_called

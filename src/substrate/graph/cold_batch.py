@@ -13,7 +13,7 @@ from substrate.graph.cache import DAMAGED, packer
 from substrate.graph.extract import extract
 from substrate.graph.fact_source import Batch, Unpacker, Wanted, failed_facts
 from substrate.graph.facts import Facts, encode_facts
-from substrate.graph.section import static_section
+from substrate.graph.section import counted_section
 from substrate.graph.sections import Sections
 from substrate.system.worker_pool import map_forked
 
@@ -57,7 +57,8 @@ def _told(
     pairs: list[tuple[Wanted, Facts]], packed: list[bytes], new: tuple[bool, ...]
 ) -> BatchRead:
     table = Sections()
-    sections = [static_section(one.path, one.oid, one.key, facts) for one, facts in pairs]
+    counted = [counted_section(one.path, one.oid, one.key, facts) for one, facts in pairs]
+    sections = [section for section, _ in counted]
     for (one, _), section in zip(pairs, sections, strict=True):
         table.append(one.path, section)
     table.defined = b"".join([section.defined for section in sections])
@@ -66,7 +67,7 @@ def _told(
     return BatchRead(
         table,
         tuple(map(PickleBuffer, lines)),
-        tuple([part.count(b"\n") for part in lines]),
+        tuple(map(sum, zip(*[lines for _, lines in counted], strict=True))),
         PickleBuffer(b"".join(packed)),
         tuple(map(len, packed)),
         new,

@@ -56,8 +56,20 @@ def region_id(path_id_: str, span: Span) -> str:
     return path_id_[:PREFIX_CHARS] + span.name
 
 
+class Counted(NamedTuple):
+    """A section, and how many lines it has in each of the first three files."""
+
+    section: Section
+    lines: tuple[int, int, int]
+
+
 def static_section(path: bytes, oid: bytes, key: str, facts: Facts) -> Section:
     """Everything but the edges."""
+    return counted_section(path, oid, key, facts).section
+
+
+def counted_section(path: bytes, oid: bytes, key: str, facts: Facts) -> Counted:
+    """The same, for whom makes many."""
     pid = path_id(path)
     text, encoded = path_fields(path)
     file_line = encode_line(
@@ -67,12 +79,14 @@ def static_section(path: bytes, oid: bytes, key: str, facts: Facts) -> Section:
             text, encoded, facts.trouble or UNSET,
         )
     )  # fmt: skip
-    symbols, regions = b"", b""
+    symbols, regions, count = b"", b"", 0
     if facts.symbols:
         symbols = _symbol_lines(path, pid, facts)
-        regions = _region_lines(pid, facts)
+        regions, count = _region_lines(pid, facts)
     chunks = (file_line + b"\n", symbols, regions, b"", b"")
-    return Section(oid, key, chunks, _defined(facts), _mentioned(facts), b"", bool(facts.trouble))
+    names = _defined(facts), _mentioned(facts)
+    section = Section(oid, key, chunks, *names, b"", bool(facts.trouble))
+    return Counted(section, (1, len(facts.symbols), count))
 
 
 def _symbol_lines(path: bytes, pid: str, facts: Facts) -> bytes:
@@ -113,7 +127,7 @@ def module_name(path: bytes, facts: Facts) -> str:
     return stem.replace("/", grammar.separator if grammar else ".")
 
 
-def _region_lines(pid: str, facts: Facts) -> bytes:
+def _region_lines(pid: str, facts: Facts) -> tuple[bytes, int]:
     spans = [("definition", detail.span) for detail in facts.details]
     previous = None
     for found in facts.imports:
@@ -122,15 +136,14 @@ def _region_lines(pid: str, facts: Facts) -> bytes:
             spans.append(("import", previous))
     spans += [("call", call.span) for call in facts.calls if call.type != "inherits"]
     prefix = pid[:PREFIX_CHARS]
-    return encode_lines(
-        [
-            RegionRecord(
-                prefix + span.name, pid, span.hash, purpose,
-                span.start_line, span.start_col, span.end_line, span.end_col,
-            )
-            for purpose, span in spans
-        ]
-    )  # fmt: skip
+    records = [
+        RegionRecord(
+            prefix + span.name, pid, span.hash, purpose,
+            span.start_line, span.start_col, span.end_line, span.end_col,
+        )
+        for purpose, span in spans
+    ]  # fmt: skip
+    return encode_lines(records), len(records)
 
 
 def _defined(facts: Facts) -> bytes:

@@ -125,7 +125,7 @@ class Sections:
         self.paths.append(path)
         self.keys.append(section.key)
         self.oids.append(section.oid)
-        self.lengths.extend(len(chunk) for chunk in section.chunks)
+        self.lengths.extend([len(chunk) for chunk in section.chunks])
         self.troubles.append(section.has_trouble)
         self.defined_counts.append(len(section.defined) // 4)
         self.mentioned_counts.append(len(section.mentioned) // 4)

@@ -22,6 +22,8 @@ class Edges(NamedTuple):
     calls: bytes
     #: Hashes of the symbols' ids: see `Section.called`.
     called: bytes
+    #: How many of either.
+    counts: tuple[int, int]
 
 
 class EdgeMaker:
@@ -41,9 +43,12 @@ class EdgeMaker:
         imports = [self._imports(file) if file is not None else [] for file, _ in named]
         calls = [self._calls(file, facts) if file is not None else [] for file, facts in named]
         return [
-            Edges(encode_lines(import_edges), encode_lines(call_edges), _called(call_edges))
+            Edges(
+                encode_lines(import_edges), encode_lines(call_edges), _called(call_edges),
+                (len(import_edges), len(call_edges)),
+            )
             for import_edges, call_edges in zip(imports, calls, strict=True)
-        ]
+        ]  # fmt: skip
 
     def _imports(self, file: FileNames) -> list[ImportEdge]:
         records = []
