@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.history import line, recovery, sessions
+from substrate.history import line, overwritten, recovery, sessions
 from substrate.history.arrival_plan import Arrival, Touch
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
 from substrate.history.store import HistoryStore
@@ -37,6 +37,8 @@ class Announced(NamedTuple):
     started_ns: int
     #: The command's own intent: it goes when the change has arrived, and stays if it did not.
     running_intent: str
+    #: What stood where refs and the index of the user's repository shall come.
+    stood: overwritten.Stood = ()
 
 
 def to_payload(one: Announced) -> Detail:
@@ -54,6 +56,7 @@ def to_payload(one: Announced) -> Detail:
         "may_rename": one.may_rename,
         "started_ns": one.started_ns,
         "running_intent": one.running_intent,
+        "stood": json.dumps([[_b64(path), stamp] for path, stamp in one.stood]),
     }
 
 
@@ -76,6 +79,10 @@ def from_payload(payload: Detail) -> Announced:
         bool(payload["may_rename"]),
         int(str(payload["started_ns"])),
         str(payload["running_intent"]),
+        tuple(
+            (path(where), None if stamp is None else tuple(stamp))
+            for where, stamp in json.loads(str(payload.get("stood", "[]")))
+        ),
     )
 
 
@@ -130,19 +137,26 @@ def finish(store: HistoryStore, intent: Intent) -> str:
     """After a crash between the commit points: carry it to its end, from wherever it got to."""
     one = from_payload(intent.payload)
     report = _resume(store, intent, one)
-    give_touches(store.root, one.arrival.touches, one.started_ns)
+    give_touches(store.root, touches_of(one.arrival, report), one.started_ns)
     entry = complete(store, intent, one, is_all=not report.conflicts)
     left = f", {len(report.conflicts)} path(s) left as they are" if report.conflicts else ""
     return f"finished bringing in what {entry.command_id} changed{left}"
 
 
+def touches_of(arrival: Arrival, report: Report) -> list[Touch]:
+    """But for what somebody else made of a path, and wrote at a time of his own."""
+    left = {conflict.path for conflict in report.conflicts}
+    return [touch for touch in arrival.touches if touch.path not in left]
+
+
 def _resume(store: HistoryStore, intent: Intent, one: Announced) -> Report:
     if not one.upper.is_dir():  # taken away by hand: what history has of it still comes
         return applier_for(store, intent, None).resume(one.arrival.plan)
+    others = overwritten.by_others(store.root, one.upper, one.stood)
     with LayerSource(one.upper, copy_only=not one.may_rename) as source:
         for path, mode in one.arrival.marks:
             source.clean(path, mode)
-        return applier_for(store, intent, source).resume(one.arrival.plan)
+        return applier_for(store, intent, source).resume(one.arrival.plan, others)
 
 
 def _b64(path: bytes) -> str:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from substrate.errors import HalfAppliedError, RefusedError, SubstrateError
 from substrate.history import arrival_journal as journal
-from substrate.history import met, recovery, sessions
+from substrate.history import met, overwritten, recovery, sessions
 from substrate.history.arrival_plan import Arrival, arrival
 from substrate.history.from_trash import way_back
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
@@ -60,7 +60,8 @@ class Arriving(NamedTuple):
     upper: Path
     #: Nothing runs in the world any more: its files may be taken, not only copied.
     may_rename: bool = True
-    #: Held while the tree is changed; may refuse it, and must not fail at its end.
+    #: Held from before it is announced until the tree is changed; may refuse it, and must not fail
+    #: at its end.
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
@@ -100,17 +101,19 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
         if not ready.arrival.plan.ops:
             return _only_noted(store, batch, arriving, ready, new)
         overtaken = _overtaken(store, arriving, ready)
-        intent, announced, ref = _announce(store, batch, arriving, ready, new)
-        try:
-            with arriving.guard():
+        # Before it is announced: who is killed while he waits here has not promised anything.
+        with arriving.guard():
+            intent, announced, ref = _announce(store, batch, arriving, ready, new)
+            try:
                 report = _apply(store, intent, ready, source)
-        except HalfAppliedError:
-            raise  # the intent stays: the next call finishes it
-        except BaseException:
-            with _or_the_next_call("nothing is changed yet"):
-                journal.abandon(store, intent)
-            raise
-    give_touches(store.root, ready.arrival.touches, arriving.running.started_ns)
+            except HalfAppliedError:
+                raise  # the intent stays: the next call finishes it
+            except BaseException:
+                with _or_the_next_call("nothing is changed yet"):
+                    journal.abandon(store, intent)
+                raise
+    touches = journal.touches_of(ready.arrival, report)
+    give_touches(store.root, touches, arriving.running.started_ns)
     # What somebody changed in that very moment stays his; the layer then keeps ours.
     with _or_the_next_call("the change is made"):
         entry = journal.complete(store, intent, announced, is_all=not report.conflicts)
@@ -298,7 +301,7 @@ def _announce(
         ready.arrival, new, extension.commit if extension else None,
         extension.attrs_commit if extension else None, arriving.upper,
         arriving.running.world_id, arriving.may_rename, arriving.running.started_ns,
-        arriving.running.intent_id,
+        arriving.running.intent_id, overwritten.look(store.root, ready.arrival.plan),
     )  # fmt: skip
     intent = store.new_intent(journal.ARRIVE, journal.to_payload(announced))
     with store.commit_point(batch) as ledger:

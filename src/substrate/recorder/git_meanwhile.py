@@ -3,6 +3,9 @@
 A directory that the world removed goes as a whole, with all that others put there since: a new
 branch beside a deleted one, objects of a `git add` where the world's `git gc` had packed. Such
 objects stay (one too many does no harm); anything else is a collision.
+
+A lock that somebody holds now stays, too. A git in the world seems to remove it: one that shows up
+there while that has the same lock of its own leaves a whiteout when that is done.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from substrate.model.nodes import ABSENT, Kind
 from substrate.model.paths import RelPath, display
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace.layer import LayerDiff, LayerEntry
-from substrate.workspace.newer import holds_newer
+from substrate.workspace.newer import changed_since, holds_newer
 from substrate.workspace.probe import blob_id
 
 
@@ -33,7 +36,11 @@ def spare_what_is_new(root: Path, upper: Path, diff: LayerDiff, since_ns: int) -
     for path, one in list(entries.items()):
         if not one.beyond or b".git" not in path.split(b"/") or not _takes_away(one):
             continue
-        if not holds_newer(root / os.fsdecode(path), since_ns):
+        stands = root / os.fsdecode(path)
+        if one.new == ABSENT and path.endswith(b".lock") and not _is_older(stands, since_ns):
+            del entries[path]
+            continue
+        if not holds_newer(stands, since_ns):
             continue
         if not _is_of_objects(path):
             if one.old.kind is Kind.DIRECTORY:  # single files are compared one by one
@@ -43,6 +50,10 @@ def spare_what_is_new(root: Path, upper: Path, diff: LayerDiff, since_ns: int) -
         else:
             _bring_one_by_one(upper, entries, one)
     return Spared(diff._replace(entries=tuple(entries.values())), tuple(collisions))
+
+
+def _is_older(path: Path, since_ns: int) -> bool:
+    return os.path.lexists(path) and not changed_since(path, since_ns)
 
 
 def _takes_away(one: LayerEntry) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,16 +142,17 @@ class Applier:
         with self._site() as site:
             return self._carry_out(site, staged)
 
-    def resume(self, plan: Plan) -> Report:
+    def resume(self, plan: Plan, others: Collection[RelPath] = ()) -> Report:
         """Finish a plan whose `carry_out` ended in the middle; may itself be cut off and run
-        again. What anybody else changed since is left alone and is a conflict."""
+        again. What anybody else changed since is left alone and is a conflict: what is found to
+        be so, and the paths in `others`."""
         items = [Item(number, op) for number, op in enumerate(plan.ops)]
         with self._site() as site:
             try:
                 leftovers.recover(site, items)
             except OSError as error:
                 raise self._half_applied(error) from error
-            stage = Stage(site, items, resuming=True, may_open=True)
+            stage = Stage(site, items, resuming=True, may_open=True, others=others)
             return self._carry_out(site, self._stage(site, stage, items))
 
     # ---------------------------------------------------------------- inside

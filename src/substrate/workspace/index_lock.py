@@ -32,8 +32,7 @@ def held(git_dir: Path, patience_s: float = 0.0) -> Iterator[None]:
     finally:
         # What was done is done. What cannot be taken away now is by whoever comes next.
         if is_held:
-            with suppress(OSError):
-                lock.unlink()
+            clear_left(git_dir)
 
 
 def _acquire(lock: Path, patience_s: float) -> bool:
@@ -54,7 +53,10 @@ def _acquire(lock: Path, patience_s: float) -> bool:
 
 
 def clear_left(git_dir: Path) -> None:
-    """After a crash, inside the workspace's lock: nobody else can hold one that is ours."""
+    """Inside the workspace's lock, also after a crash: nobody else can hold one that is ours.
+
+    One of git's own stays: somebody may have removed ours, as git advises, and gone on.
+    """
     lock = git_dir / _NAME
     with suppress(OSError):
         if os.readlink(lock).startswith(_MARK):

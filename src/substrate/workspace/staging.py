@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Collection
 
 from substrate.errors import DamagedStoreError
 from substrate.model.nodes import ABSENT, Kind, Node
@@ -30,12 +31,19 @@ class Stage:
     """Looks at each item in turn and decides what it will be."""
 
     def __init__(
-        self, site: Site, items: list[Item], *, resuming: bool = False, may_open: bool = False
+        self,
+        site: Site,
+        items: list[Item],
+        *,
+        resuming: bool = False,
+        may_open: bool = False,
+        others: Collection[RelPath] = (),
     ) -> None:
         self._site = site
         self._items = items
         self._by_path = {item.path: item for item in items}
         self._resuming = resuming
+        self._others = others
         #: A shut directory is opened in the second phase; the first one only reads.
         self._walker = site.walker if may_open else site.reader
         self.conflicts: list[Conflict] = []
@@ -66,6 +74,8 @@ class Stage:
         except OSError as error:
             return f"cannot be read: {error.strerror or error}"
         found = item.seen.node
+        if op.path in self._others:
+            return "changed by somebody since"
         if op.how is How.FROM_LAYER:
             item.in_layer = self._lies_in_layer(item)
         if item.is_whole_directory:

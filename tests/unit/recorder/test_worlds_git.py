@@ -312,6 +312,115 @@ def test_a_kill_leaves_no_lock(bench: Bench, when: str, monkeypatch: pytest.Monk
     assert git(bench.root, "status", "--porcelain") == ""
 
 
+@pytest.mark.parametrize("name", ["index.lock", "refs/heads/main.lock", "modules/m/index.lock"])
+def test_a_lock_that_the_command_did_not_see_stays(bench: Bench, name: str) -> None:
+    """It removed an old one. A whiteout is left as well if another's comes while a git of the
+    world has the same one."""
+    lock = bench.root / ".git" / name
+    lock.parent.mkdir(parents=True, exist_ok=True)
+
+    def lock_again() -> None:
+        lock.unlink()
+        lock.write_text("mine")
+
+    lock.touch()
+    assert do(bench, f"rm .git/{name}; echo b > b", lock_again).held == ""
+    assert lock.read_text() == "mine"
+    assert (bench.root / "b").exists()
+    clock.sleep(0.05)  # older than the next command, by the clock of the file system
+    assert do(bench, f"rm .git/{name}").held == ""
+    assert not lock.exists()
+
+
+def test_the_guard_is_kept_where_a_lock_came_and_went(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, seen = bench.root / ".git/index.lock", []
+    really = Applier.carry_out
+
+    def carry_out(self: Applier, staged: Staged) -> Report:
+        seen.append(os.path.lexists(lock))
+        return really(self, staged)
+
+    monkeypatch.setattr(Applier, "carry_out", carry_out)
+    lock.touch()
+    assert do(bench, "rm .git/index.lock; " + _COMMIT, lock.unlink).held == ""
+    assert seen == [True]
+
+
+def test_only_our_own_lock_is_taken_away(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git advises to remove a lock that is in the way; then another git has it."""
+    lock, really = bench.root / ".git/index.lock", Applier.carry_out
+
+    def carry_out(self: Applier, staged: Staged) -> Report:
+        lock.unlink()
+        lock.write_text("mine")
+        return really(self, staged)
+
+    monkeypatch.setattr(Applier, "carry_out", carry_out)
+    do(bench, _COMMIT)
+    assert lock.read_text() == "mine"
+
+
+def waiting_worlds(bench: Bench) -> list[Path]:
+    return list((bench.root / ".substrate-git/worlds").iterdir())
+
+
+@pytest.mark.parametrize("what", _OURS)
+def test_a_kill_while_a_git_is_waited_for_overwrites_nothing(
+    bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = bench.root / ".git/index.lock"
+
+    def sleep(seconds: float) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(clock, "sleep", sleep)
+        do(bench, _COMMIT, lock.touch)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    lock.unlink()
+    (bench.root / "mine").write_text("mine\n")
+    git(bench.root, *_OURS[what][0])
+    left = view(bench.root)
+    do(bench, "true")
+    assert view(bench.root) == left
+    assert not (bench.root / "its").exists()
+    assert len(waiting_worlds(bench)) == 1
+
+
+@pytest.mark.parametrize("what", _OURS)
+def test_a_kill_and_then_work_of_the_users(
+    bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The arrival was announced. He has removed the lock that was left, as git advises."""
+    lock = bench.root / ".git/index.lock"
+
+    def carry_out(self: Applier, staged: Staged) -> Report:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(Applier, "carry_out", carry_out)
+        do(bench, _COMMIT)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    lock.unlink()
+    (bench.root / "mine").write_text("mine\n")
+    git(bench.root, *_OURS[what][0])
+    left = view(bench.root)
+    written = (bench.root / ".git/index").stat().st_mtime_ns
+    do(bench, "true")
+    assert (bench.root / ".git/index").stat().st_mtime_ns == written
+    found = view(bench.root)
+    assert (found["refs"], found["index"]) == (left["refs"], left["index"])
+    assert (bench.root / "its").read_text() == "its\n"
+    assert len(waiting_worlds(bench)) == 1
+
+
 def test_a_hard_killed_git_leaves_its_lock_as_it_would_bare(bench: Bench) -> None:
     do(bench, "true > .git/index.lock")
     assert (bench.root / ".git/index.lock").exists()

@@ -1,0 +1,71 @@
+"""Refs and index of the user's repository that a world brings, and what stood there before.
+
+History does not know what is in them, so an arrival that a crash interrupted could not tell the
+state it was to replace from a commit that somebody made since.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from substrate.model.nodes import Kind
+from substrate.model.paths import RelPath
+from substrate.system.files import read_bytes_or_none
+from substrate.workspace.plan import Plan
+
+#: By path: inode, size, times; None: there was none.
+Stamp = tuple[int, ...]
+Stood = tuple[tuple[RelPath, Stamp | None], ...]
+
+_GIT = b".git/"
+_NAMES = frozenset({b".git/HEAD", b".git/index", b".git/packed-refs"})
+_REFS = b".git/refs/"
+
+
+def look(root: Path, plan: Plan) -> Stood:
+    """Before the plan is carried out."""
+    return tuple(
+        (op.path, _stamp(root, op.path))
+        for op in plan.ops
+        if op.path.startswith(_GIT)
+        and (op.path in _NAMES or op.path.startswith(_REFS))
+        and Kind.DIRECTORY not in (op.expect.kind, op.become.kind)
+    )
+
+
+def by_others(root: Path, upper: Path, stood: Stood) -> frozenset[RelPath]:
+    """After a crash: the paths to be left alone, because somebody wrote one of them since.
+
+    All that have not come yet, then: refs and index belong together.
+    """
+    waiting = [one for one in stood if not _has_come(root, upper, *one)]
+    if all(_stamp(root, path) in (before, None) for path, before in waiting):
+        return frozenset()
+    return frozenset(path for path, _ in waiting)
+
+
+def _has_come(root: Path, upper: Path, path: RelPath, before: Stamp | None) -> bool:
+    lies = _lstat(upper, path)
+    if lies is None or (before is not None and lies.st_ino == before[0]):
+        return True  # renamed from there, or exchanged
+    if not stat.S_ISREG(lies.st_mode):
+        return False
+    stands = _lstat(root, path)
+    if stands is None or not stat.S_ISREG(stands.st_mode) or stands.st_size != lies.st_size:
+        return False
+    its = read_bytes_or_none(upper / os.fsdecode(path))  # copied, perhaps
+    return its is not None and its == read_bytes_or_none(root / os.fsdecode(path))
+
+
+def _stamp(root: Path, path: RelPath) -> Stamp | None:
+    at = _lstat(root, path)
+    return None if at is None else (at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+
+
+def _lstat(root: Path, path: RelPath) -> os.stat_result | None:
+    try:
+        return os.lstat(root / os.fsdecode(path))
+    except OSError:
+        return None
