@@ -152,9 +152,24 @@ static int names_descriptor(void) {
     return 0;
 }
 
+/* Whether make or cargo say by which descriptors a job is asked for; a FIFO goes by its path. */
+static int names_job_server(void) {
+    static const char *const names[] = {"MAKEFLAGS", "CARGO_MAKEFLAGS"};
+    static const char *const options[] = {"--jobserver-auth=", "--jobserver-fds="};
+    for (int name = 0; name < 2; name++)
+        for (int option = 0; option < 2; option++) {
+            const char *flags = getenv(names[name]);
+            const char *found = flags == NULL ? NULL : strstr(flags, options[option]);
+            if (found == NULL) continue;
+            found += strlen(options[option]);
+            if (*found >= '0' && *found <= '9') return 1;
+        }
+    return 0;
+}
+
 /* Whether we were given more than 0, 1 and 2, and the command would miss it. */
 static int has_more_descriptors(void) {
-    if (!names_descriptor()) return 0; /* many callers leave some open that nobody uses */
+    if (!names_descriptor() && !names_job_server()) return 0; /* many callers leave some open that nobody uses */
     DIR *open_ones = opendir("/proc/self/fd");
     if (open_ones == NULL) return 1;
     int found = 0;

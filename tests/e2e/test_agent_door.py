@@ -109,6 +109,20 @@ def test_more_descriptors_than_three_are_the_commands_too(warm: Agent, tmp_path:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"more", b"")
 
 
+def test_makes_job_server_is_the_commands_too(warm: Agent) -> None:
+    """Its descriptors are named by a variable, not by a word."""
+    ours, theirs = os.pipe()
+    try:
+        env = {**warm.env, "MAKEFLAGS": f" -j2 --jobserver-auth={ours},{theirs}"}
+        done = warm.run("-c", "ls -l /proc/self/fd", pass_fds=(ours, theirs), env=env)
+        for fd in (ours, theirs):
+            kind = os.readlink(f"/proc/self/fd/{fd}")
+            assert f" {fd} -> {kind}\n".encode() in done.stdout
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 def test_a_signal_before_the_start_ends_the_call(cold: Agent) -> None:
     """It would be lost to an agent that declines, or never answers."""
     cold.directory.mkdir(mode=0o700, parents=True)

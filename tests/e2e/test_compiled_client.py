@@ -246,6 +246,33 @@ def test_with_more_descriptors_it_stays_if_one_is_named(
         os.close(more)
 
 
+@pytest.mark.parametrize(
+    ("variable", "flags", "names"),
+    [
+        *(("MAKEFLAGS", " -j2 --jobserver-auth=3,4", True), ("MAKEFLAGS", "w", False)),
+        *(("MAKEFLAGS", "--jobserver-fds=3,4 -j", True), ("OTHER", "--jobserver-auth=3,4", False)),
+        *(("MAKEFLAGS", " -j2 --jobserver-auth=fifo:/tmp/G1", False), ("MAKEFLAGS", "", False)),
+        *(
+            ("MAKEFLAGS", "--jobserver-auth=-2,-2", False),
+            ("MAKEFLAGS", "--jobserver-auth=", False),
+        ),
+        ("CARGO_MAKEFLAGS", "-j --jobserver-fds=8,9 --jobserver-auth=8,9", True),
+    ],
+)
+def test_with_the_descriptors_of_a_job_server_it_stays(
+    place: Door, variable: str, flags: str, names: bool
+) -> None:
+    place.serve(FINE)
+    place.env[variable] = flags
+    assert python_client.names_job_server({variable.encode(): flags.encode()}) == names
+    assert place("-c", "make")[0] == 0  # make has not handed them on
+    more = os.open(os.devnull, os.O_RDONLY)
+    try:
+        assert place("-c", "make", pass_fds=(more,))[0] == (99 if names else 0)
+    finally:
+        os.close(more)
+
+
 def test_python_gets_the_words_and_the_environment_as_they_are(place: Door) -> None:
     """A shell on the way would leave out functions of bash's and other odd names."""
     (place.bin / "ctx").write_text(f"#!{sys.executable} -sP\n")

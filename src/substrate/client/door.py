@@ -6,7 +6,7 @@ is not loaded anyway, besides `_socket`: no `os`, `socket`, `signal`, `typing` o
 The agent's process runs the same command line with our descriptors, directory, environment and
 umask, but in a session of its own. Who has a terminal would notice (Ctrl-Z, /dev/tty, background
 jobs), so with one the call stays in this process; so does a call that has more descriptors than
-three and names one, and a call inside a command that we run.
+three and names one (or make has: its job server), and a call inside a command that we run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def offer(words: Sequence[str]) -> int | None:
     argv = [_encoded(word) for word in words]
     if not is_run(argv) or not is_wanted(env) or has_terminal():
         return None
-    if names_descriptor(argv) and has_more_descriptors():
+    if (names_descriptor(argv) or names_job_server(env)) and has_more_descriptors():
         return None
     socket = agent_place.socket_path(env)
     if socket is None:
@@ -121,6 +121,15 @@ def names_descriptor(argv: Sequence[bytes]) -> bool:
         for after in word.replace(b">&", b"<&").split(b"<&")[1:]:
             first, second = after[:1], after[1:2]
             if first and (first in b'3456789$"' or (first in b"012" and second.isdigit())):
+                return True
+    return False
+
+
+def names_job_server(env: Mapping[bytes, bytes]) -> bool:
+    """Whether make or cargo say by which descriptors to ask for a job; a FIFO goes by its path."""
+    for name in (b"MAKEFLAGS", b"CARGO_MAKEFLAGS"):
+        for option in (b"--jobserver-auth=", b"--jobserver-fds="):
+            if env.get(name, b"").partition(option)[2][:1].isdigit():
                 return True
     return False
 
