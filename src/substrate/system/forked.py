@@ -55,17 +55,23 @@ class Portions:
     """Numbers below `count`, each given once to whichever process asks next.
 
     On a busy machine no fixed share would be fair. Made before the fork; close it in the parent.
+    A child whose parent is gone gets none: it would do in vain what may take long, and keep what
+    it inherited, such as a lock, from whoever comes next.
     """
 
     def __init__(self, count: int) -> None:
         if count > MOST_PORTIONS:
             raise ValueError(f"{count} portions are too many")
+        self._maker = os.getpid()
         self._reader, writer = os.pipe()
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(b"".join(number.to_bytes(_NUMBER_BYTES, "big") for number in range(count)))
 
     def claims(self) -> Iterator[int]:
+        is_child = os.getpid() != self._maker
         while number := os.read(self._reader, _NUMBER_BYTES):
+            if is_child and os.getppid() != self._maker:
+                return
             yield int.from_bytes(number, "big")
 
     def close(self) -> None:

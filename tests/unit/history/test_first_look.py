@@ -790,6 +790,39 @@ def test_killed_readers(
     assert baseline_of(root, 0).snapshot == wanted.snapshot
 
 
+@pytest.mark.parametrize("at", ["g", "h", "k"])
+def test_killed_while_its_children_read(
+    plain: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """The next one waits for nobody, begins anew and clears up."""
+    read = unvouched._content
+
+    def kill_at(raw: RawEntry) -> bytes | None:
+        if raw[0] == at:
+            os.kill(os.getppid(), signal.SIGKILL)
+        return read(raw)
+
+    monkeypatch.setattr(unvouched, "_content", kill_at)
+    monkeypatch.setattr(unvouched, "_CHILD_BYTES", 0)  # in several rounds
+    monkeypatch.setattr(module, "_CHUNK_WEIGHT", 1)
+    taker = os.fork()
+    if taker == 0:
+        try:
+            with later(), Bench(plain).writing() as store:
+                baseline.take(store, quick_from_files=0)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(taker, 0)
+    assert os.WIFSIGNALED(status)
+    monkeypatch.undo()
+    with later(), Bench(plain).writing() as store:
+        assert store.tip_commit is None
+        baseline.take(store, quick_from_files=0)
+        assert dict(snapshots.walk(store.objects, store.tip())) == walk(plain)
+    left = (plain / ".substrate-git/.git/objects/pack").glob("tmp*")
+    assert list(left) == []
+
+
 def test_what_was_read_is_safe_with_the_baseline(plain: Path) -> None:
     """In a pack of ours, synced before the commit that needs it."""
     baseline_of(plain, 0)

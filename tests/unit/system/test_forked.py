@@ -114,3 +114,29 @@ def test_portions_by_weight_hold_everything_once_in_order() -> None:
     assert len(portions) <= 200
     assert all(sum(weights[key] for key in portion) >= 50 for portion in portions[:-1])
     assert by_weight({}, 50) == [[]]
+
+
+def test_a_child_without_its_parent_takes_no_more() -> None:
+    """It would keep the lock that it inherited for as long as there is work."""
+    reader, writer = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        try:
+            portions, own_pid = Portions(100), os.getpid()
+            is_begun, say = os.pipe()
+
+            def work() -> None:
+                for _ in portions.claims():
+                    os.write(writer, b"x")
+                    os.write(say, b"begun")
+                    while os.getppid() == own_pid:
+                        time.sleep(0.001)
+
+            fork(work)
+            os.read(is_begun, 1)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(parent, 0)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == b"x"
