@@ -36,11 +36,12 @@ ROW_ID = slice(40, 60)
 #: How an entry begins that git has not seen in the work tree: a conflict, intent to add. After
 #: another's padding one would not know where it begins. No other entry has so many NULs.
 _NO_STAT = bytes(16)
-#: Padding ends where the next entry begins, with the seconds of a time: not with a NUL. All of
-#: these give nothing back that they have taken: where entries are longer than we think (extended
+#: Padding ends where the next entry begins, with the seconds of a time: not with a NUL. Nothing in
+#: what is repeated gives back what it has taken: where entries are longer than we think (extended
 #: flags), trying each padding with each of the others' would never end.
 _NAME_AND_PADDING = rb"[^\0/]++\0{1,8}+"
-_ENTRY = rb"(?>.{62}(?:[^\0]*/)?" + _NAME_AND_PADDING + rb")"
+#: Whether the path is one that can be looked at is seen when the runs are.
+_ENTRY = rb".{62}[^\0]++\0{1,8}+"
 _ROW = re.compile(rb"(?s)(.{62})(?:[^\0]*/)?([^\0/]+)\0{1,8}")
 _SIZES_AND_IDS = re.compile(rb"(?s).{36}(.{24})..[^\0]+\0{1,8}")
 #: So many entries are matched at once: each costs memory until all of them are.
@@ -50,9 +51,10 @@ _THOUSAND = re.compile(rb"(?s)(?:" + _ENTRY + rb"){%d}" % _MOST_AT_ONCE)
 _RUN = re.compile(
     rb"(?s).{62}((?:[^\0]*/)?)"
     + _NAME_AND_PADDING
-    + rb"(?>.{62}\1"
+    # Not possessive as a whole: Python before 3.11.5 gets that wrong.
+    + rb"(?:.{62}\1"
     + _NAME_AND_PADDING
-    + rb"){0,%d}+" % (_MOST_AT_ONCE - 1)
+    + rb"){0,%d}" % (_MOST_AT_ONCE - 1)
 )
 #: Version 4: how much to drop from the path before, as a number of seven bits a byte; the rest.
 _PREFIXED = re.compile(rb"(?s)(.{62})([\x80-\xff]*[\0-\x7f])([^\0]*)\0")

@@ -275,13 +275,14 @@ class _Look:
             )
         )
         packed.update((name, tuple(entry)) for name, entry in self.entries.items())
+        newest_ns = max(ctime_ns, max(self.mtimes_ns, default=0), max(self.ctimes_ns, default=0))
         return DirRecord(
             signature=self.signature,
             subdirs=list(self.subdirs),
             excluded=self.excluded,
             specials=[],
             entry_count=len(packed) - len(self.excluded),
-            newest_ns=max((ctime_ns, *self.mtimes_ns, *self.ctimes_ns)),
+            newest_ns=newest_ns,
             payload=pack_payload(mode, ctime_ns, ino, False, xattrs, packed),
         )
 

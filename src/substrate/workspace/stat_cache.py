@@ -196,7 +196,7 @@ class StatCache:
         self._changed.clear()
         self._saved_rules = self.rules
 
-    def _segment(self, changed: set[str] | None) -> bytes:
+    def _segment(self, changed: set[str] | None) -> tuple[bytes, bytes]:
         if changed is None:
             removed: list[str] = []
             dirs = {path: tuple(record) for path, record in self.dirs.items()}
@@ -208,7 +208,7 @@ class StatCache:
         body = marshal.dumps(
             (self.describes, self.rules, boot, saved_ns, removed, dirs), MARSHAL_VERSION
         )
-        return _HEAD.pack(len(body), zlib.crc32(body)) + body
+        return _HEAD.pack(len(body), zlib.crc32(body)), body
 
 
 class _FileState:
@@ -271,7 +271,8 @@ def _distrust_after_reboot(cache: StatCache, boot: str, saved_ns: int) -> None:
             cache.dirs[path] = record._replace(signature=b"")
 
 
-def _append(path: Path, state: _FileState, segment: bytes) -> bool:
+def _append(path: Path, state: _FileState, parts: tuple[bytes, bytes]) -> bool:
+    segment = b"".join(parts)
     grown = state.size + len(segment) - state.base
     if grown > max(state.base // 2, _REWRITE_FLOOR_BYTES):
         return False
@@ -295,21 +296,22 @@ def _append(path: Path, state: _FileState, segment: bytes) -> bool:
     return written == len(segment)
 
 
-def _write_anew(path: Path, segment: bytes) -> _FileState:
+def _write_anew(path: Path, parts: tuple[bytes, bytes]) -> _FileState:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
             file.write(_MAGIC)
-            file.write(segment)
+            for part in parts:  # not put together: the second holds what a whole project has
+                file.write(part)
             file.flush()
             ino = os.fstat(file.fileno()).st_ino
         os.replace(temporary, path)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    size = len(_MAGIC) + len(segment)
+    size = len(_MAGIC) + sum(map(len, parts))
     return _FileState(ino, size, size)
 
 
