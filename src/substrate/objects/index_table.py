@@ -66,12 +66,13 @@ class IndexTable:
     def __init__(self, entries: bytes, start: int, end: int, count: int) -> None:
         self.count = count
         self._entries, self._start, self._end = entries, start, end
-        self._runs: list[tuple[int, int, bytes]] = [
-            (*run.span(), run[1]) for run in _RUN.finditer(entries, start, end)
-        ]
-        starts, ends = ([run[side] for run in self._runs] for side in (0, 1))
-        if [*starts, end] != [start, *ends]:
-            raise ValueError("something is between the entries")
+        self._runs: list[tuple[int, int, bytes]] = []
+        while start < end:
+            run = _RUN.match(entries, start, end)
+            if run is None:
+                raise ValueError("an entry that is no file")
+            self._runs.append((*run.span(), run[1]))
+            start = run.end()
         #: Every directory that an entry is in, the root and all above too: where its entries are.
         self.directories: dict[bytes, list[tuple[int, int]]] = {b"": []}
         for first, last, directory in self._runs:
