@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,12 @@ _HINT = "`ctx fork --help` says what a draft may hold"
 _TOP = (
     *("version", "hash", "created", "model", "system_prompt", "prompts", "inputs", "steps"),
     *("outputs", "environment", "parent"),
+)
+_STEP = ("index", "type", "tool", "parameters", "deterministic", "timestamp", "result")
+#: The places of a draft whose objects finalizing it needs. What a step is said to have changed
+#: is told by addresses as well, of contents that no pack need hold.
+_NEEDS = re.compile(
+    rb'"(?:content_ref|output_ref|system_prompt|parent)"\s*:\s*"(sha256:[0-9a-f]{64})"'
 )
 
 
@@ -81,6 +88,12 @@ def drafts(store: Store) -> list[Path]:
     except FileNotFoundError:
         return []
     return [store.drafts_dir / name for name in names if name.endswith(".json")]
+
+
+def needed(data: bytes) -> Iterator[str]:
+    """The addresses of what a draft, given its bytes, cannot be finalized without."""
+    for found in dict.fromkeys(_NEEDS.findall(data)):
+        yield found.decode()
 
 
 def find_draft(store: Store, text: str, cwd: Path) -> Path:
@@ -195,7 +208,7 @@ def _steps(listed: Sequence[Fields], writer: ContentWriter) -> tuple[Step, ...]:
     steps = []
     seen: set[int] = set()
     for position, found in enumerate(listed):
-        found.only("index", "type", "tool", "parameters", *OUTPUT, "deterministic", "timestamp")
+        found.only(*_STEP, *OUTPUT)
         index = found.integer("index", position)
         if index in seen:
             found.wrong("index", f"{index} is another step's index already")
@@ -210,6 +223,7 @@ def _steps(listed: Sequence[Fields], writer: ContentWriter) -> tuple[Step, ...]:
                 output_ref=writer.store(source).ref if source is not None else "",
                 deterministic=found.flag("deterministic", False),
                 timestamp=found.time("timestamp"),
+                result=found.map("result"),
             )
         )
     return tuple(steps)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
 from substrate.packs import refs
-from substrate.packs.draft import drafts
+from substrate.packs.draft import drafts, needed
 from substrate.packs.hashes import hex_of, is_hex, is_ref, short
 from substrate.packs.objects import MissingObjectError
-from substrate.packs.reach import mentions, needs, read_if_manifest
+from substrate.packs.reach import needs, read_if_manifest
 from substrate.packs.store import Store
 from substrate.system.files import read_bytes_or_none
 
@@ -111,7 +111,7 @@ def _bytes(path: Path) -> bytes | None:
 
 def _drafts(store: Store) -> Iterator[Finding]:
     for path in drafts(store):
-        for ref in mentions(_bytes(path) or b""):
+        for ref in needed(_bytes(path) or b""):
             if ref not in store.objects:
                 said = f"it names object {short(ref)}, which is missing"
                 yield Finding("draft", f"drafts/{path.name}", said, ("finalizing the draft",))

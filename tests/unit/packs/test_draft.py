@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from substrate.errors import NotFoundError, UsageError
 from substrate.packs import refs
 from substrate.packs.draft import finalize, find_draft, fork
+from substrate.packs.fsck import check_store
 from substrate.packs.manifest import Manifest, Pack
 from substrate.packs.store import Store
 
@@ -43,6 +45,18 @@ def test_an_edited_draft_becomes_a_pack_with_a_parent(store: Store, pack: Pack) 
     assert not done.unchanged
     assert not path.exists()
     assert refs.latest(store) == done.pack.ref
+
+
+def test_what_a_recorded_step_did_stays_in_the_fork(store: Store, manifest: Manifest) -> None:
+    # Of what a command changed and a later one changed again a pack has the address alone.
+    gone = "sha256:" + "5" * 64
+    result = {"exit": 1, "changed": [{"path": "a", "change": "modified", "content": gone}]}
+    recorded = replace(manifest.steps[0], tool="shell", result=result)
+    path = fork(store, store.add(manifest._replace(steps=(recorded,))))
+    assert check_store(store).is_sound
+    done = finalize(store, path, store.directory.parent)
+    assert store.load(done.pack.ref).manifest.steps == (recorded,)
+    assert done.unchanged
 
 
 def test_a_second_fork_leaves_the_edits_of_the_first(store: Store, pack: Pack) -> None:
