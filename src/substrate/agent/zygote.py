@@ -164,8 +164,8 @@ class Zygote:
             self._used()
             self._served += 1
             self._spares.take(one)
+            told = self._told()  # which does not count the call that asks
             self._running.add(one.pid)
-            told = self._told()
             one.tell(told)
             self._stopping = self._stopping or told.is_stale
             if one.is_young:  # see `_give_to_spare`

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 #: neither side can wait for the other.
 _WINDOW = 256
 _OID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\s*")
+_EVERYONES = ("--exclude=refs/manifold/*", "--exclude=refs/stash", "--all")
 _HINT_REVISION = "give a branch, a tag, HEAD or a commit id"
 
 
@@ -177,8 +178,11 @@ class Repository:
         return changes
 
     def rev_list(self, revision: str | None) -> list[bytes]:
-        """The commits of a range (``A..B``) or, for None, of every ref; parents come first."""
-        what = ["--end-of-options", revision] if revision is not None else ["--all", "HEAD"]
+        """The commits of a range (``A..B``) or, for None, of every ref; parents come first.
+
+        Snapshots that `substrate rewrite` and `git stash` took are nobody's commits.
+        """
+        what = ["--end-of-options", revision] if revision is not None else [*_EVERYONES, "HEAD"]
         if revision is not None and ("\n" in revision or "\0" in revision):
             raise UsageError(f"not a range: {revision!r}", hint=_HINT_REVISION)
         fixed = ("rev-list", "--topo-order", "--reverse")

@@ -188,6 +188,8 @@ def test_what_cannot_be_a_revision_is_refused(project: Project, revision: str) -
 def test_ranges_and_everything(project: Project) -> None:
     commits = [project.commit({"a.py": f"X = {n}\n"}) for n in range(4)]
     project.git("branch", "side", "HEAD~2")
+    snapshot = project.git("commit-tree", "-m", "kept by a rewrite", "HEAD^{tree}").strip()
+    project.git("update-ref", "refs/manifold/recovery/default/1", snapshot)
     with Repository(project.root / ".git", project.root) as repository:
         assert repository.rev_list("HEAD~2..HEAD") == commits[2:]
         assert repository.rev_list(None) == commits
