@@ -52,6 +52,28 @@ def test_a_command_that_only_moved_refs(program: Program) -> None:
     assert where(program.cwd) == before
 
 
+@pytest.mark.needs("overlay")
+def test_a_world_that_was_applied_later(program: Program) -> None:
+    before = where(program.cwd)
+    program("-c", "echo 2 > f; git commit -qam two", "--hold").went_well()
+    (world,) = program("world", "list", "--json").document["worlds"]
+    (program.cwd / "staged").write_text("mine\n")
+    git(program.cwd, "add", "staged")
+    stuck = program.cwd / ".git/index.lock"
+    stuck.touch()
+    for why in (".git/index was written meanwhile; apply it again", "if none is, remove that file"):
+        still = program("world", "apply", world["world_id"])
+        assert still.status == 1
+        assert why in still.errors
+    stuck.unlink()
+    program("world", "apply", world["world_id"])  # the lock's reason was the last one told
+    applied = program("world", "apply", world["world_id"]).went_well()
+    assert where(program.cwd) != before
+    assert "your index was replaced" in applied.errors
+    program("undo", "--with-git").went_well()
+    assert where(program.cwd) == before
+
+
 def test_rollback_over_several_commits(program: Program) -> None:
     before = where(program.cwd)
     program("checkpoint").went_well()

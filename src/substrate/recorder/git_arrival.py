@@ -166,6 +166,9 @@ def _late_collisions(
             if name in stands:
                 notes.append(f"{name} stood at {stands[name]}: `git branch NAME {stands[name]}`"
                              " brings that back")  # fmt: skip
+            elif name == "index":
+                notes.append("your index was replaced: stage again what you had staged meanwhile"
+                             " (the old one is in .substrate-git/trash)")  # fmt: skip
     return out, notes
 
 

@@ -11,7 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import HalfAppliedError, RefusedError, SubstrateError, WorkspaceError
+from substrate.errors import (
+    HalfAppliedError,
+    LockedError,
+    RefusedError,
+    SubstrateError,
+    WorkspaceError,
+)
 from substrate.history import held, record, sessions
 from substrate.history.arrival_journal import mark_decided
 from substrate.history.arrive import Arrived, Arriving, arrive, foresee
@@ -26,7 +32,7 @@ from substrate.recorder.git_arrival import GitWatch, look_after_git, undisturbed
 from substrate.recorder.git_outside import is_outside
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
-from substrate.recorder.user_git import effect_since
+from substrate.recorder.user_git import GitState, effect_since, git_state
 from substrate.system import ids
 from substrate.system.cycles import uncollected
 from substrate.system.files import read_bytes_or_none
@@ -60,6 +66,11 @@ class Brought(NamedTuple):
     notes: tuple[str, ...] = ()
     #: The layer still holds something.
     is_kept: bool = False
+
+    @property
+    def is_refused_once(self) -> bool:
+        """Whether who asks again, now that he knows, gets it."""
+        return self.held.startswith(BOTH_SIDES)
 
 
 class Request(NamedTuple):
@@ -165,6 +176,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         entry = held.hold(store, running, result, "held", reason)
         return Brought(entry, diff.changes(), diff, held=reason, runs_code=code,
                        notes=tuple(said), is_kept=True)  # fmt: skip
+    stood = _refs_before(place.workspace, diff, request.git)
     arriving = Arriving(
         running, result, diff, layer.upper, request.left_running == 0,
         partial(undisturbed, place.workspace, git, request.git, running.started_ns),
@@ -174,14 +186,14 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
     except HalfAppliedError:
         raise
     except (SubstrateError, OSError) as error:
-        message = error.message if isinstance(error, SubstrateError) else str(error)
+        message = _in_words(error)
         entry = held.hold(store, running, result, "held", message)
         return Brought(entry, diff.changes(), diff, held=message, runs_code=code,
                        notes=tuple(said), is_kept=True)  # fmt: skip
     if git.fresh is not None and request.git is not None:
         fresh_index.put_in_place(place.workspace, layer.upper, git.fresh, request.git.stamps[0])
-    if _reaches_git(place.workspace, diff):
-        arrived = _with_git_effect(place, store, request.git, arrived)
+    if stood is not None:
+        arrived = _with_git_effect(place, store, stood, arrived)
     brought = _brought(place.workspace.root, arrived, diff, code, [*said, *git.notes])
     if arrived.is_left_over:
         left = "some of it could not be applied: " + ", ".join(map(display, arrived.conflicts))
@@ -191,6 +203,19 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         held.keep_detached(store, batch, running, arrived.world)
         brought = brought._replace(is_kept=True)
     return brought
+
+
+def _in_words(error: SubstrateError | OSError) -> str:
+    if isinstance(error, LockedError):  # only a person can tell whether its owner still lives
+        return f"{error.message} ({error.hint})"
+    return error.message if isinstance(error, SubstrateError) else error.strerror or str(error)
+
+
+def _refs_before(workspace: Workspace, diff: LayerDiff, git: GitWatch | None) -> GitState | None:
+    """Where the user's refs stood that the change can move: of a world that had waited, now."""
+    if not _reaches_git(workspace, diff):
+        return None
+    return git.state if git is not None else git_state(workspace)
 
 
 def _reaches_git(workspace: Workspace, diff: LayerDiff) -> bool:
@@ -246,10 +271,10 @@ def foresee_bringing_in(
 
 
 def _with_git_effect(
-    place: Place, store: HistoryStore, before: GitWatch | None, arrived: Arrived
+    place: Place, store: HistoryStore, before: GitState, arrived: Arrived
 ) -> Arrived:
     """Where the command moved the user's refs, for who undoes it."""
-    effect = effect_since(place.workspace, before.state) if before is not None else {}
+    effect = effect_since(place.workspace, before)
     if not effect:
         return arrived
     with store.commit_point() as ledger:

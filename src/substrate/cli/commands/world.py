@@ -170,7 +170,8 @@ def _apply(args: Namespace, context: Context) -> int:
     for note in brought.notes:
         context.output.note(note)
     if brought.held:
-        context.output.note(f"{world.world_id} still waits: {brought.held}")
+        again = "; apply it again to take the world's" if brought.is_refused_once else ""
+        context.output.note(f"{world.world_id} still waits: {brought.held}{again}")
         return EXIT_DIFFERENT
     count = brought.entry.changed_files
     context.output.line(
