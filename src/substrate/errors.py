@@ -51,6 +51,12 @@ class UsageError(SubstrateError):
     exit_code = EXIT_USAGE
 
 
+class NothingToRunError(UsageError):
+    """`-c` or `-f` with nothing behind it: 2 could be the command's own status."""
+
+    exit_code = EXIT_RUN_FAILED
+
+
 class MissingDependencyError(SubstrateError):
     kind = "missing-dependency"
     exit_code = EXIT_MISSING

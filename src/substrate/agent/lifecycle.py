@@ -68,10 +68,14 @@ class Home:
             self.directory.mkdir(mode=0o700)
         except FileExistsError:
             pass
+        self.require_ours()
+
+    def require_ours(self) -> None:
+        """`RefusedError` where others may have put something into the agent's directory."""
         if not agent_place.is_ours(os.fsencode(self.directory)):
             raise RefusedError(
                 f"{self.directory} is not a directory that is ours alone",
-                hint="remove it, or name another socket with SUBSTRATE_SOCKET",
+                hint="chmod 700 it, remove it, or name another socket with SUBSTRATE_SOCKET",
             )
 
     def _try_lock(self) -> bool:

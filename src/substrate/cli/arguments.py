@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
-from substrate.errors import UsageError
+from substrate.errors import NothingToRunError, UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -58,9 +58,12 @@ _GLOBAL_VALUES = {
     "--workspace": "workspace",
     "-C": "workspace",
 }
+#: Options without a value, and what each means.
+_FLAGS = {"--json": "--json", "--help": "--help", "-h": "--help", "--version": "--version"}
 #: Options that mean the verb `run`. Their value never passes through argparse, which would
 #: balk at a command that starts with a dash and drop one that is `--`.
 _RUN_OPTIONS = {"-c": "command", "-f": "file"}
+_RUN_EXAMPLES = {"-c": "'make test'", "-f": "build.sh"}
 
 
 class Command(Protocol):
@@ -125,8 +128,8 @@ def split(
             found[_GLOBAL_VALUES[name]] = value
         elif word.startswith("-C") and len(word) > 2:
             found["workspace"] = word[2:]
-        elif word in ("--json", "--help", "-h", "--version"):
-            flags.add(word)
+        elif word in _FLAGS or (word == "help" and not early):
+            flags.add(_FLAGS.get(word, "--help"))
         elif word in _RUN_OPTIONS and "run" in verbs:
             verb = "run"
             at += 1
@@ -146,34 +149,42 @@ def split(
         elif early and early[-1].startswith("-") and "=" not in early[-1]:
             early.append(word)
         else:
-            raise _unknown_verb(word, verbs, program)
+            raise _unknown_verb(argv[at:], verbs, program)
         at += 1
     if not verb and early:
         raise UsageError(f"unknown option: {early[0]}", hint=f"{program} --help lists the options")
-    if verb and flags & {"--help", "-h"}:
+    if verb and "--help" in flags:
         early.insert(0, "--help")
     return Invocation(
         verb=verb,
         words=(*early, *argv[at:]),
         json="--json" in flags,
-        wants_help=bool(flags & {"--help", "-h"}),
+        wants_help="--help" in flags,
         wants_version="--version" in flags,
         **found,
     )
 
 
 def _value_of(option: str, argv: Sequence[str], at: int, program: str) -> str:
+    if at >= len(argv) and option in _RUN_OPTIONS:
+        raise NothingToRunError(
+            f"{option} needs a value", hint=f"substrate {option} {_RUN_EXAMPLES[option]}"
+        )
     if at >= len(argv):
         raise UsageError(f"{option} needs a value", hint=f"{program} --help shows each option")
     return argv[at]
 
 
-def _unknown_verb(word: str, verbs: Mapping[str, str], program: str) -> UsageError:
+def _unknown_verb(words: Sequence[str], verbs: Mapping[str, str], program: str) -> UsageError:
     from difflib import get_close_matches
+    from shlex import join
+    from shutil import which
 
-    near = [] if word == "help" else get_close_matches(word, verbs, n=1)
+    near = get_close_matches(words[0], verbs, n=1)
     hint = f"did you mean: {program} {near[0]}" if near else f"{program} --help lists the verbs"
-    return UsageError(f"unknown verb: {word}", hint=hint)
+    if not near and "run" in verbs and which(words[0]):
+        hint = f"to run a program: {program} run -- {join(words)}"
+    return UsageError(f"unknown verb: {words[0]}", hint=hint)
 
 
 def wants_json(argv: Sequence[str]) -> bool:

@@ -199,7 +199,7 @@ def _from_os_error(error: Exception) -> SubstrateError | None:
     import errno
 
     hints = {
-        errno.ENOSPC: "free some disk space and try again",
+        errno.ENOSPC: "free some disk space and try again; `substrate world list` shows what waits",
         errno.EDQUOT: "free some of your disk quota and try again",
         errno.EROFS: "the file system is mounted read-only",
         errno.EACCES: "check who owns it and its permissions",

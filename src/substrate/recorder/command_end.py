@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar, cast
 
@@ -179,7 +180,7 @@ def _translated(outcome: RunOutcome, work: Callable[[], Value]) -> Value:
     try:
         return work()
     except (SubstrateError, OSError) as error:
-        reason = error.message if isinstance(error, SubstrateError) else str(error)
+        reason = error.message if isinstance(error, SubstrateError) else _in_words(error)
         hint = error.hint if isinstance(error, SubstrateError) else ""
         if not isinstance(error, HalfAppliedError):  # that is finished by whoever comes next
             hint += ("; " if hint else "") + _later(outcome)
@@ -187,6 +188,12 @@ def _translated(outcome: RunOutcome, work: Callable[[], Value]) -> Value:
             f"the command ran (exit {outcome.exit}) but could not be recorded yet: {reason}",
             hint=hint,
         ) from error
+
+
+def _in_words(error: OSError) -> str:
+    """Without the number that Python puts in front."""
+    where = f": {os.fsdecode(error.filename)}" if error.filename is not None else ""
+    return f"{error.strerror}{where}" if error.strerror else str(error)
 
 
 def _later(outcome: RunOutcome) -> str:

@@ -85,8 +85,9 @@ def test_what_follows_the_dashes_is_the_programs_own(argv: list[str]) -> None:
     [
         (("parot",), "unknown verb: parot", "did you mean: substrate parrot"),
         (("xyzzy",), "unknown verb: xyzzy", "substrate --help lists the verbs"),
+        (("sh", "-c", "a b"), "unknown verb: sh", "substrate run -- sh -c 'a b'"),
         (("--bogus",), "unknown option: --bogus", "substrate --help lists the options"),
-        (("-c",), "-c needs a value", "substrate --help shows each option"),
+        (("-c",), "-c needs a value", "substrate -c 'make test'"),
         (("--session",), "--session needs a value", "substrate --help shows each option"),
         (("--", "ls"), "no verb before --", "to run a command: substrate run -- COMMAND …"),
         (("parrot", "--time=3"), "unrecognized arguments", "substrate parrot --help"),
@@ -100,6 +101,12 @@ def test_wrong_words_get_a_hint(argv: tuple[str, ...], message: str, hint: str) 
         read(*argv)
     assert message in caught.value.message
     assert hint in caught.value.hint
+
+
+def test_help_is_a_word_too() -> None:
+    assert split(["help"]).wants_help
+    assert split(["help", "log"]) == split(["log", "--help"])._replace(wants_help=True)
+    assert split(["log", "help"]).words == ("help",)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,8 @@ def test_run_gives_the_commands_own_status(frame: Frame) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("-c", "fail"), ("-c", "crash"), ("run", "--bogus", "--", "ls"), ("run", "-c")]
+    "words",
+    [("-c", "fail"), ("-c", "crash"), ("run", "--bogus", "--", "ls"), ("run", "-c"), ("-c",)],
 )
 def test_substrates_own_failure_under_run_is_125(frame: Frame, words: tuple[str, ...]) -> None:
     assert frame(*words).returncode == errors.EXIT_RUN_FAILED

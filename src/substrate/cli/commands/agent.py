@@ -122,6 +122,8 @@ def _status(_: Namespace, context: Context, home: Home) -> int:
     state = _ask(home, b"status")
     if state is None:
         _refuse_inside(context)
+        if os.path.lexists(home.directory):  # else no agent ever starts, and nobody is told why
+            home.require_ours()
     watching = _watching(home) if state is not None and state.get("watcher_pid") else []
     if context.json:
         found = {} if state is None else {**state, "watching": watching}
@@ -141,12 +143,16 @@ def _status(_: Namespace, context: Context, home: Home) -> int:
 def _in_words(one: dict[str, object]) -> str:
     if not one["watched"]:
         return f"not watched: {one['workspace']}: {one['why_not']}{_tidied(one)}"
-    words = f"watched: {one['workspace']}, {one['directories']} directories"
+    words = f"watched: {one['workspace']}, {_directories(one['directories'])}"
     if "recorded" in one:
         words += f"; outside edits last recorded {one['recorded']}"
     if "still_why_not" in one:
         words += f"; views of it are not used again: {one['still_why_not']}"
     return words + _tidied(one)
+
+
+def _directories(count: object) -> str:
+    return "1 directory" if count == 1 else f"{count} directories"
 
 
 def _tidied(one: dict[str, object]) -> str:

@@ -87,7 +87,8 @@ def _for_people(found: Status, context: Context) -> None:
         out.line(Styled("unreadable", "red"), f"  {display(path)}: {why}")
     for path in found.specials:
         out.line(f"  {display(path)}: a special file, known but without content")
-    out.line("rules:")
+    if found.rules:
+        out.line("rules:")
     by_source: dict[str, list[str]] = {}
     for source, rule in found.rules:
         by_source.setdefault(source, []).append(rule)
