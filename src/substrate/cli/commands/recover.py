@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NAME = "recover"
 HELP = "list, search and bring back what stood there before Substrate changed it"
-EXAMPLE = "substrate recover restore c-0k9x src/app.py"
+EXAMPLE = "substrate recover search TODO"
 _DAY_NS = 86_400 * 1_000_000_000
 _DAYS = 30
 

@@ -92,7 +92,8 @@ def _for_people(found: Status, context: Context) -> None:
     by_source: dict[str, list[str]] = {}
     for source, rule in found.rules:
         by_source.setdefault(source, []).append(rule)
-    out.table([("  " + source, ", ".join(rules)) for source, rules in by_source.items()])
+    rows = [("  " + source, ", ".join(rules)) for source, rules in by_source.items()]
+    out.table(rows, whole=True)
 
 
 def _none_open(found: Status) -> str:

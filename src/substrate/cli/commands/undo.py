@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NAME = "undo"
 HELP = "take back one command, keeping everything done since"
-EXAMPLE = "substrate undo c-0k9x --path src/app.py"
+EXAMPLE = "substrate undo @ --path src/app.py"
 
 
 def configure(parser: ArgumentParser) -> None:

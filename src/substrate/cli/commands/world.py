@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "world"
 HELP = "held and crashed worlds: list, diff, apply, discard"
-EXAMPLE = "substrate world diff wld_1m7h"
+EXAMPLE = "substrate world list"
 
 _SIGNS = {"added": "A", "modified": "M", "deleted": "D", "mode": "m", "type": "T"}
 
