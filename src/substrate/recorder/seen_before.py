@@ -45,6 +45,12 @@ def look(layer: Layer) -> Stamps:
     return found
 
 
+def still_there(layer: Layer, stamps: Stamps) -> Stamps:
+    """Those that look as before; taken after the layer was read: the others may not have been."""
+    now = look(layer)
+    return {path: stamp for path, stamp in stamps.items() if now.get(path) == stamp}
+
+
 def remember(layer: Layer, stamps: Stamps) -> None:
     files.write_atomic(_file(layer), json.dumps(stamps).encode("ascii"), durable=False)
 

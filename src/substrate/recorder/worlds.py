@@ -158,7 +158,9 @@ def _with_outside(place: Place, request: Request) -> Result:
 def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request) -> Brought:
     running, layer = request.running, request.layer
     stamps = seen_before.look(layer) if request.left_running else {}
-    diff = seen_before.only_new(layer, read(store, batch, layer, running))
+    is_live = request.left_running > 0
+    diff = seen_before.only_new(layer, read(store, batch, layer, running, may_vanish=is_live))
+    stamps = seen_before.still_there(layer, stamps) if is_live else {}
     if request.rest_of and not (diff.entries or diff.emptied):
         return _nothing_more(store, request)
     git = look_after_git(place.workspace, layer.upper, diff, request.git, running.started_ns)
@@ -281,12 +283,14 @@ def _with_git_effect(
         return arrived._replace(entry=ledger.add_detail(arrived.entry, git=effect))
 
 
-def read(store: HistoryStore, batch: Batch, layer: Layer, running: Running) -> LayerDiff:
-    """What the layer holds, against the state that its world started from."""
+def read(
+    store: HistoryStore, batch: Batch, layer: Layer, running: Running, *, may_vanish: bool = False
+) -> LayerDiff:
+    """What the layer holds, against the state that its world started from; see `read_layer`."""
     base = Base(batch, store.snapshot_of(running.base_commit))
     rules = _rules(store, layer)
     try:
-        return read_layer(layer, base, rules, batch)
+        return read_layer(layer, base, rules, batch, may_vanish=may_vanish)
     except OSError as error:
         raise WorkspaceError(
             f"the world {layer.world_id} cannot be read: {error.strerror or error}",

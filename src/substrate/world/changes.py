@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from substrate.model.nodes import ABSENT, Kind, ManyBlobWriter, Node
-from substrate.model.paths import ROOT, RelPath, join
+from substrate.model.paths import ROOT, RelPath, is_within, join
 from substrate.objects import directory as snapshot_directory
 from substrate.objects import snapshot as snapshots
 from substrate.objects.directory import Reader, Snapshot
@@ -22,7 +22,7 @@ from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.layer import LayerDiff, LayerEntry, LeftOut, arriving_mode
 from substrate.workspace.probe import blob_id, kind_of, look, open_to_read
-from substrate.world import fuse_marks, layers
+from substrate.world import fuse_marks, layers, other_names
 from substrate.world.new_links import NewLinks
 from substrate.world.origin import is_copy_of
 from substrate.world.plain_files import Group, PlainFiles
@@ -49,14 +49,17 @@ class Base(NamedTuple):
 
 
 def read_layer(
-    layer: Layer, base: Base, exclusions: Exclusions, blobs: ManyBlobWriter
-) -> LayerDiff:
+    layer: Layer, base: Base, exclusions: Exclusions, blobs: ManyBlobWriter, *,
+    may_vanish: bool = False,
+) -> LayerDiff:  # fmt: skip
     """Everything the command did; contents of what history keeps go to `blobs`.
 
-    Nothing in the layer or in the tree is changed by reading.
-    """
+    Nothing in the layer or in the tree is changed by reading. `may_vanish`: a directory that
+    something still running there removes meanwhile is left to who reads the layer after that."""
     with Upper(layer) as upper:
-        return _Reading(upper, layer, base, exclusions, blobs).run()
+        reading = _Reading(upper, layer, base, exclusions, blobs)
+        reading.vanishing = (FileNotFoundError, NotADirectoryError) if may_vanish else ()
+        return reading.run()
 
 
 class _Frame(NamedTuple):
@@ -85,6 +88,8 @@ class _Reading:
         self.left_out: list[LeftOut] = []
         self.emptied: list[RelPath] = []
         self.pending: list[_Frame] = []
+        #: What tells that a directory was removed, or replaced, since it was listed.
+        self.vanishing: tuple[type[OSError], ...] = ()
         #: Files that are read together, and the frames they are in; what is open there stays so.
         self.files: list[tuple[_Frame, Group]] = []
         #: Files written in place that have more than one name in the tree, by their inode.
@@ -97,7 +102,13 @@ class _Reading:
         try:
             while self.pending or self.files:
                 if self.pending and len(self.files) < most_open:
-                    self.directory(self.pending.pop())
+                    frame = self.pending.pop()
+                    try:
+                        self.directory(frame)
+                    except self.vanishing:
+                        if not frame.path:  # the layer itself
+                            raise
+                        self.forget(frame.path)
                 else:
                     self.read_files()
         finally:
@@ -110,6 +121,15 @@ class _Reading:
         self.left_out += [LeftOut(RelPath(b"."), reason)] if reason else []
         self.entries.sort(key=lambda one: one.path)
         return LayerDiff(tuple(self.entries), tuple(self.left_out), tuple(sorted(self.emptied)))
+
+    def forget(self, gone: RelPath) -> None:
+        """The directory, and what was found in it so far: it is as if it had not been listed."""
+        if self.files and self.files[-1][0].path == gone:
+            self.files.pop()[1].close()
+        self.entries = [one for one in self.entries if not is_within(one.path, gone)]
+        self.left_out = [one for one in self.left_out if not is_within(one.path, gone)]
+        self.emptied = [path for path in self.emptied if not is_within(path, gone)]
+        self.pending = [one for one in self.pending if not is_within(one.path, gone)]
 
     def directory(self, frame: _Frame) -> None:
         known = None
@@ -164,29 +184,12 @@ class _Reading:
             return None  # gone meanwhile, or shut to us: nothing is known of it
 
     def other_names(self) -> None:
-        """Who writes to a file under one name has written to it under all.
-
-        The only walk of the tree there is: which other names a file has, nothing else tells.
-        """
+        """Who writes to a file under one name has written to it under all."""
         mentioned = {one.path for one in self.entries}
-        pending = [ROOT]
-        while pending:
-            path = pending.pop()
-            directory = self.tree_directory(path)
-            if directory is None:
-                continue
-            with directory:
-                for name in directory.names():
-                    below, at = join(path, name), directory.lstat(name)
-                    is_dir = stat.S_ISDIR(at.st_mode)
-                    if self.exclusions.own_reason(below, is_dir=is_dir, size=at.st_size):
-                        continue
-                    new = self.linked.get((at.st_dev, at.st_ino))
-                    if is_dir:
-                        pending.append(below)
-                    elif new is not None and below not in mentioned:
-                        old = snapshots.lookup(self.base.reader, self.base.snapshot, below)
-                        self.entries.append(LayerEntry(below, old, new, is_there=False))
+        for path, new in other_names.of(self.tree_directory, self.exclusions, self.linked):
+            if path not in mentioned:
+                old = snapshots.lookup(self.base.reader, self.base.snapshot, path)
+                self.entries.append(LayerEntry(path, old, new, is_there=False))
 
     def gone(self, path: RelPath, *, is_there: bool = False) -> None:
         """History's path and all below are gone; `is_there`: by a whiteout of its own."""
@@ -219,7 +222,8 @@ class _Name:
         elif kind is Kind.ABSENT:
             self.removed()
         elif kind is Kind.DIRECTORY:
-            self.directory_there()
+            with suppress(*self.reading.vanishing):
+                self.directory_there()
         elif kind in _NEVER_ARRIVES:
             self.leave_out(_NEVER_ARRIVES[kind])
             if self.old != ABSENT or self.stood is not None:

@@ -108,13 +108,13 @@ class Overlay:
                 batch.publish()
             return Answer(diff, differences(before, after))
 
-    def read(self, exclusions: Exclusions | None = None) -> Answer:
+    def read(self, exclusions: Exclusions | None = None, *, may_vanish: bool = False) -> Answer:
         """What lies in the layer now; no oracle."""
         rules = exclusions or Exclusions()
         with Batch(self.store) as batch:
             seen = scan(self.lower, StatCache(), rules, batch, workers=1).seen
             base = Base(batch, snapshots.build(batch, seen.items()))
-            return Answer(read_layer(self.layer, base, rules, batch), [])
+            return Answer(read_layer(self.layer, base, rules, batch, may_vanish=may_vanish), [])
 
 
 def tree(root: Path) -> Tree:

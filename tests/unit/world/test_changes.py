@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import random
 import shlex
+import shutil
+import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from substrate.model.nodes import Kind
+from substrate.model.paths import RelPath
 from substrate.trace.fs_diff import fs_diff
 from substrate.workspace.exclude import Exclusions
 from substrate.world import fuse_marks, layers
@@ -337,3 +340,33 @@ def test_random_commands(tmp_path: Path, seed: int) -> None:
 
 def _quoted(text: str) -> str:
     return shlex.quote(text)
+
+
+class _Meanwhile(Exclusions):
+    """What still runs in a world, at a certain moment: when `link` is looked at."""
+
+    def __init__(self, upper: Path) -> None:
+        super().__init__()
+        self._upper = upper
+
+    def own_reason(self, path: RelPath, *, is_dir: bool, size: int) -> str | None:
+        if path == b"zlink":
+            shutil.rmtree(self._upper / "new")
+            shutil.rmtree(self._upper / "d")
+            os.mknod(self._upper / "d", stat.S_IFCHR, os.makedev(0, 0))
+        return super().own_reason(path, is_dir=is_dir, size=size)
+
+
+def test_a_directory_that_goes_while_the_layer_is_read(overlay: Overlay) -> None:
+    """It is left to the next look; for a world in which nothing runs that would be damage."""
+    line = "mkdir -p new/deep; echo 1 > new/deep/f; echo 2 > d/e/more; ln -s t zlink; echo 3 > file"
+    overlay.run(line)
+    meanwhile = _Meanwhile(overlay.upper)
+    assert overlay.read(meanwhile, may_vanish=True).paths() == {b"file": "added", b"zlink": "added"}
+    assert overlay.read().paths().keys() == {
+        *(b"d", b"d/c", b"d/e", b"d/e/f", b"file", b"zlink"),
+    }
+    with overlay.mounted() as merged:
+        subprocess.run(["bash", "-ec", "mkdir -p new d/e; echo 4 > d/x"], cwd=merged, check=True)
+    with pytest.raises((FileNotFoundError, NotADirectoryError)):
+        overlay.read(meanwhile)
