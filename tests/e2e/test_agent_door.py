@@ -166,15 +166,19 @@ def test_a_later_command_ends_what_an_earlier_one_left(warm: Agent) -> None:
     until(lambda: not [name for name in os.listdir(worlds) if not name.startswith("ahead-")])
 
 
-def test_an_ignored_signal_stays_ignored(warm: Agent) -> None:
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGALRM", "SIGIO", "SIGCHLD"])
+def test_an_ignored_signal_stays_ignored(warm: Agent, name: str) -> None:
+    """Also those that mean something to the agent itself."""
+
     def ignore() -> None:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
 
     script = "grep SigIgn /proc/self/status"
     bare = subprocess.run(
         ["bash", "-c", script], stdout=subprocess.PIPE, preexec_fn=ignore, check=True
     )
     assert warm.run("-c", script, preexec_fn=ignore).stdout == bare.stdout
+    assert warm.run("--no-world", "-c", script, preexec_fn=ignore).stdout == bare.stdout
     plain = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, check=True)
     assert warm.run("-c", script).stdout == plain.stdout
 

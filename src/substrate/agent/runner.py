@@ -176,7 +176,8 @@ def _take_place(request: door.Request, descriptors: list[int], caller: peer.Stan
     os.umask(request.umask)
     environment.replace(dict(_pair(entry) for entry in request.env if entry[:1] != b"="))
     wanted = caller.ignored_signals
-    signals.ignore(number for number in signals.ORDINARY if wanted >> (number - 1) & 1)
+    signals.callers_ignored = tuple(n for n in signals.ORDINARY if wanted >> (n - 1) & 1)
+    signals.ignore(signals.callers_ignored)
     signals.callers_mask = signals.in_mask(caller.blocked_signals)
     if b"t" in request.flags:
         _take_terminal()

@@ -34,6 +34,8 @@ PYTHONS_OWN = tuple(
 ORDINARY = tuple(number for number in range(1, 32) if number not in PYTHONS_OWN)
 #: What the one blocks for whom we run a command, where that is not who started us; None: as we do.
 callers_mask: tuple[int, ...] | None = None
+#: The same of what it ignores: some of those have another meaning for us.
+callers_ignored: tuple[int, ...] | None = None
 #: A process that sends its signals to our whole group, as a terminal does; 0 if there is none.
 sent_to_all_by = 0
 #: SIGCHLD is not lost, but a thread that does not block it might eat it: look once in a while.
@@ -43,7 +45,9 @@ _LONGEST_PAUSE_S = 0.02
 
 
 def ignored() -> tuple[int, ...]:
-    """Those that a program is to be started with ignored, because we were."""
+    """Those that a program is to be started with ignored, because we or the caller were."""
+    if callers_ignored is not None:
+        return callers_ignored
     # Not by `signal`, which finds a name for each of them.
     return tuple(n for n in ORDINARY if _signal.getsignal(n) == _signal.SIG_IGN)
 

@@ -96,6 +96,7 @@ def restore_dispositions() -> None:
     for signum in signals.WAITED_FOR:
         if signal.getsignal(signum) not in (signal.SIG_IGN, signal.SIG_DFL):
             signal.signal(signum, signal.SIG_DFL)
+    signals.ignore(signals.callers_ignored or ())
 
 
 def _environment(env: Mapping[str, str] | None) -> Mapping[bytes, bytes]:
