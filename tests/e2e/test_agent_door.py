@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from substrate.errors import EXIT_REFUSED
 from substrate.protocol import door
 from substrate.system import agent_place
 from tests.agents import PATIENCE_S, SUBSTRATE, Agent, agent_in, pids_with, until
@@ -121,6 +122,19 @@ def test_makes_job_server_is_the_commands_too(warm: Agent) -> None:
     finally:
         os.close(ours)
         os.close(theirs)
+
+
+def test_status_says_why_no_agent_can_start(cold: Agent) -> None:
+    cold.directory.mkdir(parents=True)
+    cold.directory.chmod(0o755)
+    done = cold.run("agent", "status")
+    assert done.returncode == EXIT_REFUSED
+    assert b"ours alone" in done.stderr
+
+
+def test_status_does_not_count_itself(warm: Agent) -> None:
+    assert warm.run("-c", "true").returncode == 0
+    until(lambda: (warm.state() or {}).get("commands") == 0, "that nothing runs")
 
 
 def test_a_signal_before_the_start_ends_the_call(cold: Agent) -> None:

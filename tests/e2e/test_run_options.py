@@ -75,6 +75,13 @@ def test_heavy_isolation_that_cannot_be_had_is_no_error(
     assert isolation(private_environment)["tier"] == "none"
 
 
+def test_a_misspelled_setting_is_no_lesser_world(workspace: Path) -> None:
+    done = run(workspace, "-c", "touch new", SUBSTRATE_WORLD="enable")
+    assert done.returncode == 125
+    assert "enabled or disabled" in done.stderr
+    assert not (workspace / "new").exists()
+
+
 def test_live_works_on_the_real_files(workspace: Path, private_environment: Path) -> None:
     done = run(workspace, "run", "--live", "--", "sh", "-c", "echo x > new")
     assert done.returncode == 0

@@ -38,6 +38,11 @@ def world_for(place: Place, asked: Asked) -> World:
     """The best world that works here, or what was asked for; `MissingDependencyError` if that
     was required and cannot be had."""
     setting = place.environment.world
+    if setting is None and (said := place.environment.get("SUBSTRATE_WORLD")):
+        # Whoever meant to require a world is not to run without one.
+        raise UsageError(
+            f"SUBSTRATE_WORLD does not know {said!r}", hint="set it to enabled or disabled"
+        )
     none_wanted = asked.no_world or asked.live or asked.tier == "none"
     needed = asked.world or asked.hold or bool(asked.tier and asked.tier != "none")
     if none_wanted and needed:
