@@ -14,6 +14,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import cache
 from itertools import repeat
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ _NO_STAT = bytes(16)
 _NAME_AND_PADDING = rb"[^\0/]++\0{1,8}+"
 #: Whether the path is one that can be looked at is seen when the runs are.
 _ENTRY = rb".{62}[^\0]++\0{1,8}+"
-_ROW = re.compile(rb"(?s)(.{62})(?:[^\0]*/)?([^\0/]+)\0{1,8}")
+_PATH = re.compile(rb"(?s).{62}([^\0]+)\0{1,8}")
 _SIZES_AND_IDS = re.compile(rb"(?s).{36}(.{24})..[^\0]+\0{1,8}")
 #: So many entries are matched at once: each costs memory until all of them are.
 _MOST_AT_ONCE = 1000
@@ -58,6 +59,12 @@ _RUN = re.compile(
 )
 #: Version 4: how much to drop from the path before, as a number of seven bits a byte; the rest.
 _PREFIXED = re.compile(rb"(?s)(.{62})([\x80-\xff]*[\0-\x7f])([^\0]*)\0")
+
+
+@cache
+def _rows_below(length: int) -> re.Pattern[bytes]:
+    """Takes rows apart of a directory whose path has this length."""
+    return re.compile(rb"(?s)(.{62}).{%d}([^\0]+)\0{1,8}" % length)
 
 
 class IndexTable:
@@ -94,8 +101,11 @@ class IndexTable:
         """The entries of this directory itself."""
         rows: list[Row] = []
         for first, last in self.directories[directory]:
-            rows += _ROW.findall(self._entries, first, last)
+            rows += self._rows(first, last, directory)
         return rows
+
+    def _rows(self, first: int, last: int, directory: bytes) -> list[Row]:
+        return _rows_below(len(directory)).findall(self._entries, first, last)
 
     def weights(self) -> dict[bytes, int]:
         """About as many entries each directory has."""
@@ -108,7 +118,7 @@ class IndexTable:
     def all_rows(self) -> Iterator[tuple[bytes, Row]]:
         """Each with its directory, in the order of the index."""
         for first, last, directory in self._runs:
-            for row in _ROW.findall(self._entries, first, last):
+            for row in self._rows(first, last, directory):
                 yield directory, row
 
     def paths_named(self, name: bytes) -> set[bytes]:
@@ -118,7 +128,7 @@ class IndexTable:
         at = self._entries.find(name + b"\0", self._start, self._end)
         while at >= 0:
             first, last, directory = self._runs[bisect_right(starts, at) - 1]
-            if any(row[1] == name for row in _ROW.findall(self._entries, first, last)):
+            if any(row[1] == name for row in self._rows(first, last, directory)):
                 found.add(directory + name)
             at = self._entries.find(name + b"\0", last, self._end)
         return found
@@ -185,11 +195,11 @@ def _end_of_entries(data: bytes, count: int) -> int:
         if found is None:
             raise ValueError("entries are missing")
         at = found.end()
-    last = _ROW.match(data, at)
+    last = _PATH.match(data, at)
     if last is None:
         raise ValueError("entries are missing")
     # Padded with one to eight NULs; one more may be the checksum's.
-    return at + ((last.end(2) - at + 8) & ~7)
+    return at + ((last.end(1) - at + 8) & ~7)
 
 
 def _without_prefixes(data: bytes, count: int) -> tuple[bytes, int]:

@@ -115,10 +115,12 @@ class _Look:
         self.entries: dict[str, Entry] = {}
         self.excluded: dict[str, str] = {}
         prefix = path + "/" if path else ""
-        for raw in [raw for raw in listing.entries if raw[1] == stat.S_IFDIR]:
+        files = sorted(listing.entries)  # as git does: no two names are the same
+        directories = [raw for raw in files if raw[1] == stat.S_IFDIR]
+        for raw in directories:
             self._directory(prefix, raw, exclusions)
-        files = [raw for raw in listing.entries if raw[1] != stat.S_IFDIR]
-        files.sort()  # as git does: no two names are the same
+        if directories:
+            files = [raw for raw in files if raw[1] != stat.S_IFDIR]
         self._put(files)
         self.expected = NO_COLUMNS
 
