@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,8 @@ from substrate.workspace.newer import changed_since
 
 _GIT = b".git"
 _WATCHED = ("index", "packed-refs")
+#: What a git changes that has locked the index, beside the branch it is on.
+_UNDER_LOCK = (b"HEAD", b"index", b"packed-refs")
 #: Where that is in a stamp.
 _MTIME_NS = 2
 #: So long a git that is at work is waited for.
@@ -133,7 +135,10 @@ def undisturbed(
     if not is_ours or not any(_is_watched(display(path), one) for path, one in git.own.items()):
         yield
         return
-    with index_lock.held(workspace.root / ".git", _PATIENCE_S):
+    # For other refs git has other locks: this one would only stop who stages something.
+    is_for_index = any(path in _UNDER_LOCK or path == _branch(workspace) for path in git.own)
+    lock = index_lock.held(workspace.root / ".git", _PATIENCE_S) if is_for_index else nullcontext()
+    with lock:
         if before is not None:
             found = _collisions(workspace, before, git.own)
         else:
@@ -144,6 +149,12 @@ def undisturbed(
                 hint="`substrate world list` shows where the command's change is kept",
             )
         yield
+
+
+def _branch(workspace: Workspace) -> bytes:
+    """The ref that HEAD stands for."""
+    head = _content(workspace.root / ".git" / "HEAD") or b""
+    return head.removeprefix(b"ref:").strip()
 
 
 def _is_watched(name: str, one: LayerEntry) -> bool:

@@ -265,6 +265,21 @@ def test_no_git_comes_in_between(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     assert git(bench.root, "log", "-1", "--format=%s") == "its\n"
 
 
+@pytest.mark.parametrize(("script", "is_locked"), [("git branch new", False), (_COMMIT, True)])
+def test_a_branch_alone_stops_nobody_who_stages_something(
+    bench: Bench, script: str, is_locked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, seen = Applier.carry_out, []
+
+    def carry_out(self: Applier, staged: Staged) -> Report:
+        seen.append(os.path.lexists(bench.root / ".git/index.lock"))
+        return really(self, staged)
+
+    monkeypatch.setattr(Applier, "carry_out", carry_out)
+    assert do(bench, script).held == ""
+    assert seen == [is_locked]
+
+
 def test_a_git_at_work_is_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     lock, really = bench.root / ".git" / "index.lock", clock.sleep
 
