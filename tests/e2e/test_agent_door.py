@@ -364,8 +364,11 @@ def _children(agent: Agent) -> set[int]:
 
 def test_ten_first_calls_start_one_agent(cold: Agent) -> None:
     calls = [cold.start("-c", f"echo {n} > f{n}; echo {n}") for n in range(10)]
-    said = sorted(call.communicate(timeout=PATIENCE_S)[0] for call in calls)
-    assert [call.returncode for call in calls] == [0] * 10
+    ended = [call.communicate(timeout=PATIENCE_S) for call in calls]
+    assert [(call.returncode, err) for call, (_, err) in zip(calls, ended, strict=True)] == [
+        (0, b"")
+    ] * 10
+    said = sorted(out for out, _ in ended)
     assert said == [b"%d\n" % n for n in range(10)]
     until(cold.state, "an agent")
     # Its children are called as it is. One that has just ended is in none of the two.
