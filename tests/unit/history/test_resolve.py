@@ -20,6 +20,17 @@ def found_entry(bench: Bench, text: str, session: str | None = None) -> str:
     return entry.command_id
 
 
+def shortest(bench: Bench, name: str) -> str:
+    """The first of its beginnings that means one thing: of one moment, only the ends differ."""
+    for length in range(3, len(name)):
+        try:
+            find(bench, name[:length])
+        except AmbiguousError:
+            continue
+        return name[:length]
+    return name
+
+
 def test_a_command_by_id_prefix_span_commit_and_tag(bench: Bench) -> None:
     bench.run({"a": b"0"}, session="s")
     one = bench.run({"a": b"1"}, session="s")
@@ -27,8 +38,9 @@ def test_a_command_by_id_prefix_span_commit_and_tag(bench: Bench) -> None:
     assert one.span_id is not None
     assert one.commit is not None
     names = (
-        one.command_id, one.command_id[:-1], one.span_id, one.span_id[:-1],
-        one.commit.hex(), one.commit.hex()[:12], "cp/task/s/1", "refs/tags/cp/task/s/1",
+        one.command_id, shortest(bench, one.command_id), one.span_id,
+        shortest(bench, one.span_id), one.commit.hex(), one.commit.hex()[:12],
+        "cp/task/s/1", "refs/tags/cp/task/s/1",
     )  # fmt: skip
     for name in names:
         assert found_entry(bench, name) == one.command_id, name
