@@ -1,8 +1,9 @@
 """Calls that wait for the disk, several at a time.
 
-Some disks make each removed file wait: an ext4 without a journal that is mounted with ``discard``
-tells the device about each before it goes on. Sixteen such waits together cost hardly more than
-one; on other disks they cost no more than one after the other.
+A journalling file system writes what all who wait for a sync are waiting for in one go. Some disks
+make each removed file wait, too: an ext4 without a journal that is mounted with ``discard`` tells
+the device about each before it goes on. Sixteen such waits together cost hardly more than one; on
+other disks they cost no more than one after the other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Item = TypeVar("Item")
 
 _AT_ONCE = 16
 #: Fewer are done one after the other: starting threads takes its time, too.
-_SEVERAL = 32
+SEVERAL = 32
 
 
 class AtOnce:
@@ -29,7 +30,9 @@ class AtOnce:
     `for_each` returns when all is done, so that nothing of it runs while the caller goes on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, several: int = SEVERAL) -> None:
+        """`several`: from so many items on threads are worth it."""
+        self._several = several
         self._jobs: SimpleQueue[_Job | None] | None = None
         self._threads: list[Thread] = []
 
@@ -52,7 +55,7 @@ class AtOnce:
         """`work` must not mind which thread it is in, nor the order. Every item gets its turn;
         the first error that was met is raised then."""
         job = _Job([partial(work, item) for item in reversed(items)])
-        helpers = self._helpers() if len(items) >= _SEVERAL else []
+        helpers = self._helpers(len(items) - 1) if len(items) >= self._several else []
         if helpers:
             from threading import Semaphore
 
@@ -65,19 +68,19 @@ class AtOnce:
         if job.errors:
             raise job.errors[0]
 
-    def _helpers(self) -> list[Thread]:
-        if self._jobs is None:
-            from queue import SimpleQueue
-            from threading import Thread
+    def _helpers(self, most: int) -> list[Thread]:
+        from queue import SimpleQueue
+        from threading import Thread
 
+        if self._jobs is None:
             self._jobs = SimpleQueue()
-            for _ in range(_AT_ONCE - 1):
-                thread = Thread(target=self._serve, daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError:  # the user may have no more of them: it is done with fewer
-                    break
-                self._threads.append(thread)
+        while len(self._threads) < min(most, _AT_ONCE - 1):
+            thread = Thread(target=self._serve, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the user may have no more of them: it is done with fewer
+                break
+            self._threads.append(thread)
         return self._threads
 
     def _tell(self, job: _Job | None) -> None:
