@@ -13,10 +13,10 @@ from pathlib import Path
 from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath
 from substrate.system.files import read_bytes_or_none
+from substrate.workspace.newer import Stamp, stamp_of
 from substrate.workspace.plan import Plan
 
-#: By path: inode, size, times; None: there was none.
-Stamp = tuple[int, ...]
+#: By path; None: there was none.
 Stood = tuple[tuple[RelPath, Stamp | None], ...]
 
 _GIT = b".git/"
@@ -60,8 +60,7 @@ def _has_come(root: Path, upper: Path, path: RelPath, before: Stamp | None) -> b
 
 
 def _stamp(root: Path, path: RelPath) -> Stamp | None:
-    at = _lstat(root, path)
-    return None if at is None else (at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns)
+    return stamp_of(root / os.fsdecode(path))
 
 
 def _lstat(root: Path, path: RelPath) -> os.stat_result | None:

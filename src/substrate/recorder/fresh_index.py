@@ -19,15 +19,9 @@ from substrate.system.files import fsync_fd, read_bytes_or_none, write_all
 from substrate.workspace import index_lock
 from substrate.workspace.dirwalk import Walker
 from substrate.workspace.locate import Workspace
+from substrate.workspace.newer import Stamp, stamp
 
 INDEX = RelPath(b".git/index")
-
-#: Of a file: inode, size, times.
-Stamp = tuple[int, ...]
-
-
-def stamp(at: os.stat_result) -> Stamp:
-    return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
 
 
 def put_in_place(workspace: Workspace, upper: Path, fresh: Fresh, stood: Stamp | None) -> bool:

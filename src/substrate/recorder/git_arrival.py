@@ -22,15 +22,16 @@ from substrate.errors import RefusedError
 from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath, display
 from substrate.objects.index_sameness import Fresh, fresh_stat
-from substrate.recorder.fresh_index import INDEX, stamp
+from substrate.recorder.fresh_index import INDEX
 from substrate.recorder.git_meanwhile import spare_what_is_new
-from substrate.recorder.git_outside import Stamp, code_stamps
+from substrate.recorder.git_outside import Stamp as CodeStamp
+from substrate.recorder.git_outside import code_stamps
 from substrate.recorder.user_git import GitState, git_state
 from substrate.system.files import read_bytes_or_none
 from substrate.workspace import index_lock
 from substrate.workspace.layer import LayerDiff, LayerEntry
 from substrate.workspace.locate import Workspace
-from substrate.workspace.newer import changed_since
+from substrate.workspace.newer import Stamp, changed_since, stamp_of
 
 _GIT = b".git"
 _WATCHED = ("index", "packed-refs")
@@ -70,9 +71,9 @@ class GitWatch(NamedTuple):
 
     state: GitState = GitState()
     #: Of the index and the packed refs: inode, size, times; None where there is none.
-    stamps: tuple[tuple[int, ...] | None, ...] = (None, None)
+    stamps: tuple[Stamp | None, ...] = (None, None)
     #: Of what runs code in a repository that no layer covers.
-    code: dict[str, Stamp] = {}  # noqa: RUF012  a tuple: replaced, never changed
+    code: dict[str, CodeStamp] = {}  # noqa: RUF012  a tuple: replaced, never changed
     old_index: OpenIndex | None = None
 
 
@@ -92,7 +93,7 @@ def watch(workspace: Workspace) -> GitWatch:
     state = git_state(workspace)
     if workspace.git_dir is None:
         return GitWatch(state)
-    stamps = tuple(_stamp(workspace.git_dir / name) for name in _WATCHED)
+    stamps = tuple(stamp_of(workspace.git_dir / name) for name in _WATCHED)
     return GitWatch(state, stamps, code_stamps(workspace), OpenIndex(workspace.git_dir / "index"))
 
 
@@ -198,7 +199,7 @@ def _refreshed_indexes(
         below = os.fsdecode(path)
         if one.old.kind is Kind.FILE:
             its = _content(upper / below)
-            fresh = _fresh(_stamp(root / below), _content(root / below), its)
+            fresh = _fresh(stamp_of(root / below), _content(root / below), its)
             if fresh is None and before is not None and before.old_index and path == INDEX:
                 # Somebody has staged something: that is his. The command's own did not.
                 fresh = _fresh(before.stamps[0], before.old_index.content(), its)
@@ -207,7 +208,7 @@ def _refreshed_indexes(
     return out
 
 
-def _fresh(written: tuple[int, ...] | None, mine: bytes | None, its: bytes | None) -> Fresh | None:
+def _fresh(written: Stamp | None, mine: bytes | None, its: bytes | None) -> Fresh | None:
     if written is None or mine is None or its is None:
         return None
     return fresh_stat(mine, its, written[_MTIME_NS] // 1_000_000_000)
@@ -235,10 +236,3 @@ def _collisions(workspace: Workspace, before: GitWatch, own: dict[bytes, LayerEn
         if name.encode() in own and then != at_present:
             out.append(f".git/{name} was written meanwhile")
     return out
-
-
-def _stamp(path: Path) -> tuple[int, ...] | None:
-    try:
-        return stamp(os.lstat(path))
-    except OSError:
-        return None

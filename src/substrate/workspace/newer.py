@@ -5,6 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+#: Of a file: inode, size, time of writing, time of change.
+Stamp = tuple[int, int, int, int]
+
+
+def stamp(at: os.stat_result) -> Stamp:
+    """The same as before: nobody has written or replaced it since."""
+    return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """None: nothing is there. Links are not followed."""
+    try:
+        return stamp(os.lstat(path))
+    except OSError:
+        return None
+
 
 def changed_since(path: Path, since_ns: int) -> bool:
     """Whether what stands there was written or replaced since; what is gone says nothing."""
