@@ -27,8 +27,8 @@ def substrate() -> int:
     try:
         return _substrate()
     except (MemoryError, OSError, ImportError) as error:
-        # `main` catches its own: too little is left to import even that.
-        if isinstance(error, ImportError) and "map" not in str(error):
+        # `main` catches its own: too little is left to import even that. Anything else is a bug.
+        if not _is_shortage(error):
             raise
         _say_why_not(str(error) or "out of memory")
         return _EXIT_RUN_FAILED
@@ -78,6 +78,14 @@ def _take_streams_back(where: bytes) -> None:
         from substrate.system import environment
 
         environment.forget(_ASIDE.decode())
+
+
+def _is_shortage(error: MemoryError | OSError | ImportError) -> bool:
+    import errno  # built in
+
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
+    return isinstance(error, MemoryError) or "map" in str(error)
 
 
 def _say_why_not(reason: str) -> None:
