@@ -304,8 +304,8 @@ def test_if_it_takes_long_the_world_is_held(bench: Bench) -> None:
     assert git(bench.root, "log", "-1", "--format=%s") == "its\n"
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_kill_leaves_no_lock(bench: Bench, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def commit_and_be_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """Before or after the tree is changed, once that is announced."""
     really = Applier.carry_out
 
     def carry_out(self: Applier, staged: Staged) -> Report:
@@ -320,6 +320,11 @@ def test_a_kill_leaves_no_lock(bench: Bench, when: str, monkeypatch: pytest.Monk
         do(bench, _COMMIT)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_kill_leaves_no_lock(bench: Bench, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_and_be_killed(bench, monkeypatch, when)
     assert os.path.lexists(bench.root / ".git/index.lock")
     do(bench, "true")
     assert not os.path.lexists(bench.root / ".git/index.lock")
@@ -413,16 +418,7 @@ def test_a_kill_and_then_work_of_the_users(
     """The arrival was announced. He has removed the lock that was left, as git advises."""
     lock = bench.root / ".git/index.lock"
 
-    def carry_out(self: Applier, staged: Staged) -> Report:
-        os.kill(os.getpid(), signal.SIGKILL)
-        raise AssertionError
-
-    pid = os.fork()
-    if pid == 0:
-        monkeypatch.setattr(Applier, "carry_out", carry_out)
-        do(bench, _COMMIT)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    commit_and_be_killed(bench, monkeypatch, "before")
     lock.unlink()
     (bench.root / "mine").write_text("mine\n")
     git(bench.root, *_OURS[what][0])
