@@ -87,6 +87,21 @@ def _odd_surroundings() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (123, 123))
 
 
+def test_the_answer_is_the_end_of_the_streams(warm: Agent) -> None:
+    for number in range(5):
+        much = f"mkdir {number}; touch {number}/{{1..300}}"
+        called = warm.start("-c", f"{much}; echo done; echo e >&2")
+        assert called.wait(PATIENCE_S) == 0
+        for stream, said in ((called.stdout, b"done\n"), (called.stderr, b"e\n")):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            # What the agent does afterwards, its caller's reader need not wait for.
+            assert os.read(stream.fileno(), 100) == said
+            assert os.read(stream.fileno(), 100) == b"", "and nobody holds it any more"
+            stream.close()
+    assert warm.serves()
+
+
 def test_who_has_little_memory_runs_its_command_itself(own: Agent) -> None:
     """The agent's process has more in memory already: it could not even start a thread."""
 

@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, NoReturn
 
 from substrate.agent import peer, spare, waiting
@@ -92,12 +93,7 @@ def _clear_up(household: Household) -> None:
     missed = waiting.missed_pages()
     if missed is not None:
         household.report_pages(missed)
-    if ahead.has_put_by():
-        # Whoever reads what the command wrote waits for the last of us to close it.
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for fd in range(3):
-            os.dup2(null, fd)
-        ahead.see_off()
+    ahead.see_off()
 
 
 def _serve_run(
@@ -124,6 +120,7 @@ def _serve_run(
         writer.watchers.append(_reporter(connection))
     afterwards.postpone()
     status = household.program([os.fsdecode(word) for word in request.argv])
+    _let_go_of_streams()
     door.send_reply(connection, door.EXITED, b"%d" % status)
     return status
 
@@ -202,6 +199,18 @@ def _file(fd: int, mode: str) -> io.FileIO:
 def _writer(fd: int) -> io.TextIOWrapper:
     raw = io.BufferedWriter(_file(fd, "w"))
     return io.TextIOWrapper(raw, "utf-8", line_buffering=fd == 2 or os.isatty(fd))
+
+
+def _let_go_of_streams() -> None:
+    """Whoever reads what the command wrote waits for the last of us to close it, and what we do
+    after the answer is nothing to wait for."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # its reader is gone
+            stream.flush()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for fd in range(3):
+        os.dup2(null, fd)
+    os.close(null)
 
 
 def _take_terminal() -> None:

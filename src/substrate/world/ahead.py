@@ -289,10 +289,6 @@ def settle() -> int:
     return made.opened.view
 
 
-def has_put_by() -> bool:
-    return _put_by is not None
-
-
 def see_off() -> None:
     """At the end of all: what was put by is taken by now, or goes."""
     global _put_by
