@@ -87,10 +87,13 @@ def prefixes(n: int) -> list[Tree]:
 
 def tree(root: Path) -> Tree:
     found: Tree = {}
-    for path in root.rglob("*"):
-        name = str(path.relative_to(root))
-        if not name.startswith((".substrate-git", ".git")):
-            found[name] = None if path.is_dir() else path.read_bytes()
+    for above, directories, files in os.walk(root):
+        # Not ours: the agent may still be tidying up there.
+        directories[:] = [name for name in directories if name not in (".substrate-git", ".git")]
+        here = Path(above)
+        found.update({str((here / name).relative_to(root)): None for name in directories})
+        for name in files:
+            found[str((here / name).relative_to(root))] = (here / name).read_bytes()
     return found
 
 
@@ -216,6 +219,7 @@ def reset(agent: Agent) -> None:
     done = agent.run("--world", "-c", _RESET)
     assert done.returncode == 0, done.stderr.decode()
     assert tree(agent.workspace) == OLD
+    until(lambda: not at_work(agent), "the end of what it tidies up, or that would be struck")
 
 
 def left_behind(agent: Agent) -> list[str]:
