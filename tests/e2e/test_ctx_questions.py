@@ -83,6 +83,16 @@ def test_refs_tell_the_sure_from_the_unsure(repo: Path) -> None:
     assert refs(repo, "Tax.add") == {("shop/cart.py", 7, "shop.cart.checkout", 0.9)}
 
 
+def test_a_line_that_calls_it_twice_is_one_line(repo: Path) -> None:
+    (repo / "twice.py").write_text("def f():\n    return 1\n\n\ndef g():\n    return f() + f()\n")
+    for words in (("add", "."), ("commit", "-q", "-m", "second")):
+        subprocess.run(["git", *words], cwd=repo, check=True)
+    assert ctx(repo, "refs", "twice.f").stdout.split() == [
+        "twice.py:6", "twice.g", "function", "1.00", "twice.f", "2", "times",
+    ]  # fmt: skip
+    assert len(answer(repo, "refs", "twice.f")["refs"]) == 2
+
+
 def test_refs_of_a_name_outside_of_the_project(repo: Path) -> None:
     """`json.dumps` is asked for by its name; our own `dumps` is not called by it."""
     assert refs(repo, "json.dumps") == {("shop/cart.py", 6, "shop.cart.checkout", 0.95)}

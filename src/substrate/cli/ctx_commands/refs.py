@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from substrate.cli.graph_render import progress_on
-from substrate.cli.output import Styled
+from substrate.cli.output import Piece, Styled
 from substrate.errors import EXIT_OK, NotFoundError
 from substrate.recorder import impact
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from substrate.cli.context import Context
+    from substrate.graph.questions import Use
 
 NAME = "refs"
 HELP = "list the uses of a function, class or other definition"
@@ -46,16 +48,18 @@ def run(args: Namespace, context: Context) -> int:
         return EXIT_OK
     if not uses:
         context.output.line("nobody uses it, as far as the text tells")
+    counted = Counter(map(_row, uses))  # one line of code may call it several times
     context.output.table(
-        [
-            (
-                Styled(f"{use.place.path}:{use.place.start_line}", "cyan"),
-                use.user.fqname if use.user else "(import)",
-                use.how,
-                f"{use.confidence:.2f}",
-                use.target,
-            )
-            for use in uses
-        ]
+        [(*row, f"{times} times" if times > 1 else "") for row, times in counted.items()]
     )
     return EXIT_OK
+
+
+def _row(use: Use) -> tuple[Piece, ...]:
+    return (
+        Styled(f"{use.place.path}:{use.place.start_line}", "cyan"),
+        use.user.fqname if use.user else "(import)",
+        use.how,
+        f"{use.confidence:.2f}",
+        use.target,
+    )
