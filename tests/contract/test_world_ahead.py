@@ -130,6 +130,24 @@ def test_a_checkout_between_is_seen(site: Site) -> None:
     as_user(site.case.uid, lambda: _another_branch(site))
 
 
+def _lock_seen(site: Site) -> str:
+    lock, go = site.root / "lock", site.base / "home" / "go"
+    os.mkfifo(go)
+
+    def locked() -> None:
+        lock.write_text("his\n")
+        go.write_text("\n")
+
+    return _seen_ahead(
+        site, f"read -r _ < {go}; cat lock; (set -C; echo mine > lock) && cat lock",
+        lambda: lock.unlink(missing_ok=True), absent=(b"lock",), meanwhile=locked, timeout_s=60,
+    )  # fmt: skip
+
+
+def test_a_lock_that_comes_later_is_not_seen(site: Site) -> None:
+    assert as_user(site.case.uid, lambda: _lock_seen(site)) == "mine\n"
+
+
 def _misfits(site: Site) -> list[str]:
     """What happened between, for which a world made ahead was used all the same."""
     _run(site, "true")

@@ -27,7 +27,7 @@ from substrate.history.ledger import Entry
 from substrate.history.record import Running
 from substrate.history.store import HistoryStore
 from substrate.model.nodes import Change
-from substrate.recorder import git_arrival, live, outside_edits, worlds
+from substrate.recorder import git_arrival, git_locks, live, outside_edits, worlds
 from substrate.recorder.command_end import Done, brought_in, exact, found_by_scan, outcome_word
 from substrate.recorder.inside import Asked, Inside, Scene, carry_out
 from substrate.recorder.keep import keep_under_cap
@@ -111,12 +111,16 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
     isolation = world.isolation
     is_direct = isolation.strategy == "direct"
     text = spans.command_text(words)
+    if not is_direct:
+        git_locks.wait_for_the_index(place.workspace)
     running, earlier, beside = _begun(place, request, text, is_direct=is_direct)
     command = _named(words, place, running)
     trace.append(spans.command_start(command, clock.now_ns(), isolation))
 
     git_before = git_arrival.watch(place.workspace)
-    wanted = _world_request(place, request, running)._replace(beside=beside)
+    wanted = _world_request(place, request, running)._replace(
+        beside=beside, absent=git_locks.not_held(place.workspace, git_before.state)
+    )
     if request.inside is not None and not is_direct:
         request.inside.open(_scene(place, running, isolation, request))
         wanted = wanted._replace(on_call=request.inside.on_call)

@@ -44,7 +44,7 @@ class WorldLine:
 
     def run(self, request: RunRequest) -> RunOutcome:
         started = clock.monotonic_ns()
-        layer = self._lines.adopt()
+        layer = self._lines.adopt(request.absent)
         self._lines.answer_by(request.on_call)
         try:
             status = self._turn.run(merge=True)

@@ -195,10 +195,11 @@ class Lines:
             layers.look_again(self._shown.layer)
             self._refresh()
 
-    def adopt(self) -> Layer:
-        """The view becomes that of a line."""
+    def adopt(self, absent: tuple[bytes, ...] = ()) -> Layer:
+        """The view becomes that of a line, which does not see it if any of the `absent` comes."""
         if self._shown is None:
             raise WorldFailedError("no view of the workspace could be made")
+        self._standing.seek(absent)
         self._is_fresh = False
         return self._shown.layer
 

@@ -106,6 +106,7 @@ class LayeredWorld:
         def run_in(opened: OpenWorld) -> Ended:
             mark = os.fsencode(layers.ended_mark(layer))
             limits = self.limits(request)
+            opened.absent = self._absent(request)
             return opened.run(program, limits, begun, capturing.start, mark, request.on_call)
 
         def open_one(company: Entrance | None) -> OpenWorld:
@@ -138,6 +139,9 @@ class LayeredWorld:
             layer=layer, left_running=ended.left_running, stdout=stdout, stderr=stderr
         )
         return outcome if request.network is None else with_network(outcome, request.network)
+
+    def _absent(self, request: RunRequest) -> tuple[bytes, ...]:
+        return tuple(os.path.join(os.fsencode(self._root), name) for name in request.absent)
 
     def _leave(
         self, layer: Layer, request: RunRequest, ended: Ended, company: Entrance | None

@@ -68,6 +68,8 @@ class OpenWorld:
         self._keeper = ready.keeper
         #: A copy of the view's mount, ours to close; -1 if there is none.
         self.view = ready.view
+        #: Paths that the command's process looks for before it begins, see `RunRequest.absent`.
+        self.absent: tuple[bytes, ...] = ()
 
     @property
     def pids(self) -> tuple[int, int]:
@@ -154,7 +156,7 @@ class OpenWorld:
         with suppress(ClosedError):
             self._orders.send(
                 "program", program.argv, cwd, env, current_umask(), signals.ignored(),
-                signals.callers_mask, tuple(wanted),
+                signals.callers_mask, tuple(wanted), self.absent,
                 fds=tuple(wanted.values()),
             )  # fmt: skip
 

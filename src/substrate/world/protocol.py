@@ -147,6 +147,9 @@ class RunRequest(NamedTuple):
     #: those of the same session, and of the same kind, show each other their processes.
     session_id: str = ""
     beside: tuple[Layer, ...] = ()
+    #: Names below the root that nobody has there now. If somebody makes one later, the command
+    #: shall not see it: they are locks, and it works on a copy of its own.
+    absent: tuple[bytes, ...] = ()
     #: Somebody inside the world is at its door: called once, with the listening socket (which is
     #: closed afterwards) and the world's init. The command finds the way in ``SUBSTRATE_BROKER``.
     on_call: Callable[[int, int], None] | None = None

@@ -93,6 +93,11 @@ class StandingWorld:
         """What was changed in the real workspace meanwhile is seen from now on."""
         self._ask("refresh")
 
+    def seek(self, names: tuple[bytes, ...]) -> None:
+        """See `RunRequest.absent`."""
+        if names:
+            self._ask("seek", names)
+
     def gone(self) -> list[str]:
         """The keys of views that nobody can write through any more; each is told once."""
         for key, path in list(self._stowed.items()):

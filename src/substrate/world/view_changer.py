@@ -3,7 +3,7 @@
 It is outside the world's pid namespace, so that nothing in there can see or signal it, and has
 what the world's processes have not: the right to mount.
 
-    told:    lay KEY NAME, take, refresh, look
+    told:    lay KEY NAME, take, refresh, seek NAMES, look
     reports: done ERROR KEYS, and by itself: gone KEYS
 
 `lay` puts a view beneath the one that is seen, `take` takes that one away. In between the stower
@@ -26,6 +26,7 @@ from substrate.system.linux import mounts
 from substrate.system.linux.unmounts import Unmounts
 from substrate.world import sandbox as sandboxes
 from substrate.world.overlay import FLAGS, mount_overlay
+from substrate.world.world_init import look_for
 
 
 class Site(NamedTuple):
@@ -86,6 +87,9 @@ class _Changer:
                 self._take()
             elif message[0] == "refresh" and self._is_shown:
                 mounts.forget_names(self._site.root, FLAGS)
+            elif message[0] == "seek" and self._is_shown:
+                names = cast("tuple[bytes, ...]", message[1])
+                look_for(os.path.join(self._site.root, name) for name in names)
         except OSError as error:
             return error.strerror or str(error)
         return ""

@@ -162,13 +162,14 @@ def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
         step = "descriptors"
         close_ways_out()
         step = "start"
-        program, umask, ignored, callers_mask = _receive_program(orders)
+        program, umask, ignored, callers_mask, absent = _receive_program(orders)
         spawn.move_stdio(program.stdio)
         os.umask(umask)
         signals.ignore(ignored)  # a world made ahead does not have them from its caller
         step = "cwd"
         assert program.cwd is not None
         os.chdir(program.cwd)
+        look_for(absent)
         step = "descriptors"
         reopen_inside()
         assert program.env is not None
@@ -206,7 +207,7 @@ def _rehearse() -> None:
     """Go through the motions of the start while nobody waits for it: memory that we still share
     is copied when it is first used. Before the network's filter, which would tell of it."""
     told, tell = channels.pair()
-    tell.send("program", (b"",), b"/", dict(environment.current().variables), 0, (), (), ())
+    tell.send("program", (b"",), b"/", dict(environment.current().variables), 0, (), (), (), ())
     program, *_ = _receive_program(told)
     told.close()
     tell.close()
@@ -218,10 +219,11 @@ def _rehearse() -> None:
 
 def _receive_program(
     orders: Channel,
-) -> tuple[spawn.Program, int, tuple[int, ...], tuple[int, ...] | None]:
-    """With the umask, the signals that it is to ignore, and those to block (None: as we were)."""
+) -> tuple[spawn.Program, int, tuple[int, ...], tuple[int, ...] | None, tuple[bytes, ...]]:
+    """With the umask, the signals that it is to ignore, those to block (None: as we were), and
+    the paths to look for."""
     message, fds = orders.receive()
-    _, argv, cwd, env, umask, ignored, blocked, targets = message
+    _, argv, cwd, env, umask, ignored, blocked, targets, absent = message
     given = dict(zip(cast("tuple[int, ...]", targets), fds, strict=True))
     program = spawn.Program(
         cast("tuple[bytes, ...]", argv), cast(bytes, cwd), cast("dict[str, str]", env),
@@ -229,8 +231,15 @@ def _receive_program(
     )  # fmt: skip
     return (
         program, cast(int, umask), cast("tuple[int, ...]", ignored),
-        cast("tuple[int, ...] | None", blocked),
+        cast("tuple[int, ...] | None", blocked), cast("tuple[bytes, ...]", absent),
     )  # fmt: skip
+
+
+def look_for(paths: Iterable[bytes]) -> None:
+    """Have an overlay remember that nothing is there: it does not ask the tree below again."""
+    for path in paths:
+        with suppress(OSError):
+            os.lstat(path)
 
 
 def close_ways_out() -> None:

@@ -80,6 +80,14 @@ def swap(site: Site, beneath: int) -> None:
     standing.refresh()
     assert ask("cat kept") == ["fresh"]
 
+    # Somebody makes a lock that was looked for when nobody had it, and another one.
+    standing.seek((b"dir/lock",))
+    (site.root / "dir" / "lock").touch()
+    (site.root / "dir" / "other.lock").touch()
+    assert ask("test -e dir/lock || echo none; test -e dir/other.lock && echo one") == (
+        ["none", "one"]
+    )
+
     # Nobody is in the second one when it is taken away.
     ask("cd /")
     third = standing.show(three)

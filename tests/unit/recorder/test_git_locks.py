@@ -1,0 +1,125 @@
+"""Somebody's git has its lock for a moment: commands in worlds go on with their own work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from substrate.recorder.place import Place
+from substrate.recorder.record_command import CommandRequest, Recording, record_command
+from substrate.recorder.world_choice import Asked, world_for
+from substrate.system import clock, environment
+from tests.unit.history.workbench import Bench
+
+_MAKE = "git init -q -b main; echo a > a; git add .; git commit -qm one"
+#: What a command says to have the next thing done to the real tree; it goes on once that is done.
+_ASK = "ask() { echo > '%(outside)s/ask'; read -r _ < '%(outside)s/answer'; };"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    root = tmp_path / "project"
+    root.mkdir()
+    subprocess.run(["bash", "-ec", _MAKE], cwd=root, check=True)
+    return Bench(root)
+
+
+@contextmanager
+def outside(bench: Bench, *steps: str) -> Iterator[str]:
+    """Each step happens to the real tree when the command asks for it: see `_ASK`."""
+    where = bench.root.parent
+    for name in ("ask", "answer"):
+        os.mkfifo(where / name)
+    script = "".join(f"read -r _ < ../ask; {step}; echo > ../answer;" for step in steps)
+    with subprocess.Popen(["bash", "-ec", script], cwd=bench.root) as helper:
+        try:
+            yield _ASK % {"outside": where}
+            assert helper.wait(60) == 0
+        finally:
+            helper.kill()
+
+
+def run(bench: Bench, line: str) -> Recording:
+    place = Place.at(bench.root, environment.current(), None, "ada")
+    request = CommandRequest(bench.root, shell=line, timeout_s=60)
+    return record_command(place, world_for(place, Asked()), request)
+
+
+def staged(bench: Bench) -> str:
+    words = ["git", "diff", "--cached", "--name-only"]
+    done = subprocess.run(words, cwd=bench.root, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+_STRATEGIES = [
+    pytest.param(name, marks=pytest.mark.needs(f"world-{name}"))
+    for name in ("overlay", "fuse-overlayfs", "copy-diff")
+]
+
+
+@pytest.mark.parametrize("strategy", _STRATEGIES)
+def test_a_lock_that_comes_and_goes_stops_nobody(
+    bench: Bench, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUBSTRATE_WORLD_STRATEGY", strategy)
+    with outside(bench, "touch .git/index.lock", "rm .git/index.lock") as ask:
+        done = run(bench, f"{ask} echo b > b; ask; git add b; was=$?; ask; git add b; exit $was")
+    assert (done.outcome.exit, done.held) == (0, "")
+    assert staged(bench) == "b\n"
+
+
+@pytest.mark.needs("world-overlay")
+def test_nor_does_one_on_a_branch(bench: Bench) -> None:
+    locks = "HEAD.lock config.lock packed-refs.lock refs/heads/main.lock"
+    with outside(bench, f"(cd .git; touch {locks})", f"(cd .git; rm {locks})") as ask:
+        work = "git commit -qm two --allow-empty && git config a.b c && git pack-refs --all"
+        done = run(bench, f"{ask} ask; {work}; was=$?; ask; exit $was")
+    assert (done.outcome.exit, done.held) == (0, "")
+    log = ["git", "log", "--format=%s"]
+    said = subprocess.run(log, cwd=bench.root, capture_output=True, text=True, check=True).stdout
+    assert said == "two\none\n"
+
+
+@pytest.mark.needs("world-overlay")
+def test_who_has_just_begun_is_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What he stages is there when the command begins, and stays."""
+    run(bench, "true")
+    lock, really = bench.root / ".git" / "index.lock", clock.sleep
+
+    def sleep(seconds: float) -> None:
+        really(seconds)
+        if lock.exists():
+            lock.unlink()
+            subprocess.run(["git", "add", "his"], cwd=bench.root, check=True)
+
+    (bench.root / "his").write_text("his\n")
+    lock.touch()
+    monkeypatch.setattr(clock, "sleep", sleep)
+    done = run(bench, "echo mine > mine; git add mine")
+    assert (done.outcome.exit, done.held) == (0, "")
+    assert staged(bench) == "his\nmine\n"
+
+
+@pytest.mark.needs("world-overlay")
+def test_one_that_is_held_for_long_is_seen_until_it_goes(bench: Bench) -> None:
+    lock = bench.root / ".git" / "index.lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    with outside(bench, "rm .git/index.lock") as ask:
+        done = run(bench, f"{ask} ask; echo b > b; git add b")
+    assert (done.outcome.exit, done.held, staged(bench)) == (0, "", "b\n")
+    lock.touch()
+    os.utime(lock, (0, 0))
+    done = run(bench, "git add b || rm .git/index.lock")
+    assert (done.outcome.exit, lock.exists()) == (0, False)
+
+
+@pytest.mark.needs("world-overlay")
+def test_a_branch_with_an_odd_name_is_no_danger(bench: Bench) -> None:
+    (bench.root / ".git" / "HEAD").write_bytes(b"ref: refs/heads/\xff\0/../../../x\n")
+    assert run(bench, "true").outcome.exit == 0
