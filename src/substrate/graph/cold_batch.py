@@ -10,7 +10,7 @@ from pickle import PickleBuffer
 from typing import NamedTuple
 
 from substrate.graph.cache import DAMAGED, packer
-from substrate.graph.extract import extract
+from substrate.graph.extract import extract_all
 from substrate.graph.fact_source import Batch, Unpacker, Wanted, failed_facts
 from substrate.graph.facts import Facts, encode_facts
 from substrate.graph.section import counted_section
@@ -38,11 +38,9 @@ def read_batch(batch: Batch) -> BatchRead:
     """Parse what is not in the cache, and write every line that needs only the file itself."""
     # One kind of work after the other: its code stays in the processor's caches.
     unpack, compress = Unpacker().facts, packer().compress
+    new = iter(extract_all([(one.key, data or b"") for one, known, data in batch if known is None]))
     try:
-        facts = [
-            unpack(known) if known is not None else extract(one.key, data or b"")
-            for one, known, data in batch
-        ]
+        facts = [unpack(known) if known is not None else next(new) for _, known, _ in batch]
     except DAMAGED:
         return BatchRead(Sections())
     pairs = [(one, said) for (one, _, _), said in zip(batch, facts, strict=True)]

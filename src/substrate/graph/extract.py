@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 
 from substrate.graph import languages
@@ -15,8 +16,40 @@ from substrate.graph.syntax_tree import as_utf8
 MAX_PARSED_BYTES = 2 << 20
 
 
+#: Sources that are read side by side: so many, and of so many bytes together.
+_TOGETHER = 16
+_TOGETHER_BYTES = 64 << 10
+
+
 def extract(key: str, data: bytes) -> Facts:
     """The facts of one blob at a path with this `languages.name_key`; never raises for content."""
+    return extract_all([(key, data)])[0]
+
+
+def extract_all(items: Iterable[tuple[str, bytes]]) -> list[Facts]:
+    """Those of many, in order.
+
+    A few are parsed, then queried, then read: with all of that for file after file, the parser's
+    code and tables, the query's and Python's would throw each other out of the processor's caches.
+    """
+    made: list[Facts] = []
+    together: list[Reading] = []
+    room = _TOGETHER_BYTES
+    for key, data in items:
+        facts, reading = _begun(key, data)
+        made.append(facts)
+        if reading is not None:
+            together.append(reading)
+            room -= len(data)
+            if room <= 0 or len(together) == _TOGETHER:
+                _read_together(together)
+                together, room = [], _TOGETHER_BYTES
+    _read_together(together)
+    return made
+
+
+def _begun(key: str, data: bytes) -> tuple[Facts, Reading | None]:
+    """What is seen without a parser, and what is to be read by one."""
     binary = languages.is_binary(data)
     language = "" if binary and not key else languages.detect(key, data)
     facts = Facts(
@@ -32,16 +65,32 @@ def extract(key: str, data: bytes) -> Facts:
     )  # fmt: skip
     grammar = None if binary else grammar_for(language)
     if grammar is None:
-        return facts
+        return facts, None
     if len(data) > MAX_PARSED_BYTES:
         facts.trouble = "too large to parse"
-        return facts
+        return facts, None
     try:
-        Reading(grammar, language, as_utf8(data, language), facts).run()
+        return facts, Reading(grammar, language, as_utf8(data, language), facts)
     except Exception as error:  # noqa: BLE001  one file's trouble costs that file only
-        facts.trouble = f"not read: {type(error).__name__}"
-        facts.symbols, facts.details, facts.imports, facts.calls = [], [], [], []
-    return facts
+        _fail(facts, error)
+        return facts, None
+
+
+def _read_together(readings: list[Reading]) -> None:
+    for step in (Reading.parse, Reading.query, Reading.read):
+        fine = []
+        for reading in readings:
+            try:
+                step(reading)
+                fine.append(reading)
+            except Exception as error:  # noqa: BLE001  likewise
+                _fail(reading.facts, error)
+        readings = fine
+
+
+def _fail(facts: Facts, error: Exception) -> None:
+    facts.trouble = f"not read: {type(error).__name__}"
+    facts.symbols, facts.details, facts.imports, facts.calls = [], [], [], []
 
 
 def _go_module(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""One source being read: parse once, query once, sort, and sweep for nesting.
+"""One source being read: parse, query, sort, and sweep for nesting.
 
 Most of what a cold index does is done here, once for every call and definition there is: hence
 few small functions on that way, and texts by byte offsets instead of questions to nodes.
@@ -7,92 +7,20 @@ few small functions on that way, and texts by byte offsets instead of questions 
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
-from functools import cache
 from hashlib import blake2b
-from importlib import import_module
-from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
-from types import ModuleType
 
-from tree_sitter import Language, Node, Parser, Query, QueryCursor
+from tree_sitter import Node
 
 from substrate.graph.facts import CLASS_KINDS, Call, Detail, Facts, Import, Span, Symbol
-from substrate.graph.grammars import grammar_for
 from substrate.graph.grammars.grammar import Grammar, Source, signature
+from substrate.graph.parsers import Captures, Found, tools
 from substrate.graph.syntax_tree import AT_ONCE_BYTES, DEEPEST, is_deep, last_code, stretches
 
 _TOO_DEEP = "nested too deeply"
 _RECEIVER_CHARS = 80
 _PARAMETER = re.compile(r"[(,*&]\s*(\w+)\s*(?=[:,=)\s])")
-_CALLS = {
-    "call": "function",
-    "new": "constructor",
-    "decorator": "decorator",
-    "macro_call": "macro",
-    "jsx": "component",
-}
-_DEFINITIONS = frozenset(
-    (
-        *("function", "method", "class", "type", "constant", "variable", "interface", "enum"),
-        *("struct", "trait", "namespace", "macro", "constructor", "scope"),
-    )
-)
-#: The capture that says where a match is; a definition's is ``d``.
-_ANCHORS = {
-    **dict.fromkeys(_CALLS, "c"),
-    "import": "i",
-    "type_of": "v",
-    "package": "p",
-    "export": "x",
-}
-
 #: A copy is made faster than another one.
 _new_hash = blake2b(digest_size=8).copy
-
-_Captures = dict[str, list[Node]]
-_Matches = list[tuple[int, _Captures]]
-
-
-class _Tools:
-    """A language's parser and query, made once a process."""
-
-    def __init__(self, grammar: Grammar) -> None:
-        language = Language(getattr(_binding(grammar.package), grammar.function)())
-        self.parser = Parser(language)
-        self.query = Query(language, "\n".join(text for _, text in grammar.patterns))
-        self.cursor = QueryCursor(self.query)
-        #: By pattern: its kind, where it is, the type of a call ("": it is none), if it defines.
-        self.kinds = tuple(kind for kind, _ in grammar.patterns)
-        self.anchors = tuple(_ANCHORS.get(kind, "d") for kind in self.kinds)
-        self.calls = tuple(_CALLS.get(kind, "") for kind in self.kinds)
-        self.defines = tuple(kind in _DEFINITIONS for kind in self.kinds)
-
-
-@cache
-def tools(language: str) -> _Tools:
-    grammar = grammar_for(language)
-    assert grammar is not None
-    return _Tools(grammar)
-
-
-def _binding(package: str) -> ModuleType:
-    """The extension inside a grammar's package.
-
-    The package itself only passes its function on, and imports a good part of the standard
-    library for queries that nobody here asks for: as much time as the parser's first files take.
-    """
-    name = f"{package}._binding"
-    if name not in sys.modules:
-        above = PathFinder.find_spec(package)
-        places = above.submodule_search_locations if above is not None else None
-        found = PathFinder.find_spec(name, places) if places else None
-        if found is None or found.loader is None:
-            return import_module(package)
-        sys.modules[name] = module_from_spec(found)
-        found.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 class _Scope:
@@ -132,47 +60,59 @@ class Reading:
         self.definitions: set[tuple[int, int]] = set()
         #: Where decorators and the like begin and end, for the definition that comes next.
         self.outer: tuple[int, int] | None = None
+        self.is_deep = False
+        #: What the query found; None if that would be too much at once.
+        self.whole: Found | None = None
         self.stack: list[_Scope] = []
         self.own: list[_Scope] = []
         self.bytes_to_hash = 64 * len(data) + (1 << 20)
 
-    def run(self) -> None:
-        root = self.tools.parser.parse(self.data).root_node
+    # Three steps, for whom reads many: see `extract_all`.
+
+    def parse(self) -> None:
+        self.root = self.tools.parser.parse(self.data).root_node
+
+    def query(self) -> None:
+        root = self.root
         if root.has_error:
             self.facts.trouble = "syntax errors"
+        self.is_deep = is_deep(root)
+        if not self.is_deep and len(self.data) <= AT_ONCE_BYTES:
+            self.whole = self.tools.found(root)
+
+    def read(self) -> None:
         self._module()
         try:
-            for start, end, matches in self._matches(root):
-                self._read(start, end, matches)
+            if self.whole is not None:
+                self._read(0, len(self.data), self.whole)
+            else:
+                self._read_by_stretches()
         except _TooDeepError:
             self.facts.trouble = _TOO_DEEP
         self._hash_own_text()
 
-    def _matches(self, root: Node) -> Iterator[tuple[int, int, _Matches]]:
-        """Stretches of the file, and what begins in each."""
-        deep = is_deep(root)
-        if not deep and len(self.data) <= AT_ONCE_BYTES:
-            yield 0, len(self.data), self.tools.cursor.matches(root)
-            return
-        cursor = QueryCursor(self.tools.query)
-        if deep:
+    def _read_by_stretches(self) -> None:
+        cursors = self.tools.cursors(DEEPEST if self.is_deep else None)
+        if self.is_deep:
             self.facts.trouble = _TOO_DEEP
-            cursor.set_max_start_depth(DEEPEST)
-        for start, end in stretches(root):
-            cursor.set_byte_range(start, end)
-            yield start, end, cursor.matches(root)
+        for start, end in stretches(self.root):
+            for cursor, _ in cursors:
+                cursor.set_byte_range(start, end)
+            self._read(start, end, [(p, cursor.matches(self.root)) for cursor, p in cursors])
 
-    def _read(self, first: int, last: int, matches: _Matches) -> None:
+    def _read(self, first: int, last: int, found_by_query: Found) -> None:
+        """What begins between two places."""
         found = []
-        anchors, stack = self.tools.anchors, self.stack
-        number = 0
-        for pattern, captures in matches:
-            node = captures[anchors[pattern]][0]
-            start = node.start_byte
-            if first <= start < last:  # patterns that begin at the root reach beyond the stretch
-                # The number decides last, so that nodes are never compared.
-                found.append((start, -node.end_byte, pattern, number, node, captures))
-                number += 1
+        stack, serial = self.stack, 0
+        for places, matches in found_by_query:
+            for pattern, captures in matches:
+                number, anchor = places[pattern]
+                node = captures[anchor][0]
+                start = node.start_byte
+                if first <= start < last:  # patterns of the root reach beyond the stretch
+                    # The serial number decides last, so that nodes are never compared.
+                    found.append((start, -node.end_byte, number, serial, node, captures))
+                    serial += 1
         found.sort()
         kinds, calls, defines = self.tools.kinds, self.tools.calls, self.tools.defines
         for start, minus_end, pattern, _, node, captures in found:
@@ -217,7 +157,7 @@ class Reading:
         self.stack.append(scope)
         self.own.append(scope)
 
-    def _definition(self, kind: str, node: Node, captures: _Captures, start: int, end: int) -> None:
+    def _definition(self, kind: str, node: Node, captures: Captures, start: int, end: int) -> None:
         if (start, end) in self.definitions:
             return  # a second pattern saw the same node
         names, source = captures.get("n"), self.source
@@ -295,7 +235,7 @@ class Reading:
 
     # -- the rest -------------------------------------------------------------------------------
 
-    def _call(self, called: str, node: Node, captures: _Captures, start: int, end: int) -> None:
+    def _call(self, called: str, node: Node, captures: Captures, start: int, end: int) -> None:
         data, callee, receiver, given = self.data, captures["f"][0], "", False
         name = data[callee.start_byte : callee.end_byte].decode()
         if name in self.import_calls and self._import(node, start, end):
@@ -338,7 +278,7 @@ class Reading:
             self.facts.imports.append(Import(module, level, names, alias, span, scope))
         return True
 
-    def _other(self, kind: str, node: Node, captures: _Captures, start: int, end: int) -> None:
+    def _other(self, kind: str, node: Node, captures: Captures, start: int, end: int) -> None:
         text = self.source.text
         if kind == "import":
             self._import(node, start, end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from substrate.graph.extract import extract
+from substrate.graph.extract import extract, extract_all
 from substrate.graph.facts import Facts
 from substrate.graph.languages import count_lines, detect, name_key
 
@@ -161,6 +161,19 @@ def test_symbols_and_imports_of_each_language(language: str) -> None:
     assert (facts.language, facts.trouble) == (language, "")
     assert {f"{s.kind} {s.local}" for s in facts.symbols[1:]} == symbols
     assert {found.module for found in facts.imports} == imports
+
+
+def test_many_that_are_read_together_say_what_each_says_alone() -> None:
+    sources = [(key, source.encode()) for key, source, _, _ in EXPECTED.values()]
+    items = [
+        *sources,
+        (".py", b"def bad(:\n    ((\n"),
+        (".png", b"\0\1"),
+        (".py", b"x = f(\n" * 20_000),  # deep, and larger than a group
+        *[(".py", b"def f%d(): g%d()\nY = 1\n" % (n, n)) for n in range(40)],
+        *sources,
+    ]
+    assert extract_all(items) == [extract(key, data) for key, data in items]
 
 
 def by_local(facts: Facts, local: str) -> tuple[str, str, str, int, int]:

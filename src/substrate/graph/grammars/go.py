@@ -104,4 +104,4 @@ def _imports(node: Node, source: Source) -> list[RawImport]:
     return [RawImport(module, [], name if name != "_" else "")]
 
 
-GO = Grammar("tree_sitter_go", _PATTERNS, _describe, _imports)
+GO = Grammar("tree_sitter_go", _PATTERNS, _describe, _imports, root="source_file")

@@ -72,6 +72,8 @@ class Grammar(NamedTuple):
     describe: Describe
     imports: Callable[[Node, Source], list[RawImport]]
     function: str = "language"
+    #: The type of the root. A pattern that begins with it is tried there only.
+    root: str = ""
     #: Joins a qualified name.
     separator: str = "."
     #: Calls that import, by name: ``require``.

@@ -208,5 +208,6 @@ JAVASCRIPT = Grammar(
     _PATTERNS,
     describe,
     imports,
+    root="program",
     import_calls=("require", "import"),
 )

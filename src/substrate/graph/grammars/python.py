@@ -152,6 +152,7 @@ PYTHON = Grammar(
     _PATTERNS,
     _describe,
     _imports,
+    root="module",
     ends_before_comments=True,
     assigned=_assigned,
 )

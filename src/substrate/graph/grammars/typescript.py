@@ -45,6 +45,7 @@ TYPESCRIPT = Grammar(
     describe,
     imports,
     function="language_typescript",
+    root="program",
     import_calls=("require", "import"),
 )
 TSX = TYPESCRIPT._replace(patterns=(*_PATTERNS, *JSX_PATTERNS), function="language_tsx")
