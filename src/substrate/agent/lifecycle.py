@@ -63,7 +63,7 @@ class Home:
     def _make_directories(self) -> None:
         above = self.socket_path.parent
         if not above.exists():
-            above.mkdir(mode=0o700, parents=True)
+            above.mkdir(mode=0o700, parents=True, exist_ok=True)  # others may be at it
         try:
             self.directory.mkdir(mode=0o700)
         except FileExistsError:

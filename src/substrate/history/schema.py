@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from substrate.system.sqlite_room import fill_holes, may_map
 SCHEMA_VERSION = 1
 #: How long one connection waits for another that is writing.
 PATIENCE_MS = 30_000
+#: How often one asks again that SQLite does not let wait.
+_PAUSE_S = 0.005
 
 _TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -139,7 +142,8 @@ def translated(error: sqlite3.Error) -> SubstrateError:
             f"the history index could not be written: {text}",
             hint="the disk may be full or failing: make room or look after it, then try again",
         )
-    if "locked" in text:
+    # The second: others came and went a hundred times while it tried to read.
+    if "locked" in text or name == "SQLITE_PROTOCOL":
         return LockedError("another process is busy with this history", hint="try again")
     if "readonly" in text or "unable to open" in text:
         return WorkspaceError(
@@ -220,9 +224,7 @@ def _migrate(connection: sqlite3.Connection) -> None:
             f"this history was written by a newer Substrate (schema {version})",
             hint="upgrade Substrate; nothing was changed",
         )
-    # WAL + FULL: one append and one fdatasync a transaction. The file remembers that. Where WAL
-    # cannot work (network file systems) SQLite answers with another mode, as safe and only slower.
-    connection.execute("PRAGMA journal_mode=WAL")
+    _keep_a_log(connection)
     connection.execute("BEGIN EXCLUSIVE")
     if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
         for statement in _TABLES.split(";\n"):
@@ -230,3 +232,21 @@ def _migrate(connection: sqlite3.Connection) -> None:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
     connection.execute("COMMIT")
+
+
+def _keep_a_log(connection: sqlite3.Connection) -> None:
+    """WAL + FULL: one append and one fdatasync a transaction. The file remembers that. Where WAL
+    cannot work (network file systems) SQLite answers with another mode, as safe and only slower.
+
+    Of several that come upon a new file at once each reads it first, so that SQLite refuses all
+    but one on the spot: who waited with the file in its hands could wait for ever.
+    """
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except LockedError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(_PAUSE_S)

@@ -253,7 +253,8 @@ def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
     check_trusted(workspace)
     check_repaired(workspace)
     if not (workspace.store / "index" / "history.db").exists():
-        if (workspace.store / ".git" / "HEAD").exists():
+        # Without a commit nothing is lost: somebody is making it, or was killed while at it.
+        if (workspace.store / ".git" / BRANCH).exists():
             raise _index_lost()
         if workspace.history_refused:
             raise _refused(workspace)
@@ -311,7 +312,8 @@ def _refused(workspace: Workspace) -> HistoryRefusedError:
 
 def is_index_lost(store: HistoryStore) -> bool:
     """Whether there are commits of which the ledger knows nothing."""
-    return store.tip_commit is None and (store.git_dir / BRANCH).exists()
+    # In this order: somebody may be making the first one, which the ledger knows before git does.
+    return (store.git_dir / BRANCH).exists() and store.tip_commit is None
 
 
 def _protected(workspace: Workspace) -> Path:

@@ -1,0 +1,103 @@
+"""Several come upon a workspace without a history at once: each finds one, made by whomever."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from substrate.errors import DamagedStoreError, LockedError, NotFoundError, SubstrateError
+from substrate.history import record, schema, store
+from substrate.history.config import load_config
+from substrate.history.messages import BRANCH
+from substrate.history.store import HistoryStore
+from substrate.workspace.locate import Workspace, find_workspace, protect_store
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    root = tmp_path / "project"
+    root.mkdir()
+    (root / "a").write_text("1")
+    return find_workspace(root)
+
+
+@pytest.fixture
+def home_config(tmp_path: Path) -> Path:
+    return tmp_path / "config.toml"
+
+
+def test_who_meets_another_one_making_the_ledger_waits(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    failed: list[SubstrateError] = []
+
+    def come_second() -> None:
+        try:
+            schema.connect(path).close()
+        except SubstrateError as error:
+            failed.append(error)
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as first:
+        first.execute("BEGIN IMMEDIATE")
+        second = threading.Thread(target=come_second)
+        second.start()
+        second.join(0.3)
+        assert second.is_alive(), failed
+        first.execute("ROLLBACK")
+        second.join()
+    assert failed == []
+    with closing(schema.connect(path)) as made:
+        assert made.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        assert made.execute("SELECT count(*) FROM entries").fetchone()[0] == 0
+
+
+def test_a_reader_that_others_keep_from_reading_is_told_to_come_again() -> None:
+    error = sqlite3.OperationalError("locking protocol")
+    error.sqlite_errorname = "SQLITE_PROTOCOL"
+    assert isinstance(schema.translated(error), LockedError)
+
+
+class _LooksTwice(HistoryStore):
+    """Between its look at the ledger and whatever it looks at next, another takes the baseline."""
+
+    home_config: Path
+
+    @property
+    def tip_commit(self) -> bytes | None:
+        found = super().tip_commit
+        if found is None:
+            other = store.open_store(self.workspace, self.home_config)
+            with other.writing("record a command"):
+                record.ensure_baseline(other)
+            other.close()
+        return found
+
+
+def test_a_baseline_that_comes_between_two_looks_is_no_damage(
+    workspace: Workspace, home_config: Path
+) -> None:
+    store.open_store(workspace, home_config).close()
+    looking = _LooksTwice(workspace, load_config(home_config, workspace.store / "config.toml"))
+    looking.home_config = home_config
+    assert not store.is_index_lost(looking)
+    looking.close()
+
+
+def test_a_question_while_the_store_is_made_finds_no_history(
+    workspace: Workspace, home_config: Path
+) -> None:
+    protect_store(workspace)
+    store.make_store(workspace)
+    with pytest.raises(NotFoundError, match="no history"):
+        store.existing_store(workspace, home_config)
+    made = store.open_store(workspace, home_config)
+    with made.writing("record a command"):
+        record.ensure_baseline(made)
+    made.close()
+    assert (workspace.store / ".git" / BRANCH).exists()
+    (workspace.store / "index" / "history.db").unlink()
+    with pytest.raises(DamagedStoreError, match="index is gone"):
+        store.existing_store(workspace, home_config)
