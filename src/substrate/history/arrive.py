@@ -38,9 +38,11 @@ from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
 from substrate.objects.snapshot import Snapshot
 from substrate.system import clock
+from substrate.workspace import look_ahead
 from substrate.workspace.apply import Applier, Report, Staged
 from substrate.workspace.dirwalk import Directory
 from substrate.workspace.layer import LayerDiff, LayerSource
+from substrate.workspace.look_ahead import LookAhead
 from substrate.workspace.newer import holds_newer
 from substrate.workspace.plan import How, Op
 from substrate.workspace.site import State
@@ -141,6 +143,22 @@ def _or_the_next_call(state: str) -> Iterator[None]:
 
 
 def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: LayerSource) -> _Ready:
+    files = [
+        one.path
+        for one in arriving.diff.entries
+        if one.old.kind is one.new.kind is Kind.FILE and not one.beyond
+    ]
+    with look_ahead.looking(store.root, files) as ahead:
+        return _decided(store, batch, arriving, source, ahead)
+
+
+def _decided(
+    store: HistoryStore,
+    batch: Batch,
+    arriving: Arriving,
+    source: LayerSource,
+    ahead: LookAhead | None,
+) -> _Ready:
     base = store.snapshot_of(arriving.running.base_commit)
     changes = arriving.diff.changes()
     with Directory.open_root(store.dir) as own:
@@ -160,7 +178,7 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
             except ValueError:
                 # What stood below when the layer was read cannot be below what stands there now.
                 break
-            staged = _applier(store, arriving.running, source).look(coming.plan)
+            staged = _applier(store, arriving.running, source).look(coming.plan, ahead)
             clashing = [c.path for c in staged.conflicts]
             suspects = {**_done_by_others(staged), **dict.fromkeys(clashing, True)}
             found = met.compared(store, batch, batch, suspects)
@@ -168,6 +186,7 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
                 return _Ready(changes, wish, world, coming, staged, kept)
         if not found:
             break  # in the way, and nothing that history could take note of
+        ahead = None  # what it saw was before that
         met.record_met(store, batch, found)
         seen = met.seen_by_command(store, found, arriving.running.started_ns)
         base = edited(batch, base, seen)

@@ -26,6 +26,7 @@ from substrate.model.paths import RelPath
 from substrate.workspace import leftovers, rewrite_in_place, whole_removal
 from substrate.workspace.apply_cases import handler_of
 from substrate.workspace.layer import LayerSource
+from substrate.workspace.look_ahead import LookAhead
 from substrate.workspace.plan import Plan, shown
 from substrate.workspace.site import (
     Conflict,
@@ -111,11 +112,13 @@ class Applier:
         with self._site() as site:
             return self._stage(site, Stage(site, items), items)
 
-    def look(self, plan: Plan) -> Staged:
-        """The first half of phase one: what stands in the way. `fill` does the other half."""
+    def look(self, plan: Plan, ahead: LookAhead | None = None) -> Staged:
+        """The first half of phase one: what stands in the way. `fill` does the other half.
+
+        `ahead`: has begun to look at some of the paths."""
         items = [Item(number, op) for number, op in enumerate(plan.ops)]
         with self._site() as site:
-            stage = Stage(site, items)
+            stage = Stage(site, items, seen=ahead.result() if ahead is not None else None)
             try:
                 stage.look_at_all()
             except OSError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from substrate.errors import DamagedStoreError
 from substrate.model.nodes import ABSENT, Kind, Node
@@ -38,12 +38,15 @@ class Stage:
         resuming: bool = False,
         may_open: bool = False,
         others: Collection[RelPath] = (),
+        seen: Mapping[RelPath, Seen] | None = None,
     ) -> None:
         self._site = site
         self._items = items
         self._by_path = {item.path: item for item in items}
         self._resuming = resuming
         self._others = others
+        #: Looked at a moment ago.
+        self._seen = seen or {}
         #: A shut directory is opened in the second phase; the first one only reads.
         self._walker = site.walker if may_open else site.reader
         self.conflicts: list[Conflict] = []
@@ -128,6 +131,9 @@ class Stage:
         return item.op.how is How.FROM_LAYER and layer.holds(item.path)
 
     def _look(self, path: RelPath) -> Seen:
+        seen = self._seen.get(path)
+        if seen is not None:
+            return seen
         try:
             directory, name = self._walker.parent_of(path)
         except (FileNotFoundError, NotADirectoryError):
