@@ -181,6 +181,20 @@ static int has_more_descriptors(void) {
     return found;
 }
 
+/* A coding agent's own hook, which it has put the same prefix before: client/hooks.py says why it
+ * goes straight through. */
+static void pass_hook_through(void) {
+    static const char ending[] = "_harness";
+    const char *who = getenv("AI_AGENT");
+    size_t length = who == NULL ? 0 : strlen(who), cut = sizeof ending - 1;
+    if (length < cut || strcmp(who + length - cut, ending) != 0) return;
+    if (words[1] == NULL || strcmp(words[1], "-c") != 0 || words[2] == NULL) return;
+    if (words[2][0] == '\0' || words[3] != NULL) return;
+    char *bash[] = {"/bin/bash", "-c", words[2], NULL}, *sh[] = {"/bin/sh", "-c", words[2], NULL};
+    execv(bash[0], bash);
+    execv(sh[0], sh);
+}
+
 /* --------------------------------------------------------------------------- where things are */
 
 /* A path that needs no work; Python makes others absolute. */
@@ -456,6 +470,7 @@ int main(int argc, char **argv) {
     char directory[PATH_MAX], install[PATH_MAX];
     words = argv;
     if (argv[0] == NULL) return EXIT_RUN_FAILED;
+    pass_hook_through();
     find_install(install, sizeof install);
     if (!is_run() || !is_wanted() || has_terminal() || has_more_descriptors()) in_python();
     find_directory(directory, sizeof directory);

@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from substrate.client import door as python_client
+from substrate.client import hooks
 from substrate.protocol import door
 from tests.contract.as_user import NOBODY
 
@@ -208,6 +209,33 @@ def test_a_call_that_is_not_for_the_agent_stays(place: Door, variable: str, valu
     assert place("-c", "x")[0] == 0
     place.env[variable] = value
     assert place.stayed("-c", "x")
+
+
+#: The words, who calls, and whether it is a hook of his.
+HOOKS = [
+    (["-c", "echo $0"], "claude-code_2-1-325_harness", True),
+    (["-c", "echo $0"], "_harness", True),
+    (["-c", "echo $0"], "claude-code_2-1-325_agent", False),
+    (["-c", "echo $0"], "harness", False),
+    (["-c", "echo $0"], "", False),
+    (["-c", ""], "x_harness", False),
+    (["-c"], "x_harness", False),
+    (["-c", "echo $0", "more"], "x_harness", False),
+    (["--net", "off", "-c", "echo $0"], "x_harness", False),
+    (["run", "echo"], "x_harness", False),
+]
+
+
+@pytest.mark.parametrize(("words", "who", "is_hook"), HOOKS)
+def test_an_agents_hook_goes_straight_through(
+    place: Door, words: list[str], who: str, is_hook: bool
+) -> None:
+    place.env["AI_AGENT"] = who
+    assert hooks.is_hook(words, {b"AI_AGENT": who.encode()}) == is_hook
+    if is_hook:
+        assert place(*words) == (0, "/bin/bash\n", "")
+    else:
+        assert place.stayed(*words)
 
 
 def test_with_a_terminal_or_a_closed_descriptor_it_stays(place: Door) -> None:

@@ -66,6 +66,22 @@ def test_the_status_is_the_commands(workspace: Path, status: int) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (status, b"", b"")
 
 
+def test_an_agents_own_hook_is_not_recorded(workspace: Path, private_environment: Path) -> None:
+    """Claude Code puts its prefix before hooks, too: they work on the real files."""
+    hook = "cat > told; echo $AI_AGENT; kill -PIPE $$"
+    env = {"AI_AGENT": "claude-code_2-1-325_harness"}
+    done = substrate(workspace, "-c", hook, stdin=b'{"tool_name": "Bash"}', env=env)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        -signal.SIGPIPE, b"claude-code_2-1-325_harness\n", b""
+    )  # fmt: skip
+    assert (workspace / "told").read_bytes() == b'{"tool_name": "Bash"}'
+    assert not (workspace / ".substrate-git").exists()
+    assert not (private_environment / ".substrate" / "trace.jsonl").exists()
+    env = {"AI_AGENT": "claude-code_2-1-325_agent"}
+    substrate(workspace, "-c", "cat > told", stdin=b"recorded", env=env)
+    assert [span["command"] for span in spans(private_environment)] == ["cat > told"] * 2
+
+
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_death_by_signal(workspace: Path, signum: signal.Signals) -> None:
     assert substrate(workspace, "-c", f"kill -{signum.value} $$").returncode == 128 + signum

@@ -35,6 +35,8 @@ def substrate() -> int:
 
 
 def _substrate() -> int:
+    from substrate.client import hooks
+
     before = _let_interrupts_end_us()
     if sys.platform == "linux":
         import posix
@@ -44,10 +46,13 @@ def _substrate() -> int:
 
         agent_place.forget_coerced_locale()
         _take_streams_back(posix.environ.get(_ASIDE, b""))
+        hooks.pass_through(sys.argv[1:])
         status = offer(sys.argv[1:])
         if status is not None:
             # Nothing is buffered, and taking the interpreter down would cost milliseconds.
             posix._exit(status)
+    else:
+        hooks.pass_through(sys.argv[1:])
     if sys.platform != "win32":
         from substrate.system import streams
 
