@@ -144,8 +144,9 @@ def finish(store: HistoryStore, intent: Intent) -> str:
 
 
 def touches_of(arrival: Arrival, report: Report) -> list[Touch]:
-    """But for what somebody else made of a path, and wrote at a time of his own."""
-    left = {conflict.path for conflict in report.conflicts}
+    """But for what somebody else made of a path, and wrote at a time of his own; and for those
+    that have their times already."""
+    left = {conflict.path for conflict in report.conflicts} | report.timed
     return [touch for touch in arrival.touches if touch.path not in left]
 
 

@@ -44,7 +44,7 @@ from substrate.workspace.dirwalk import Directory
 from substrate.workspace.layer import LayerDiff, LayerSource
 from substrate.workspace.look_ahead import LookAhead
 from substrate.workspace.newer import holds_newer
-from substrate.workspace.plan import How, Op
+from substrate.workspace.plan import How, Op, Times
 from substrate.workspace.site import State
 from substrate.workspace.trash import Trash
 
@@ -342,7 +342,8 @@ def _apply(store: HistoryStore, intent: Intent, ready: _Ready, source: LayerSour
         source.clean(path, mode)
     applier = journal.applier_for(store, intent, source)
     applier.fill(ready.staged)
-    return applier.carry_out(ready.staged)
+    times = {one.path: Times(one.times, one.owner) for one in ready.arrival.touches if not one.only}
+    return applier.carry_out(ready.staged, times)
 
 
 def _applier(store: HistoryStore, running: Running, source: LayerSource) -> Applier:

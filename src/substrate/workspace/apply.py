@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from substrate.workspace import leftovers, rewrite_in_place, whole_removal
 from substrate.workspace.apply_cases import handler_of
 from substrate.workspace.layer import LayerSource
 from substrate.workspace.look_ahead import LookAhead
-from substrate.workspace.plan import Plan, shown
+from substrate.workspace.plan import Plan, Times, shown
 from substrate.workspace.site import (
     Conflict,
     Excluder,
@@ -42,6 +43,9 @@ from substrate.workspace.staging import Stage
 from substrate.workspace.trash import Trash, TrashEntry
 
 __all__ = ["Applier", "Conflict", "Noted", "Report", "Staged"]
+
+
+_NO_TIMES: Mapping[RelPath, Times] = {}
 
 
 class Report(NamedTuple):
@@ -61,6 +65,8 @@ class Report(NamedTuple):
     #: Paths whose old state lies in the trash.
     trashed: tuple[RelPath, ...]
     trash_entries: tuple[TrashEntry, ...]
+    #: Have the times that were asked for, too.
+    timed: frozenset[RelPath] = frozenset()
 
     @property
     def complete(self) -> bool:
@@ -139,10 +145,14 @@ class Applier:
         with self._site() as site:
             self._clear(site, staged.items)
 
-    def carry_out(self, staged: Staged) -> Report:
+    def carry_out(self, staged: Staged, times: Mapping[RelPath, Times] = _NO_TIMES) -> Report:
         """Phase two. Raises after taking everything back (`WorkspaceError`, `DiskFullError`),
-        or, if that was impossible, `HalfAppliedError`, which says where the bytes are."""
+        or, if that was impossible, `HalfAppliedError`, which says where the bytes are.
+
+        `times`: for files that are rewritten in place, where it costs nothing more."""
         with self._site() as site:
+            if os.utime in os.supports_fd:
+                site.times = times
             return self._carry_out(site, staged)
 
     def resume(self, plan: Plan, others: Collection[RelPath] = ()) -> Report:
@@ -320,6 +330,7 @@ def _report(site: Site, items: list[Item], late: Stage) -> Report:
         cannot_restore=tuple(late.cannot),
         trashed=tuple(entry.path for entry in site.trashed),
         trash_entries=tuple(site.trashed),
+        timed=frozenset(site.timed),
     )
 
 

@@ -40,6 +40,13 @@ class Op(NamedTuple):
     how: How = How.REPLACE
 
 
+class Times(NamedTuple):
+    """What a path shall have in the end: (access, modification) in ns, and whose it is."""
+
+    times: tuple[int, int]
+    owner: tuple[int, int]
+
+
 class Plan(NamedTuple):
     """Operations in the order of execution. Build it with `Plan.of`, which checks and sorts."""
 

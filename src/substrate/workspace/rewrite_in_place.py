@@ -141,6 +141,7 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
     try:
         overwrite(fd, old, new, at)
         set_attributes(fd, found, item.become)
+        _give_times(site, item, fd, at)
         if not site.is_synced_later(at.st_dev):
             os.fsync(fd)
     except BaseException:
@@ -148,6 +149,18 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
         set_attributes(fd, item.become, found)
         raise
     return [Rewritten(item, old if item.torn else None)]
+
+
+def _give_times(site: Site, item: Item, fd: int, at: os.stat_result) -> None:
+    """Those it shall have in the end, now that nothing more is done to it."""
+    wanted = site.times.get(item.path)
+    if wanted is None or wanted.owner != (at.st_uid, at.st_gid):
+        return
+    try:
+        os.utime(fd, ns=wanted.times)
+    except OSError:
+        return  # somebody else's file: who gives times to all the others meets that again
+    site.timed.append(item.path)
 
 
 def overwrite(fd: int, old: bytes, new: bytes, at: os.stat_result | None = None) -> None:
@@ -165,7 +178,8 @@ def overwrite(fd: int, old: bytes, new: bytes, at: os.stat_result | None = None)
     # Where something was added only, the rest is not written again.
     start = len(old) if new.startswith(old) else 0
     _write_at(fd, start, new[start:] if start else new)
-    _end_after(fd, len(old), len(new))
+    if len(new) < len(old):
+        _end_after(fd, len(old), len(new))
 
 
 def _write_at(fd: int, start: int, data: bytes) -> None:
@@ -182,10 +196,11 @@ def _has_room(at: os.stat_result | None, size: int) -> bool:
 
 def _end_after(fd: int, old_size: int, new_size: int) -> None:
     """Cut off what is left of the old content, and nothing that was added meanwhile."""
-    known = max(old_size, new_size)
     size = os.fstat(fd).st_size
-    added = os.pread(fd, size - known, known) if size > known and hasattr(os, "pread") else b""
-    if added and known > new_size:
+    added = b""
+    if size > old_size and hasattr(os, "pread"):
+        added = os.pread(fd, size - old_size, old_size)
+    if added:
         _write_at(fd, new_size, added)
     if size != new_size + len(added):
         os.ftruncate(fd, new_size + len(added))

@@ -8,6 +8,7 @@ import hashlib
 import os
 import stat
 import sys
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from substrate.workspace.dirwalk import ALL, Directory, Walker
 from substrate.workspace.layer import LayerSource
 from substrate.workspace.move import discard
 from substrate.workspace.openings import Openings
-from substrate.workspace.plan import How, Op
+from substrate.workspace.plan import How, Op, Times
 from substrate.workspace.probe import NOT_THERE, Seen, kind_of, look
 from substrate.workspace.trash import Trash, TrashEntry
 
@@ -154,6 +155,9 @@ class Site:
         self.exclusions = exclusions
         #: Where a world's new things lie.
         self.layer = layer
+        #: For files that keep their inode: set while those are open anyway, and for which it is.
+        self.times: Mapping[RelPath, Times] = {}
+        self.timed: list[RelPath] = []
         self.trashed: list[TrashEntry] = []
         self.broken_links: list[RelPath] = []
         self.kept_directories: list[Noted] = []

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from substrate.model.paths import RelPath
+from substrate.workspace.plan import How, Op, Plan, Times
 from substrate.workspace.rewrite_in_place import overwrite
+from tests.unit.workspace.applying import Ground
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,26 @@ def test_nothing_of_the_old_content_is_left(tmp_path: Path) -> None:
         with path.open("r+b") as file:
             overwrite(file.fileno(), old, new)
         assert path.read_bytes() == new
+
+
+@pytest.mark.skipif(os.utime not in os.supports_fd, reason="no times by descriptor")
+def test_times_come_with_the_content_where_the_owner_stays(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    wanted = (1_600_000_000_123_456_789, 1_500_000_000_987_654_321)
+    ops = []
+    for name in ("mine", "given", "edited"):
+        (ground.root / name).write_bytes(b"old")
+        node = ground.file(b"else" if name == "edited" else b"old")
+        ops.append(Op(RelPath(name.encode()), node, ground.file(b"new"), How.IN_PLACE))
+    own = (os.stat(ground.root).st_uid, os.stat(ground.root).st_gid)
+    before = os.stat(ground.root / "edited").st_mtime_ns
+    times = {op.path: Times(wanted, own) for op in ops}
+    times[RelPath(b"given")] = Times(wanted, (own[0] + 1, own[1]))
+    applier = ground.applier()
+    report = applier.carry_out(applier.stage(Plan.of(ops)), times)
+    assert report.timed == {b"mine"}
+    at = os.stat(ground.root / "mine")
+    assert (at.st_atime_ns, at.st_mtime_ns) == wanted
+    assert os.stat(ground.root / "given").st_mtime_ns != wanted[1]  # a new owner comes first
+    assert os.stat(ground.root / "edited").st_mtime_ns == before
+    assert [one.path for one in report.conflicts] == [b"edited"]
