@@ -176,7 +176,7 @@ sys.exit(ctx(["index"]))
         (("delta", "nonsense", "HEAD"), 4, "no commit is called 'nonsense'"),
         (("index", "nonsense"), 4, "no commit is called 'nonsense'"),
         (("index", ""), 2, "needs a revision"),
-        (("index", "main", "--all"), 2, "not allowed with"),
+        (("index", "main", "--all"), 2, "cannot stand beside"),
         (("refs", "nobody"), 4, "nothing is called 'nobody'"),
         (("impact", "c-zzzz"), 4, "no history"),
         (("context", "--task", "x", "--token-cap", "-1"), 2, "--token-cap"),

@@ -66,6 +66,10 @@ _RUN_OPTIONS = {"-c": "command", "-f": "file"}
 _RUN_EXAMPLES = {"-c": "'make test'", "-f": "build.sh"}
 
 
+#: What the pages for people are written for.
+_USUAL_COLUMNS = 80
+
+
 class Command(Protocol):
     """The shape of a module in `cli/commands/`."""
 
@@ -247,15 +251,21 @@ def parser_of(command: Command, program: str = "substrate") -> ArgumentParser:
     return parser
 
 
-def overview(verbs: Mapping[str, str] = VERBS, usage: str | None = None) -> str:
+def overview(
+    verbs: Mapping[str, str] = VERBS, usage: str | None = None, columns: int = _USUAL_COLUMNS
+) -> str:
     """The text of `--help`: every verb with its line and its example."""
+    from substrate.cli.text import folded
+
     commands = [load(verb, verbs) for verb in verbs]
     width = max(len(command.NAME) for command in commands)
+    margin = width + 4 if columns >= _USUAL_COLUMNS else 4
     listing = "\n".join(
-        f"  {command.NAME:<{width}}  {command.HELP}\n  {'':<{width}}    {command.EXAMPLE}"
+        f"  {command.NAME:<{width}}  {command.HELP}\n{'':<{margin}}  {command.EXAMPLE}"
         for command in commands
     )
-    return f"{usage or _USAGE}\nverbs:\n{listing}\n\n{_OPTIONS}"
+    text = f"{usage or _USAGE}\nverbs:\n{listing}\n\n{_OPTIONS}"
+    return text if columns >= _USUAL_COLUMNS else folded(text, columns)
 
 
 _USAGE = """\
@@ -268,9 +278,9 @@ usage: substrate                       your own shell, each line a recorded comm
 
 _OPTIONS = """\
 options, before or after the verb:
-  --json              one JSON document on stdout, for programs
-  --session ID        the session to record in, or to look at
-  --agent-id ID       who is acting
-  -C, --workspace DIR act as if started in DIR
+  --json               one JSON document on stdout, for programs
+  --session ID         the session to record in, or to look at
+  --agent-id ID        who is acting
+  -C, --workspace DIR  act as if started in DIR
   --version, --help
 """

@@ -141,7 +141,7 @@ def _dispatch(
         return EXIT_OK
     if invocation.wants_help:
         output.json = False  # a page for people, as `VERB --help --json` is
-        output.block(overview(program.verbs, program.usage).encode())
+        output.block(overview(program.verbs, program.usage, output.columns).encode())
         return EXIT_OK
     hint = f"{program.name} --help lists the verbs"
     if "shell" in program.verbs:

@@ -31,6 +31,8 @@ _SGR: Mapping[str, str] = {
 }
 
 
+#: The last column of a table is cut, but not to less than this for the sake of another one.
+_ROOM_FOR_LAST = 16
 #: From this many columns on, a table may be generous.
 _WIDE = 110
 
@@ -88,11 +90,12 @@ class Output:
         header: Sequence[str] = (),
         right: Sequence[int] = (),
         whole: bool = False,
+        spare: Sequence[int] = (),
     ) -> None:
         """Rows in columns that line up; the columns numbered in `right` lean right.
 
         On a terminal the last column is cut to fit, unless it is to be read `whole`; elsewhere
-        nothing is.
+        nothing is. Where it is too narrow even so, those in `spare` are left out, in this order.
         """
         lines: list[list[Styled]] = [[_cell(piece) for piece in row] for row in rows]
         if header:
@@ -100,6 +103,11 @@ class Output:
         if not lines:
             return
         widths = [max(width(row[i].text) for row in lines) for i in range(len(lines[0]))]
+        if self.is_terminal:
+            left = _fitting(widths, spare, self._columns())
+            lines = [[row[i] for i in left] for row in lines]
+            widths = [widths[i] for i in left]
+            right = [at for at, i in enumerate(left) if i in right]
         room = (
             self._columns() - sum(w + 2 for w in widths[:-1])
             if self.is_terminal and not whole
@@ -245,7 +253,21 @@ def open_output(environment: Environment, *, json: bool, program: str = "substra
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
     no_color = environment.no_color or environment.get("TERM") == "dumb"
-    return Output(sys.stdout, sys.stderr, json=json, no_color=no_color, program=program)
+    return Output(
+        sys.stdout, sys.stderr, json=json, no_color=no_color, program=program,
+        columns=environment.columns,
+    )  # fmt: skip
+
+
+def _fitting(widths: Sequence[int], spare: Sequence[int], columns: int) -> list[int]:
+    """The columns of a table that are shown."""
+    left = list(range(len(widths)))
+    for i in spare:
+        last = min(widths[left[-1]], _ROOM_FOR_LAST)
+        if sum(widths[at] + 2 for at in left[:-1]) + last <= columns:
+            break
+        left.remove(i)
+    return left
 
 
 def _cell(piece: Piece) -> Styled:

@@ -18,6 +18,7 @@ from argparse import (
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from substrate.cli.text import folded
 from substrate.errors import UsageError
 from substrate.system import environment
 
@@ -35,11 +36,14 @@ class HelpFormatter(RawDescriptionHelpFormatter):
         options.setdefault("width", _columns() - 2)
         super().__init__(prog, **options)
 
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return folded(super()._fill_text(text, width, indent), width + 2)
+
 
 def _columns() -> int:
-    said = environment.current().get("COLUMNS") or ""
-    if said.isdecimal() and int(said) > 0:
-        return int(said)
+    said = environment.current().columns
+    if said:
+        return said
     try:
         return os.get_terminal_size(1).columns or _USUAL_COLUMNS
     except OSError:
@@ -105,4 +109,7 @@ class Parser(ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, hint=f"{self.prog} --help shows how it is used")
+        from substrate.cli.wrong_words import in_our_words
+
+        hint = f"{self.prog} --help shows how it is used"
+        raise UsageError(in_our_words(message), hint=hint)

@@ -13,6 +13,7 @@ from unicodedata import category, combining, east_asian_width
 _REORDERING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 #: Controls, lone surrogates, line and paragraph separators.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_STEP = "    "
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -55,6 +56,34 @@ def clip(text: str, columns: int) -> str:
             break
         out.append(c)
     return "".join(out) + "…"
+
+
+def folded(block: str, columns: int) -> str:
+    """The lines that fit; one that is wider is broken where its two columns meet, then between its
+    words. What is set in and has one column is an example, to be copied: it stays in one piece."""
+    return "\n".join(_folded(line, columns) for line in block.split("\n"))
+
+
+def _folded(line: str, columns: int) -> str:
+    if width(line) <= columns:
+        return line
+    body = line.lstrip(" ")
+    indent = line[: len(line) - len(body)]
+    first, gap, rest = body.partition("  ")
+    if gap:
+        return f"{indent}{first}\n{_wrapped(rest.lstrip(), indent + _STEP, columns)}"
+    return line if indent else _wrapped(body, "", columns)
+
+
+def _wrapped(text: str, indent: str, columns: int) -> str:
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if lines[-1] and width(indent + longer) > columns:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(indent + line for line in lines)
 
 
 def _columns(c: str) -> int:

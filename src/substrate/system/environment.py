@@ -36,6 +36,12 @@ class Environment(NamedTuple):
         """One variable; set but empty counts as not set."""
         return self.variables.get(name) or None
 
+    @property
+    def columns(self) -> int:
+        """``COLUMNS``: how wide pages for people are to be; 0 if it was not said."""
+        said = self.get("COLUMNS") or ""
+        return int(said) if said.isascii() and said.isdecimal() else 0
+
 
 _last: tuple[Mapping[object, object], Environment] | None = None
 

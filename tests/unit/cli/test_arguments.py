@@ -9,6 +9,7 @@ from argparse import Namespace
 import pytest
 
 from substrate.cli.arguments import VERBS, load, overview, parse, split, wants_json
+from substrate.cli.parser import Parser
 from substrate.errors import UsageError
 from tests.unit.cli.conftest import SAMPLE_VERBS
 
@@ -90,10 +91,14 @@ def test_what_follows_the_dashes_is_the_programs_own(argv: list[str]) -> None:
         (("-c",), "-c needs a value", "substrate -c 'make test'"),
         (("--session",), "--session needs a value", "substrate --help shows each option"),
         (("--", "ls"), "no verb before --", "to run a command: substrate run -- COMMAND …"),
-        (("parrot", "--time=3"), "unrecognized arguments", "substrate parrot --help"),
-        (("parrot", "--times", "x"), "invalid int value", "substrate parrot --help"),
+        (("parrot", "--time=3"), "unknown option: --time=3", "substrate parrot --help"),
+        (
+            ("parrot", "--times", "x"),
+            "--times takes a whole number, not 'x'",
+            "substrate parrot --help",
+        ),
         (("parrot", "gently"), "unknown word: gently", "substrate parrot --help"),
-        (("parrot", "loudly"), "required: word", "substrate parrot loudly --help"),
+        (("parrot", "loudly"), "missing: word", "substrate parrot loudly --help"),
     ],
 )
 def test_wrong_words_get_a_hint(argv: tuple[str, ...], message: str, hint: str) -> None:
@@ -169,10 +174,10 @@ def test_options_stand_among_the_words_too(line: str, wanted: dict[str, object])
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [
-        ("world apply wld_1 --bogus", "unrecognized arguments: --bogus"),
-        ("session start a --json b", "unrecognized arguments: b"),
-        ("world", "required: list|diff|apply|discard"),
-        ("recover restore", "required: REF"),
+        ("world apply wld_1 --bogus", "unknown option: --bogus"),
+        ("session start a --json b", "too many words: b"),
+        ("world", "missing: list|diff|apply|discard"),
+        ("recover restore", "missing: REF"),
     ],
 )
 def test_words_that_are_wrong_or_missing_are_named_alone(line: str, wrong: str) -> None:
@@ -180,3 +185,44 @@ def test_words_that_are_wrong_or_missing_are_named_alone(line: str, wrong: str) 
     with pytest.raises(UsageError) as caught:
         parse(load(invocation.verb), invocation)
     assert str(caught.value).endswith(wrong)
+
+
+#: A wrong use of each kind that argparse tells apart, and what is said of it.
+_WRONG = [
+    ([], "missing: WORD"),
+    (["w", "--count", "x"], "--count takes a whole number, not 'x'"),
+    (["w", "--part", "x"], "--part takes a number, not 'x'"),
+    (["w", "--count"], "--count needs a value"),
+    (["w", "--many"], "--many needs a value"),
+    (["w", "--flag=x"], "--flag takes no value, but was given 'x'"),
+    (["w", "--flag", "--other"], "--other cannot stand beside --flag"),
+    (["w", "--kind", "x"], "--kind: unknown word: x"),
+    (["w", "--bogus", "y"], "unknown option: --bogus y"),
+    (["w", "v", "u"], "too many words: v u"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), _WRONG)
+def test_what_argparse_finds_is_said_in_our_words(words: list[str], said: str) -> None:
+    parser = Parser(prog="substrate test")
+    parser.add_argument("word", metavar="WORD")
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--part", type=float)
+    parser.add_argument("--many", nargs="+")
+    parser.add_argument("--kind", choices=("a", "b"))
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--flag", action="store_true")
+    either.add_argument("--other", action="store_true")
+    with pytest.raises(UsageError) as caught:
+        parser.parse_args(words)
+    assert caught.value.message == said
+    assert "substrate test --help" in caught.value.hint
+
+
+def test_one_of_several_may_be_needed() -> None:
+    parser = Parser(prog="substrate test")
+    either = parser.add_mutually_exclusive_group(required=True)
+    either.add_argument("--one", action="store_true")
+    either.add_argument("--two", action="store_true")
+    with pytest.raises(UsageError, match="^missing: one of --one --two$"):
+        parser.parse_args([])

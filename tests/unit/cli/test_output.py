@@ -14,6 +14,38 @@ import pytest
 from substrate.cli.output import Output, Styled, name_fields
 
 
+class Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (80, "when        id   files  what\n2026-11-16  c-1      3  make all the things at once\n"),
+        (40, "when        id   files  what\n2026-11-16  c-1      3  make all the th…\n"),
+        (39, "id   files  what\nc-1      3  make all the things at once\n"),
+        (28, "id   files  what\nc-1      3  make all the th…\n"),
+        (27, "id   what\nc-1  make all the things a…\n"),
+        (12, "id   what\nc-1  make all the things at once\n"),
+    ],
+)
+def test_on_a_narrow_terminal_some_columns_are_left_out(columns: int, shown: str) -> None:
+    buffer = io.BytesIO()
+    out = Terminal(buffer, "utf-8")
+    output = Output(out, out, no_color=True, columns=columns)
+    row = ["2026-11-16", "c-1", "3", "make all the things at once"]
+    output.table([row], header=["when", "id", "files", "what"], right=(2,), spare=(0, 2))
+    output.flush()
+    assert buffer.getvalue().decode() == shown
+
+
+def test_a_pipe_gets_all_columns() -> None:
+    captured = Captured()
+    captured.output.table([["a", "x" * 200]], spare=(0,))
+    assert captured.out == "a  " + "x" * 200 + "\n"
+
+
 class Captured:
     """An `Output` on two byte buffers."""
 
@@ -173,6 +205,11 @@ def test_on_a_terminal_there_is_colour_progress_and_a_cut_last_column() -> None:
         " same",
     ]
     assert end == ""
+
+
+@pytest.mark.needs("posix")
+def test_columns_may_be_said() -> None:
+    assert "x  long long long long long long long l…\n" in on_a_terminal(COLUMNS="40")
 
 
 @pytest.mark.needs("posix")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from substrate.cli.text import clip, safe, safe_block, width
+from substrate.cli.text import clip, folded, safe, safe_block, width
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,26 @@ def test_width_counts_columns(text: str, columns: int) -> None:
 @given(st.text(), st.integers(min_value=1, max_value=20))
 def test_clipped_text_fits(text: str, columns: int) -> None:
     assert width(clip(text, columns)) <= columns
+
+
+def test_a_page_is_folded_where_its_columns_meet() -> None:
+    page = (
+        "usage: it                 runs what you say\n"
+        "  short  fits\n"
+        "  name   a line that is too long for it\n"
+        "  substrate run -- an example to be copied\n"
+        "Words without a margin are broken, too.\n"
+    )
+    assert folded(page, 24) == (
+        "usage: it\n    runs what you say\n"
+        "  short  fits\n"
+        "  name\n      a line that is too\n      long for it\n"
+        "  substrate run -- an example to be copied\n"
+        "Words without a margin\nare broken, too.\n"
+    )
+    assert folded(page, 80) == page
+
+
+@given(st.text("ab \n", max_size=200), st.integers(1, 60))
+def test_folding_loses_no_word(page: str, columns: int) -> None:
+    assert folded(page, columns).split() == page.split()

@@ -42,6 +42,15 @@ def test_help_lists_every_verb() -> None:
         assert load(verb).EXAMPLE in text
 
 
+def test_help_fits_a_narrow_terminal() -> None:
+    """But for the examples, which are to be copied."""
+    examples = {load(verb).EXAMPLE for verb in VERBS}
+    text = overview(columns=40)
+    lines = [line for line in text.splitlines() if line.strip() not in examples]
+    assert max(map(len, lines)) <= 40
+    assert len(lines) == len(text.splitlines()) - len(VERBS)
+
+
 def test_the_installed_program_answers() -> None:
     """By `python -m`; scripts/test and scripts/tour meet the console script itself."""
     done = subprocess.run(

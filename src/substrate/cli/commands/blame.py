@@ -50,7 +50,8 @@ def run(args: Namespace, context: Context) -> int:
         )
         for line in found
     ]
-    context.output.table(rows, right=(4 if symbols else 3,))
+    spare = (2, 1, 3) if symbols else (2, 1)
+    context.output.table(rows, right=(4 if symbols else 3,), spare=spare)
     return EXIT_OK
 
 

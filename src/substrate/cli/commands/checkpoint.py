@@ -63,7 +63,7 @@ def _list(context: Context) -> int:
         (when(c.ts_ns), c.session_id, str(c.seq), c.commit.hex()[:12], c.message) for c in found
     ]
     header = ("when (UTC)", "session", "seq", "commit", "message")
-    context.output.table(rows, header=header, right=(2,))
+    context.output.table(rows, header=header, right=(2,), spare=(3, 0))
     return EXIT_OK
 
 

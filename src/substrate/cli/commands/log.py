@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from substrate.cli.output import Styled
 from substrate.cli.render import entry_json, paths_of, place_of, when
-from substrate.cli.text import width
 from substrate.errors import EXIT_OK, DamagedStoreError, UsageError
 from substrate.recorder import ask
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from substrate.cli.context import Context
-    from substrate.cli.output import Output, Piece
+    from substrate.cli.output import Piece
     from substrate.history.ledger import Entry
     from substrate.history.store import HistoryStore
 
@@ -27,8 +26,6 @@ _DEFAULT_LIMIT = 50
 _SHOWN_FILES = 1000
 #: Outcomes that a reader of the list should see.
 _UNUSUAL = ("interrupted", "killed", "not_started", "timed_out")
-#: Columns.
-_ROOM_FOR_WHAT = 16
 #: Entries that no command made, in words.
 _WITHOUT_COMMAND = {"baseline": "the files as first found", "external": "changed outside Substrate"}
 
@@ -60,28 +57,14 @@ def run(args: Namespace, context: Context) -> int:
     if not entries:
         context.output.line("nothing is recorded here" + (" for that" if args.path else " yet"))
         return EXIT_OK
-    rows: list[list[Piece]] = [["when (UTC)", "id", "session", "exit", "files", "what"]]
-    rows += [_row(entry, marks) for entry, marks in marked]
-    header, *rows = _fitting(rows, context.output)
-    numbers = [at for at, name in enumerate(header) if name in ("exit", "files")]
-    context.output.table(rows, header=[str(name) for name in header], right=numbers)
+    names = ["when (UTC)", "id", "session", "exit", "files", "what"]
+    rows = [_row(entry, marks) for entry, marks in marked]
+    if context.output.is_narrow:  # what was run matters more than in which session
+        names, rows = [*names[:2], *names[3:]], [[*row[:2], *row[3:]] for row in rows]
+    numbers = [names.index("exit"), names.index("files")]
+    spare = [names.index(name) for name in ("when (UTC)", "files", "exit")]
+    context.output.table(rows, header=names, right=numbers, spare=spare)
     return EXIT_OK
-
-
-def _fitting(rows: list[list[Piece]], output: Output) -> list[list[Piece]]:
-    """On a narrow terminal what was run matters more than in which session, when, and so on."""
-    if not output.is_narrow:
-        return rows
-    for name in ("session", "when (UTC)", "files", "exit"):
-        taken = [max(width(_text(row[at])) for row in rows) + 2 for at in range(len(rows[0]) - 1)]
-        if name == "session" or sum(taken) + _ROOM_FOR_WHAT > output.columns:
-            at = rows[0].index(name)
-            rows = [[*row[:at], *row[at + 1 :]] for row in rows]
-    return rows
-
-
-def _text(piece: Piece) -> str:
-    return piece.text if isinstance(piece, Styled) else piece
 
 
 def _json(store: HistoryStore, entry: Entry) -> dict[str, object]:

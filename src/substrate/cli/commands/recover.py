@@ -123,7 +123,7 @@ def _list(found: Snapshots, context: Context) -> int:
         context.output.line("no snapshots")
         return EXIT_OK
     header = ("when (UTC)", "snapshot", "why", "operation", "files", "size")
-    context.output.table(rows, header=header, right=(4, 5))
+    context.output.table(rows, header=header, right=(4, 5), spare=(3, 5, 4, 0, 2))
     return EXIT_OK
 
 

@@ -107,5 +107,5 @@ def _list(store: HistoryStore, context: Context) -> int:
         for s in found
     ]  # fmt: skip
     header = ("started (UTC)", "session", "agent", "commands", "checkpoints", "closed")
-    context.output.table(rows, header=header, right=(3, 4))
+    context.output.table(rows, header=header, right=(3, 4), spare=(0, 4, 2, 3))
     return EXIT_OK

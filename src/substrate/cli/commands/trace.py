@@ -44,7 +44,7 @@ def run(args: Namespace, context: Context) -> int:
     if context.json:
         context.output.emit_json({"spans": spans})
     else:
-        context.output.table([_row(span) for span in spans])
+        context.output.table([_row(span) for span in spans], spare=(1, 0))
     if reader.skipped:
         context.output.note(f"{reader.skipped} unreadable lines were left out")
     return EXIT_OK

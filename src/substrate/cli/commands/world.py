@@ -60,7 +60,9 @@ def _list(context: Context) -> int:
         context.output.note("no world waits here: `--hold` keeps one")
         return EXIT_OK
     rows = [(w.world_id, w.state, when(w.started_ns), w.command_id, w.command) for w in found]
-    context.output.table(rows, header=("world", "state", "since (UTC)", "from", "command"))
+    context.output.table(
+        rows, header=("world", "state", "since (UTC)", "from", "command"), spare=(3, 2)
+    )
     return EXIT_OK
 
 
