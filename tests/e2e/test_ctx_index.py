@@ -143,12 +143,12 @@ def test_a_child_that_dies_costs_one_file(repo: Path, when: str) -> None:
     script = """
 import os, sys
 import substrate.graph.reading as reading
-real = reading.Reading.run
-def run(self):
-    if b"deadly" in self.source.data:
+real = reading.Reading.parse
+def parse(self):
+    if b"deadly" in self.data:
         os.kill(os.getpid(), 9)
     real(self)
-reading.Reading.run = run
+reading.Reading.parse = parse
 from substrate.cli.ctx import ctx
 sys.exit(ctx(["index"]))
 """
