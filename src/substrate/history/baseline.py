@@ -7,6 +7,8 @@ has to be read of a large project is read by several processes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from substrate.history.ledger import NewEntry
@@ -26,17 +28,24 @@ from substrate.workspace.scan import KnownBlob, ScanResult, scan
 from substrate.workspace.stat_cache import StatCache
 
 
-def take(store: HistoryStore, *, quick_from_files: int = WORTH_FORKING_FILES) -> None:
+def take(
+    store: HistoryStore, *, quick_from_files: int = WORTH_FORKING_FILES, save_later: bool = False
+) -> None:
     """Record the baseline: the caller holds the lock and knows that there is none.
 
     Where there are so many files as `quick_from_files`, they are taken over by the directory, in
-    several processes; the state recorded is the same.
+    several processes; the state recorded is the same. `save_later`: what the next scan would like
+    to know is left to `HistoryStore.save_seen`.
     """
     with uncollected():
-        _take(store, quick_from_files)
+        save = _take(store, quick_from_files)
+        if save_later:
+            store.save_later(save)
+        else:
+            save()
 
 
-def _take(store: HistoryStore, quick_from_files: int) -> None:
+def _take(store: HistoryStore, quick_from_files: int) -> Callable[[], None]:
     with store.new_batch() as batch:
         seen = _quick_scan(store, batch, quick_from_files) or _scan(store, batch)
         snapshot = snapshots.build(batch, seen.nodes.items(), seen.ready)
@@ -48,7 +57,7 @@ def _take(store: HistoryStore, quick_from_files: int) -> None:
         with store.commit_point(batch) as ledger:
             ledger.add(new, extension.commit)
             extension.take_up(ledger)
-    Observation([], seen.cache, seen.scan).save_cache(store, snapshot)
+    return partial(Observation([], seen.cache, seen.scan).save_cache, store, snapshot)
 
 
 class _Seen(NamedTuple):

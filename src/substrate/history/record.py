@@ -93,10 +93,11 @@ class Recorded(NamedTuple):
     last_commit: bytes | None = None
 
 
-def ensure_baseline(store: HistoryStore) -> bool:
+def ensure_baseline(store: HistoryStore, *, save_later: bool = False) -> bool:
     """The first state of the workspace, before anything is recorded. Inside the lock.
 
-    Whether it was taken only now, so that the line agrees with the workspace already.
+    Whether it was taken only now, so that the line agrees with the workspace already. Then with
+    `save_later` the caller has `HistoryStore.save_seen` to call when there is time.
     """
     if store.tip_commit is not None:
         return False
@@ -105,7 +106,7 @@ def ensure_baseline(store: HistoryStore) -> bool:
             "the history index is empty although the history is not",
             hint="`substrate fsck --repair` rebuilds the index from the recorded commits",
         )
-    baseline.take(store)
+    baseline.take(store, save_later=save_later)
     return True
 
 
@@ -155,10 +156,11 @@ def begin(
 ) -> Running:
     """Open a command: session chosen, outside edits recorded, an intent left in the ledger.
 
-    For a world nothing is scanned: what the command changes is compared when it arrives.
+    For a world nothing is scanned: what the command changes is compared when it arrives. After the
+    first of all `HistoryStore.save_seen` can wait until that runs.
     """
     known = "scanned"
-    if not ensure_baseline(store):
+    if not ensure_baseline(store, save_later=world is not None):
         if world is not None:
             known = "watched" if world.is_watched else "assumed"
         elif not running_beside(store, None):

@@ -13,7 +13,7 @@ loose objects) to be written again from the ledger, which `settle` does before a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,6 +58,8 @@ class HistoryStore:
         self._snapshots: dict[bytes, Snapshot] = {}
         #: The ledger's version when all of it was settled and nothing of ours had failed since.
         self._settled: int | None = None
+        #: Writes down what a first look saw, so that the next scan need not read it all.
+        self._unsaved: Callable[[], None] | None = None
 
     # -- places -------------------------------------------------------------------------------
 
@@ -153,6 +155,20 @@ class HistoryStore:
         self.objects.close()
         self.objects = ObjectStore(self.git_dir)
         self._settled = None
+        self._unsaved = None
+
+    def save_later(self, save: Callable[[], None]) -> None:
+        """Keep this for `save_seen`; if that never comes, it costs the next scan some time."""
+        self._unsaved = save
+
+    def save_seen(self) -> None:
+        """Write down what was seen on first use, if that was left for later and nobody did so."""
+        if self._unsaved is None:
+            return
+        with self.writing("save what was seen"):
+            save, self._unsaved = self._unsaved, None
+            if save is not None and not self.stat_cache_file.exists():
+                save()
 
     def new_batch(self) -> Batch:
         return Batch(self.objects)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +50,13 @@ class Kept:
         # A command may have edited them.
         self._store.forget_exclusions()
         return self._store
+
+    def save_seen(self) -> None:
+        """See `HistoryStore.save_seen`; it is only for speed, so that nothing here is an error."""
+        self._leave_to_parent()
+        if self._store is not None:
+            with suppress(SubstrateError, OSError):
+                self._store.save_seen()
 
     def close(self) -> None:
         self._leave_to_parent()

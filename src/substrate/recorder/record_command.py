@@ -125,9 +125,14 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         request.inside.open(_scene(place, running, isolation, request))
         wanted = wanted._replace(on_call=request.inside.on_call)
     context = cache(partial(_replay_context, place, command))
+
+    def meanwhile() -> None:
+        context()
+        _save_seen(place)
+
     try:
         with live.recording(place, running):
-            outcome = world.run(wanted._replace(meanwhile=context))
+            outcome = world.run(wanted._replace(meanwhile=meanwhile))
     except BaseException:
         if request.inside is not None:
             request.inside.finish()
@@ -136,6 +141,7 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         raise
     asked = Asked() if request.inside is None else request.inside.finish()
     if outcome.layer is None:
+        _save_seen(place)  # if no world could be made after all: what follows is a scan
         done = found_by_scan(place, running, outcome, request, git_before)
     else:
         done = brought_in(place, running, outcome, request, git_before, asked.spans)
@@ -224,6 +230,12 @@ def _save_the_next_one_work(place: Place) -> None:
     finally:
         if asked is not None:
             asked.close()
+
+
+def _save_seen(place: Place) -> None:
+    """After the first command of all: what was seen then, for later scans."""
+    if place.kept is not None:
+        place.kept.save_seen()
 
 
 def _never_ran(place: Place, running: Running, request: CommandRequest) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +18,7 @@ from substrate.history.config import load_config
 from substrate.history.messages import BRANCH
 from substrate.history.store import HistoryStore
 from substrate.workspace.locate import Workspace, find_workspace, protect_store
+from substrate.workspace.stat_cache import StatCache
 
 
 @pytest.fixture
@@ -101,3 +105,68 @@ def test_a_question_while_the_store_is_made_finds_no_history(
     (workspace.store / "index" / "history.db").unlink()
     with pytest.raises(DamagedStoreError, match="index is gone"):
         store.existing_store(workspace, home_config)
+
+
+def test_what_a_first_command_leaves_for_later_is_saved_once(
+    workspace: Workspace, home_config: Path
+) -> None:
+    with closing(store.open_store(workspace, home_config)) as first:
+        with first.writing("record a command"):
+            _begin(first)
+        assert not first.stat_cache_file.exists()
+        first.save_seen()
+        tip = first.tip()
+        assert StatCache.load(first.stat_cache_file).describes == tip.tree + tip.attrs
+        first.stat_cache_file.unlink()
+        first.save_seen()
+        assert not first.stat_cache_file.exists()
+
+
+def test_what_somebody_saw_later_stays(workspace: Workspace, home_config: Path) -> None:
+    with closing(store.open_store(workspace, home_config)) as first:
+        with first.writing("record a command"):
+            _begin(first)
+        (workspace.root / "a").write_text("2")
+        with closing(store.open_store(workspace, home_config)) as other:
+            with other.writing("record outside edits"):
+                assert record.record_outside(other) is not None
+            tip = other.tip()
+        first.save_seen()
+        assert StatCache.load(first.stat_cache_file).describes == tip.tree + tip.attrs
+
+
+def test_a_kill_before_it_is_saved_costs_time_only(workspace: Workspace, home_config: Path) -> None:
+    first = store.open_store(workspace, home_config)
+    with closing(first), first.writing("record a command"):
+        _begin(first)
+    (workspace.root / "a").write_text("2")
+    other = store.open_store(workspace, home_config)
+    with closing(other), other.writing("record outside edits"):
+        found = record.record_outside(other)
+    assert found is not None
+    assert [change.path for change in found.changes] == [b"a"]
+
+
+def test_on_the_real_files_it_is_saved_before_the_command(
+    workspace: Workspace, home_config: Path
+) -> None:
+    with closing(store.open_store(workspace, home_config)) as first:
+        with first.writing("record a command"):
+            record.begin(first, session=None, agent_id=None, command="x", exact="x")
+        assert first.stat_cache_file.exists()
+
+
+def test_the_first_command_saves_it_while_it_runs(workspace: Workspace, tmp_path: Path) -> None:
+    env = {**os.environ, "SUBSTRATE_HOME": str(tmp_path / "home"), "SUBSTRATE_AGENT": "off"}
+    seen = workspace.store / "index/stat-cache"
+    done = subprocess.run(
+        [sys.executable, "-m", "substrate", "-c", "echo 2 > a"],
+        cwd=workspace.root, env=env, capture_output=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not StatCache.load(seen).reason
+
+
+def _begin(opened: HistoryStore) -> None:
+    world = record.InWorld("wld_1", (opened.dir / "worlds",))
+    record.begin(opened, session=None, agent_id=None, command="x", exact="x", world=world)
