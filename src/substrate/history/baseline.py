@@ -21,7 +21,8 @@ from substrate.objects import borrow
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
 from substrate.objects.directory import ReadyDirectory
-from substrate.objects.first_look import WORTH_FORKING_FILES, first_look
+from substrate.objects.first_look import WORTH_FORKING_FILES, FirstLook, first_look
+from substrate.objects.snapshot import Snapshot
 from substrate.system import clock, ids
 from substrate.system.cycles import uncollected
 from substrate.workspace.scan import KnownBlob, ScanResult, scan
@@ -57,7 +58,13 @@ def _take(store: HistoryStore, quick_from_files: int) -> Callable[[], None]:
         with store.commit_point(batch) as ledger:
             ledger.add(new, extension.commit)
             extension.take_up(ledger)
-    return partial(Observation([], seen.cache, seen.scan).save_cache, store, snapshot)
+    return partial(_save, store, seen, snapshot)
+
+
+def _save(store: HistoryStore, seen: _Seen, snapshot: Snapshot) -> None:
+    if seen.look is not None:
+        seen.look.complete(seen.cache)
+    Observation([], seen.cache, seen.scan).save_cache(store, snapshot)
 
 
 class _Seen(NamedTuple):
@@ -67,6 +74,8 @@ class _Seen(NamedTuple):
     #: Directories whose files are not among the nodes, and how many files those are.
     ready: dict[RelPath, ReadyDirectory]
     ready_files: int
+    #: What the cache still lacks.
+    look: FirstLook | None = None
 
     @property
     def leaf_count(self) -> int:
@@ -90,7 +99,7 @@ def _quick_scan(store: HistoryStore, batch: Batch, from_files: int) -> _Seen | N
     gone = {path: node for path, node in result.seen.items() if node == ABSENT}
     gone = {path: node for path, node in gone.items() if path.rpartition(b"/")[0] in ready}
     nodes = look.nodes(paths) | _nodes(result) | gone
-    return _Seen(cache, result, nodes, ready, files)
+    return _Seen(cache, result, nodes, ready, files, look)
 
 
 def _nodes(result: ScanResult) -> dict[RelPath, Node]:

@@ -163,12 +163,14 @@ class HistoryStore:
 
     def save_seen(self) -> None:
         """Write down what was seen on first use, if that was left for later and nobody did so."""
-        if self._unsaved is None:
-            return
-        with self.writing("save what was seen"):
-            save, self._unsaved = self._unsaved, None
-            if save is not None and not self.stat_cache_file.exists():
-                save()
+        if self._unsaved is not None:
+            with self.writing("save what was seen"):  # who opens it anew there forgets this
+                self._save_unsaved()
+
+    def _save_unsaved(self) -> None:
+        save, self._unsaved = self._unsaved, None
+        if save is not None and not self.stat_cache_file.exists():
+            save()
 
     def new_batch(self) -> Batch:
         return Batch(self.objects)

@@ -2,6 +2,7 @@
 
     this process     read the index ─► fork ─► link the packs ─────────► answers ─► the rest: scan
     children                            └─► sizes of the blobs, and a look at every directory
+                                                                            └─► for the stat cache
 
 Without a repository, or where thousands of its objects are in no pack yet, the children read the
 files. The state is the same as the ordinary scan finds, only sooner. Whatever is unusual about the
@@ -28,12 +29,12 @@ from substrate.objects.git_index import UnusualIndexError
 from substrate.objects.index_table import ROW_ID, IndexTable, Row, columns, read_table
 from substrate.objects.store import ObjectDir, with_alternates
 from substrate.objects.unvouched import Reader, directories_below
-from substrate.objects.vouched import Vouched, look_at
+from substrate.objects.vouched import Later, Vouched, look_at
 from substrate.system.forked import Forked, Portions, by_weight, can_fork, fork, processors
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.listing import HAS_DESCRIPTORS, Tree
 from substrate.workspace.locate import Workspace
-from substrate.workspace.stat_cache import DirRecord
+from substrate.workspace.stat_cache import UNSIGNED, DirRecord, StatCache
 
 #: Below this the ordinary way is as quick.
 WORTH_FORKING_FILES = 3000
@@ -53,6 +54,23 @@ class FirstLook(NamedTuple):
     directories: dict[str, Vouched]
     #: The vouched-for files of the other directories.
     known: dict[RelPath, KnownBlob]
+    #: Who still works at what only the stat cache needs: see `complete`.
+    children: list[Forked]
+
+    def complete(self, cache: StatCache) -> None:
+        """Wait for the children, once, and put into the cache what they have worked out since."""
+        found: dict[str, tuple[bytes, bytes]] = {}
+        for child in self.children:
+            late = cast("dict[str, tuple[bytes, bytes]] | None", child.late_answer())
+            found.update(late or {})
+        for path, record in list(cache.dirs.items()):
+            if record.signature != UNSIGNED:
+                continue
+            if path in found:
+                signature, payload = found[path]
+                cache.put(path, record._replace(signature=signature, payload=payload))
+            else:
+                cache.drop(path)  # a child was killed: the next scan looks for itself
 
     def records(self) -> dict[str, DirRecord]:
         return {path: DirRecord._make(one.record) for path, one in self.directories.items()}
@@ -154,6 +172,8 @@ class _Shared:
         self.exclusions = exclusions
         #: None: there is no repository.
         self.index: _Vouching | None = None
+        #: Each child's own.
+        self.later = Later()
         self.chunks = _chunks(weights)
         #: The first portion are the sizes, because git takes long to say them.
         self.portions = Portions(len(self.chunks) + 1)
@@ -166,6 +186,7 @@ class _Shared:
         compared = False
         wrong: list[int] = []
         looks: list[tuple[object, ...]] = []
+        self.later = Later()
         reader = Reader(self.exclusions) if self.are_files_read else None
         for number in self.portions.claims():
             if number == 0:
@@ -186,7 +207,10 @@ class _Shared:
             if self.index.packed is not None:
                 rows = [row for row in rows if row[0][ROW_ID] in self.index.packed]
         path = os.fsdecode(directory[:-1])
-        return look_at(self.tree, path, rows, self.exclusions, before_ns, reader)
+        return look_at(self.tree, path, rows, self.exclusions, before_ns, reader, later=self.later)
+
+    def when_answered(self) -> dict[str, tuple[bytes, bytes]]:
+        return self.later.records()
 
     def _wrong_sizes(self) -> list[int]:
         """Entries whose file was not as long as its blob: something was converted on the way."""
@@ -210,10 +234,24 @@ def _chunks(files: dict[bytes, int]) -> list[list[bytes]]:
 
 
 def _look(shared: _Shared, user_objects: Path | None, batch: Batch) -> FirstLook | None:
+    children: list[Forked] = []
+    found = None
+    try:
+        found = _looked(shared, user_objects, batch, children)
+    finally:
+        if found is None:
+            FirstLook({}, {}, children).complete(StatCache())
+    return found
+
+
+def _looked(
+    shared: _Shared, user_objects: Path | None, batch: Batch, children: list[Forked]
+) -> FirstLook | None:
     missing: set[bytes] = set()
     oids: tuple[bytes, ...] = ()
     with closing(shared.portions):
-        children = _start(shared)
+        started = _start(shared)
+        children += started
         try:
             if shared.index is not None and user_objects is not None:
                 _, oids = shared.table.sizes_and_ids()
@@ -221,8 +259,8 @@ def _look(shared: _Shared, user_objects: Path | None, batch: Batch) -> FirstLook
                 wanted = set(oids) if packed is None else packed
                 missing = adopt_objects(user_objects, batch.store, wanted)
         finally:
-            answers = _answers(children)
-        _read_on(shared, answers, batch)
+            answers = _answers(started)
+        _read_on(shared, answers, batch, children)
     if shared.index is not None and not any(answer[0] for answer in answers):
         return None
     numbers = {number for answer in answers for number in answer[1]}
@@ -233,20 +271,21 @@ def _look(shared: _Shared, user_objects: Path | None, batch: Batch) -> FirstLook
     doubtful = {os.fsdecode(directory[:-1]) for directory, _ in wrong}
     reached = _reached(shared.tree, looks)
     sound = {path: look for path, look in reached.items() if path not in doubtful}
-    return FirstLook(sound, _known_elsewhere(shared, sound, wrong))
+    return FirstLook(sound, _known_elsewhere(shared, sound, wrong), children)
 
 
-def _start(shared: _Shared) -> list[Forked | None]:
+def _start(shared: _Shared) -> list[Forked]:
     count = max(1, min(_MOST_CHILDREN, processors()))
-    return [fork(shared.in_child) for _ in range(count)]
+    return list(filter(None, (fork(shared.in_child, shared.when_answered) for _ in range(count))))
 
 
-def _answers(children: list[Forked | None]) -> list[_Answer]:
-    """Of all that could say something; each child is waited for."""
-    return list(filter(None, map(_answered, children)))
+def _answers(children: list[Forked]) -> list[_Answer]:
+    """Of all that could say something."""
+    said = (cast("_Answer | None", child.early_answer()) for child in children)
+    return list(filter(None, said))
 
 
-def _read_on(shared: _Shared, answers: list[_Answer], batch: Batch) -> None:
+def _read_on(shared: _Shared, answers: list[_Answer], batch: Batch, children: list[Forked]) -> None:
     """Keep what was read, and let others go on while children stop for want of room only."""
     last = answers
     while True:
@@ -255,7 +294,9 @@ def _read_on(shared: _Shared, answers: list[_Answer], batch: Batch) -> None:
             blobs.clear()
         if not last or any(answer[-1] for answer in last):
             return
-        last = _answers(_start(shared))
+        started = _start(shared)
+        children += started
+        last = _answers(started)
         answers += last
 
 
@@ -264,10 +305,6 @@ def _wrong(table: IndexTable, numbers: set[int]) -> set[tuple[bytes, Row]]:
     if not numbers:
         return set()
     return {entry for number, entry in enumerate(table.all_rows()) if number in numbers}
-
-
-def _answered(child: Forked | None) -> _Answer | None:
-    return cast("_Answer | None", child.answer()) if child is not None else None
 
 
 def _reached(tree: Tree, looks: dict[str, Vouched]) -> dict[str, Vouched]:

@@ -29,15 +29,26 @@ from substrate.objects.trees import (
 from substrate.objects.unvouched import Reader
 from substrate.system import clock
 from substrate.workspace.exclude import METADATA_FILES, Exclusions
-from substrate.workspace.listing import DescriptorDirectory, Listing, RawEntry, Tree
+from substrate.workspace.listing import (
+    DescriptorDirectory,
+    Listing,
+    RawEntry,
+    Tree,
+    signature_of,
+)
 from substrate.workspace.reading import is_racy, settled_before_ns
-from substrate.workspace.stat_cache import DirRecord, Entry, Xattrs, pack_payload
+from substrate.workspace.stat_cache import UNSIGNED, DirRecord, Entry, Xattrs, pack_payload
 
 _Numbers = tuple[int, ...]
 _FILE_TYPE = 0o170000
 _IMPLICIT = frozenset({attrs.FILE_MODE, attrs.EXEC_MODE})
 _GIT_MODES = frozenset({MODE_FILE, MODE_EXEC})
 
+
+#: A directory's own mode, ctime_ns, ino and attributes.
+_Own = tuple[int, int, int, Xattrs]
+#: What a child keeps in memory for later takes some hundred bytes a file.
+_LATER_FILES = 50_000
 
 NO_EXCEPTIONS: Mapping[bytes, int] = {}
 
@@ -67,6 +78,29 @@ class Vouched(NamedTuple):
     record: tuple[object, ...]
 
 
+class Later:
+    """Looks of one child that are all its parent needs for now, but not all that the stat cache
+    keeps: the rest is worked out when the parent has its answer."""
+
+    def __init__(self) -> None:
+        self._looks: list[tuple[_Look, _Own]] = []
+        self._room_files = _LATER_FILES
+
+    def take(self, look: _Look, own: _Own) -> bool:
+        """Whether it can wait."""
+        if self._room_files <= 0:
+            return False
+        self._room_files -= len(look.names)
+        self._looks.append((look, own))
+        return True
+
+    def records(self) -> dict[str, tuple[bytes, bytes]]:
+        """The signature and the payload of each."""
+        return {
+            look.path: (signature_of(look.listing), look.payload(own)) for look, own in self._looks
+        }
+
+
 class _OrdinaryError(Exception):
     """Something is unusual here: the ordinary way, please."""
 
@@ -78,10 +112,13 @@ def look_at(
     exclusions: Exclusions,
     written_before_ns: int,
     reader: Reader | None = None,
+    *,
+    later: Later | None = None,
 ) -> Vouched | None:
     """Compare the directory at `path` with its index entries; None if they explain nothing.
 
     What they do not explain `reader` reads. Where something is left, the record has no signature.
+    A record that is whole but for its payload and signature, which come `later`, is `UNSIGNED`.
 
     Files changed at `written_before_ns` or later may have changed after the index saw them.
     Changes the current directory: for a forked child only. The directory is opened by its whole
@@ -98,7 +135,7 @@ def look_at(
             look = _Look(path, directory.listing_from_within(), exclusions)
             if not look.is_explained(columns(rows), before_ns):
                 look.keep_explained(rows, before_ns, reader, now_ns)
-            return look.vouched(directory, now_ns)
+            return look.vouched(directory, now_ns, later)
         except (OSError, _OrdinaryError):
             return None
 
@@ -218,7 +255,7 @@ class _Look:
         modes = self.modes if _GIT_MODES.issuperset(self.modes) else ()
         self.expected = NO_COLUMNS._replace(names=names, oids=oids, modes=modes)
 
-    def vouched(self, directory: DescriptorDirectory, now_ns: int) -> Vouched:
+    def vouched(self, directory: DescriptorDirectory, now_ns: int, later: Later | None) -> Vouched:
         mode, ctime_ns, ino, elsewhere = self.listing.own
         xattrs: Xattrs = ()
         if self.path:
@@ -236,7 +273,7 @@ class _Look:
         return Vouched(
             self.path, stat.S_IMODE(mode), xattrs, ino, self.subdirs, len(self.names),
             b"".join(chain.from_iterable(lines)), self._file_modes(git_modes),
-            tuple(self._record(mode, ctime_ns, ino, xattrs)),
+            tuple(self._record((mode, ctime_ns, ino, xattrs), later)),
         )  # fmt: skip
 
     def _git_modes(self) -> _Numbers:
@@ -266,7 +303,24 @@ class _Look:
         others = {name: mode for name, _, mode in exact if mode not in (file_mode, exec_mode)}
         return FileModes(file_mode, exec_mode, others)
 
-    def _record(self, mode: int, ctime_ns: int, ino: int, xattrs: Xattrs) -> DirRecord:
+    def _record(self, own: _Own, later: Later | None) -> DirRecord:
+        newest_ns = max(own[1], max(self.mtimes_ns, default=0), max(self.ctimes_ns, default=0))
+        # Where something is left to the scan that needs to know the rest.
+        can_wait = later is not None and self.signature != b"" and later.take(self, own)
+        signature = self.signature and signature_of(self.listing) if not can_wait else UNSIGNED
+        return DirRecord(
+            signature=signature,
+            subdirs=list(self.subdirs),
+            excluded=self.excluded,
+            specials=[],
+            entry_count=len(self.names) + len(self.entries) - len(self.excluded),
+            newest_ns=newest_ns,
+            payload=b"" if can_wait else self.payload(own),
+        )
+
+    def payload(self, own: _Own) -> bytes:
+        """What the stat cache keeps of the entries."""
+        mode, ctime_ns, ino, xattrs = own
         columns = (self.modes, self.sizes, self.mtimes_ns, self.ctimes_ns, self.inos)
         stats = zip(*columns, strict=True)
         packed: dict[str, tuple[object, ...]] = dict(
@@ -277,16 +331,7 @@ class _Look:
             )
         )
         packed.update((name, tuple(entry)) for name, entry in self.entries.items())
-        newest_ns = max(ctime_ns, max(self.mtimes_ns, default=0), max(self.ctimes_ns, default=0))
-        return DirRecord(
-            signature=self.signature,
-            subdirs=list(self.subdirs),
-            excluded=self.excluded,
-            specials=[],
-            entry_count=len(packed) - len(self.excluded),
-            newest_ns=newest_ns,
-            payload=pack_payload(mode, ctime_ns, ino, False, xattrs, packed),
-        )
+        return pack_payload(mode, ctime_ns, ino, False, xattrs, packed)
 
 
 def _same_inodes(ours: _Numbers, theirs: _Numbers) -> bool:

@@ -79,11 +79,12 @@ class Portions:
 
 
 class Forked:
-    """A child at work; `answer` must be called, once."""
+    """A child at work; `answer` must be called, once; or `early_answer` and then `late_answer`."""
 
-    def __init__(self, pid: int, reader: int) -> None:
+    def __init__(self, pid: int, reader: int, aside: int | None = None) -> None:
         self._pid = pid
         self._reader = reader
+        self._aside = aside
 
     def fileno(self) -> int:
         """Readable as soon as it has answered, or is gone."""
@@ -100,18 +101,36 @@ class Forked:
 
     def answer(self) -> object:
         """What its work returned; None if it could not say."""
+        said = self.early_answer()
+        return said if self._has_ended_well() else None
+
+    def early_answer(self) -> object:
+        """The same, but the child may still be at what it was to do `then`."""
         with os.fdopen(self._reader, "rb") as pipe:
-            said = pipe.read()
+            return _loaded(pipe.read())
+
+    def late_answer(self) -> object:
+        """What it did `then`, when it is done; None if it could not say."""
+        assert self._aside is not None
+        with os.fdopen(self._aside, "rb") as file:
+            if not self._has_ended_well():
+                return None
+            file.seek(0)
+            return _loaded(file.read())
+
+    def _has_ended_well(self) -> bool:
         try:
-            _, status = os.waitpid(self._pid, 0)
+            return os.waitpid(self._pid, 0)[1] == 0
         except ChildProcessError:
-            status = 0  # somebody ignores SIGCHLD: the answer must speak for itself
-        if status != 0 or not said:
-            return None
-        try:
-            return cast(object, marshal.loads(said))
-        except (ValueError, TypeError, EOFError):
-            return None
+            return True  # somebody ignores SIGCHLD: the answer must speak for itself
+
+
+def _loaded(said: bytes) -> object:
+    """What is not all of an answer is none."""
+    try:
+        return cast(object, marshal.loads(said)) if said else None
+    except (ValueError, TypeError, EOFError):
+        return None
 
 
 def widen(pipe: int) -> None:
@@ -123,31 +142,48 @@ def widen(pipe: int) -> None:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-def fork(work: Callable[[], object]) -> Forked | None:
+def fork(work: Callable[[], object], then: Callable[[], object] | None = None) -> Forked | None:
     """Do `work` in a child; None if the system has no process to spare.
 
-    The result must be plain values (what `marshal` takes). Nothing of the parent's runs in the
-    child afterwards, no handler and no ``finally``.
+    The results must be plain values (what `marshal` takes). What it does `then` keeps nobody
+    waiting who has got its answer. Nothing of the parent's runs in the child afterwards, no handler
+    and no ``finally``.
     """
+    opened: list[int] = []
     try:
-        reader, writer = os.pipe()
-    except OSError:
-        return None
-    widen(writer)
-    try:
+        opened += os.pipe()
+        aside = None
+        if then is not None:
+            aside = _file_without_name()
+            opened.append(aside)
+        reader, writer = opened[:2]
+        widen(writer)
         child = os.fork()
     except OSError:
-        os.close(reader)
-        os.close(writer)
+        for fd in opened:
+            os.close(fd)
         return None
     if child:
         os.close(writer)
-        return Forked(child, reader)
+        return Forked(child, reader, aside)
     try:
         os.close(reader)
         # Nobody reads any more if the parent is gone: EPIPE then ends this process as well.
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(marshal.dumps(work(), 2))  # type: ignore[arg-type]
+        if then is not None and aside is not None:
+            with os.fdopen(aside, "wb") as file:
+                file.write(marshal.dumps(then(), 2))  # type: ignore[arg-type]
         os._exit(0)
     finally:
         os._exit(1)
+
+
+def _file_without_name() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("substrate", os.MFD_CLOEXEC)
+    import tempfile
+
+    fd, path = tempfile.mkstemp()
+    os.unlink(path)
+    return fd

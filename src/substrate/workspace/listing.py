@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from substrate.system.xattrs import read_user_xattrs
-from substrate.workspace.stat_cache import MARSHAL_VERSION, Xattrs
+from substrate.workspace.stat_cache import MARSHAL_VERSION, UNSIGNED, Xattrs
 
 #: A name and its `Stat`, flat because the hot loop makes one for every file there is. The size
 #: of a directory is 1 where another file system is mounted.
@@ -175,7 +175,10 @@ class DescriptorDirectory(Directory):
         return _list_descriptor(self.fd, self.device)
 
     def listing_from_within(self) -> Listing:
-        """The same, quicker, by going there; for a process that may leave its directory."""
+        """The same, quicker, by going there; for a process that may leave its directory.
+
+        It may be `UNSIGNED`.
+        """
         os.fchdir(self.fd)
         own = _own(os.fstat(self.fd), self.device)
         names = os.listdir(self.fd)
@@ -201,7 +204,7 @@ class DescriptorDirectory(Directory):
                 ]
         except OSError:
             return self.listing()
-        return _listing(own, entries, True)
+        return Listing(UNSIGNED, own, entries)
 
     def lstat(self, name: str) -> os.stat_result:
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
@@ -353,5 +356,15 @@ def _look_at_each(names: list[str], look: Look, device: int) -> tuple[list[RawEn
 def _listing(own: OwnStat, entries: list[RawEntry], complete: bool) -> Listing:
     if not complete:
         return Listing(b"", own, entries)
-    signature = hashlib.sha256(marshal.dumps((own, entries), MARSHAL_VERSION)).digest()
-    return Listing(signature, own, entries)
+    return Listing(_signature(own, entries), own, entries)
+
+
+def signature_of(listing: Listing) -> bytes:
+    """Of one that was left unsigned, too."""
+    if listing.signature != UNSIGNED:
+        return listing.signature
+    return _signature(listing.own, listing.entries)
+
+
+def _signature(own: OwnStat, entries: list[RawEntry]) -> bytes:
+    return hashlib.sha256(marshal.dumps((own, entries), MARSHAL_VERSION)).digest()

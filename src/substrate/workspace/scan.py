@@ -26,6 +26,7 @@ from substrate.workspace.observe import node_at, observe
 from substrate.workspace.reading import KindChangedError, KnownBlob
 from substrate.workspace.scan_workers import Looks, look_in_parallel, worker_count
 from substrate.workspace.stat_cache import (
+    UNSIGNED,
     CacheDamagedError,
     DirRecord,
     Payload,
@@ -183,6 +184,10 @@ class _Scan:
         below = path + "/" if path else ""
         for stale in [one for one in self.looked_at if one.startswith(below)]:
             del self.looked_at[stale]  # what was to be found there may be gone, too
+        record = self.cache.dirs.get(path)
+        if record is not None and record.signature == UNSIGNED:
+            self.cache.drop(path)  # nothing is known of its entries yet
+            self.result.taken_over.discard(path)
         self.forget_signature(path)
         self.done.discard(path)
         self.pending.append(path)

@@ -49,6 +49,10 @@ MARSHAL_VERSION = 2
 _UNWRITTEN_WINDOW_NS = 120 * 10**9
 _REWRITE_FLOOR_BYTES = 64 << 10
 
+#: In the place of a signature that is still worked out: the directory was looked at, but its record
+#: has no payload yet, and goes into no file.
+UNSIGNED = b"unsigned"
+
 Xattrs = tuple[tuple[bytes, bytes], ...]
 #: mode, size, mtime_ns, ctime_ns, ino. For directories mode is the kind alone, size and times
 #: are 0: what happens in a directory, and its own mode, are its own record's business.

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from substrate.history import baseline, record
 from substrate.model.nodes import Node
 from substrate.model.paths import RelPath
-from substrate.objects import adopt, unvouched
+from substrate.objects import adopt, unvouched, vouched
 from substrate.objects import first_look as module
 from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
@@ -30,7 +30,7 @@ from substrate.objects.index_table import Row
 from substrate.objects.snapshot import Snapshot
 from substrate.objects.store import ObjectDir
 from substrate.objects.unvouched import Reader, directories_below
-from substrate.objects.vouched import Vouched, look_at
+from substrate.objects.vouched import Later, Vouched, look_at
 from substrate.system.forked import can_fork
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.listing import RawEntry, Tree
@@ -97,7 +97,10 @@ def _plain(record: DirRecord) -> DirRecord:
 def look(root: Path) -> FirstLook | None:
     shutil.rmtree(root / ".substrate-git", ignore_errors=True)
     with later(), Bench(root).writing() as store, store.new_batch() as batch:
-        return first_look(store.workspace, store.exclusions, batch, worth_files=0)
+        found = first_look(store.workspace, store.exclusions, batch, worth_files=0)
+        if found is not None:
+            found.complete(StatCache())
+        return found
 
 
 def assert_same(root: Path) -> None:
@@ -457,13 +460,37 @@ def test_a_child_killed_at_work(repo: Path, monkeypatch: pytest.MonkeyPatch) -> 
         exclusions: Exclusions,
         before_ns: int,
         reader: Reader | None,
+        *,
+        later: Later | None,
     ) -> Vouched | None:
         if path == "d":
             os.kill(os.getpid(), signal.SIGKILL)
-        return look_at(tree, path, rows, exclusions, before_ns, reader)
+        return look_at(tree, path, rows, exclusions, before_ns, reader, later=later)
 
     monkeypatch.setattr(module, "look_at", die_at_d)
     assert baseline_of(repo, 0).snapshot == wanted.snapshot
+
+
+def test_a_child_killed_after_its_answer(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what the next scan would have liked to know is missing."""
+    wanted = baseline_of(repo, NEVER)
+
+    def die(_: Later) -> NoReturn:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("unreachable")
+
+    monkeypatch.setattr(Later, "records", die)
+    found = baseline_of(repo, 0)
+    assert (found.snapshot, found.nodes) == (wanted.snapshot, wanted.nodes)
+    assert len(found.cache) < len(wanted.cache)
+    with later(), Bench(repo).writing() as store:
+        assert record.record_outside(store) is None
+        assert all(one.signature for one in StatCache.load(store.stat_cache_file).dirs.values())
+
+
+def test_so_many_that_not_all_can_wait(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vouched, "_LATER_FILES", 3)
+    assert_same(repo)
 
 
 def test_no_process_to_spare(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -663,7 +690,7 @@ def test_what_is_unusual_is_left_to_the_scan(
         os.setxattr(root / "d/e", "user.note", b"mine")
     else:
         change(root)
-    settled = explained(root) if how == "loose" else whole(look(root) or FirstLook({}, {}))
+    settled = explained(root) if how == "loose" else whole(look(root) or FirstLook({}, {}, []))
     assert settled == ALL - {"d"}
     assert_same(root)
 

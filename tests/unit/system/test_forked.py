@@ -41,6 +41,31 @@ def test_a_child_that_fails_answers_nothing(capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr() == ("", "")
 
 
+def test_what_is_done_after_the_answer_keeps_nobody_waiting() -> None:
+    reader, writer = os.pipe()
+    child = fork(lambda: "early", lambda: (os.read(reader, 1), b"x" * 10_000_000))
+    assert child is not None
+    assert child.early_answer() == "early"
+    os.write(writer, b".")
+    assert child.late_answer() == (b".", b"x" * 10_000_000)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_child_that_dies_after_its_answer_has_answered(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("not to be seen")
+
+    for end in (fail, lambda: os.kill(os.getpid(), signal.SIGKILL), lambda: os._exit(0)):
+        child = fork(lambda: "early", end)
+        assert child is not None
+        assert child.early_answer() == "early"
+        assert child.late_answer() is None
+    assert capfd.readouterr() == ("", "")
+
+
 def test_nothing_of_the_parent_runs_in_the_child() -> None:
     marks: list[int] = []
     reader, writer = os.pipe()
