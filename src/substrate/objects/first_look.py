@@ -1,8 +1,8 @@
 """First use of a large project: what its git index explains is taken over by the directory.
 
-    this process     read the index ─► fork ─► link the packs ─────────► answers ─► the rest: scan
-    children                            └─► sizes of the blobs, and a look at every directory
-                                                                            └─► for the stat cache
+    this process     read the index ─► fork ─► sizes, link packs ─► answers ─► the rest: scan
+    children                            └─► a look at every directory ─┘
+                                                                       └─► for the stat cache
 
 Without a repository, or where thousands of its objects are in no pack yet, the children read the
 files. The state is the same as the ordinary scan finds, only sooner. Whatever is unusual about the
@@ -12,11 +12,12 @@ project as a whole gives None, whatever is about one directory leaves that to th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from substrate.errors import SubstrateError
 from substrate.model.nodes import Kind, Node, ReadyBlob
 from substrate.model.paths import RelPath
 from substrate.objects.adopt import LINKED_LOOSE_MAX, adopt_objects
@@ -43,9 +44,8 @@ _CHUNK_WEIGHT = 300
 #: Opening a directory costs about as much as looking at so many names.
 _DIRECTORY_WEIGHT = 8
 
-#: Whether the sizes were compared, the numbers of the rows with a wrong one, the directories, what
-#: was read in them, and whether no more is left to be looked at.
-_Answer = tuple[bool, list[int], list[tuple[object, ...]], list[ReadyBlob], bool]
+#: The directories, what was read in them, and whether no more is left to be looked at.
+_Answer = tuple[list[tuple[object, ...]], list[ReadyBlob], bool]
 
 
 class FirstLook(NamedTuple):
@@ -148,6 +148,16 @@ class _Vouching(NamedTuple):
     def vouches_for(self, oid: bytes) -> bool:
         return self.packed is None or oid in self.packed
 
+    def other_sizes(self, oids: Sequence[bytes], sizes: Sequence[int]) -> list[int]:
+        """Entries whose file was not as long as its blob: something was converted on the way."""
+        if self.packed is None:
+            return self.git.other_sizes(oids, sizes)
+        numbers = [number for number, oid in enumerate(oids) if oid in self.packed]
+        if not numbers:
+            return []
+        found = self.git.other_sizes([oids[n] for n in numbers], [sizes[n] for n in numbers])
+        return [numbers[at] for at in found]
+
 
 def _many_loose(table: IndexTable, user_objects: Path) -> set[bytes] | None:
     """The blobs in packs, if so many others are loose that reading the files takes less long."""
@@ -175,30 +185,24 @@ class _Shared:
         #: Each child's own.
         self.later = Later()
         self.chunks = _chunks(weights)
-        #: The first portion are the sizes, because git takes long to say them.
-        self.portions = Portions(len(self.chunks) + 1)
+        self.portions = Portions(len(self.chunks))
 
     @property
     def are_files_read(self) -> bool:
         return self.index is None or self.index.packed is not None
 
     def in_child(self) -> _Answer:
-        compared = False
-        wrong: list[int] = []
         looks: list[tuple[object, ...]] = []
         self.later = Later()
         reader = Reader(self.exclusions) if self.are_files_read else None
         for number in self.portions.claims():
-            if number == 0:
-                compared, wrong = True, self._wrong_sizes()
-                continue
-            for directory in self.chunks[number - 1]:
+            for directory in self.chunks[number]:
                 look = self._look_at(directory, reader)
                 if look is not None:
                     looks.append((*look[:-2], tuple(look.file_modes), look.record))
             if reader is not None and reader.is_full:
-                return compared, wrong, looks, reader.blobs, False
-        return compared, wrong, looks, reader.blobs if reader is not None else [], True
+                return looks, reader.blobs, False
+        return looks, reader.blobs if reader is not None else [], True
 
     def _look_at(self, directory: bytes, reader: Reader | None) -> Vouched | None:
         rows, before_ns = self.table.rows_of(directory), 0
@@ -211,20 +215,6 @@ class _Shared:
 
     def when_answered(self) -> dict[str, tuple[bytes, bytes]]:
         return self.later.records()
-
-    def _wrong_sizes(self) -> list[int]:
-        """Entries whose file was not as long as its blob: something was converted on the way."""
-        if self.index is None:
-            return []
-        sizes, oids = self.table.sizes_and_ids()
-        other_sizes = self.index.git.other_sizes
-        if self.index.packed is None:
-            return other_sizes(oids, sizes)
-        numbers = [number for number, oid in enumerate(oids) if oid in self.index.packed]
-        if not numbers:
-            return []
-        found = other_sizes([oids[n] for n in numbers], [sizes[n] for n in numbers])
-        return [numbers[at] for at in found]
 
 
 def _chunks(files: dict[bytes, int]) -> list[list[bytes]]:
@@ -247,31 +237,37 @@ def _look(shared: _Shared, user_objects: Path | None, batch: Batch) -> FirstLook
 def _looked(
     shared: _Shared, user_objects: Path | None, batch: Batch, children: list[Forked]
 ) -> FirstLook | None:
-    missing: set[bytes] = set()
-    oids: tuple[bytes, ...] = ()
+    numbers: set[int] = set()
     with closing(shared.portions):
         started = _start(shared)
         children += started
         try:
             if shared.index is not None and user_objects is not None:
-                _, oids = shared.table.sizes_and_ids()
-                packed = shared.index.packed
-                wanted = set(oids) if packed is None else packed
-                missing = adopt_objects(user_objects, batch.store, wanted)
+                numbers = _doubtful(shared.table, shared.index, user_objects, batch)
+        except SubstrateError:
+            return None  # there is no git: the ordinary way says so
         finally:
             answers = _answers(started)
         _read_on(shared, answers, batch, children)
-    if shared.index is not None and not any(answer[0] for answer in answers):
+    if not answers:
         return None
-    numbers = {number for answer in answers for number in answer[1]}
-    if missing:
-        numbers.update(number for number, oid in enumerate(oids) if oid in missing)
     wrong = _wrong(shared.table, numbers)
-    looks = {str(look[0]): Vouched._make(look) for answer in answers for look in answer[2]}
+    looks = {str(look[0]): Vouched._make(look) for answer in answers for look in answer[0]}
     doubtful = {os.fsdecode(directory[:-1]) for directory, _ in wrong}
     reached = _reached(shared.tree, looks)
     sound = {path: look for path, look in reached.items() if path not in doubtful}
     return FirstLook(sound, _known_elsewhere(shared, sound, wrong), children)
+
+
+def _doubtful(table: IndexTable, index: _Vouching, user_objects: Path, batch: Batch) -> set[int]:
+    """Make the blobs ours; the numbers of rows whose blob is not to be had, or not the file."""
+    sizes, oids = table.sizes_and_ids()
+    numbers = set(index.other_sizes(oids, sizes))
+    wanted = set(oids) if index.packed is None else index.packed
+    missing = adopt_objects(user_objects, batch.store, wanted)
+    if missing:
+        numbers.update(number for number, oid in enumerate(oids) if oid in missing)
+    return numbers
 
 
 def _start(shared: _Shared) -> list[Forked]:
