@@ -199,7 +199,8 @@ class Lines:
         """The view becomes that of a line, which does not see it if any of the `absent` comes."""
         if self._shown is None:
             raise WorldFailedError("no view of the workspace could be made")
-        self._standing.seek(absent)
+        with suppress(WorldFailedError):  # it then sees them, as it would bare
+            self._standing.seek(absent)
         self._is_fresh = False
         return self._shown.layer
 
