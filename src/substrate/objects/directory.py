@@ -42,6 +42,7 @@ class Snapshot(NamedTuple):
     attrs: bytes = b""
 
 
+_USUAL_MODES = (attrs.FILE_MODE, attrs.EXEC_MODE)
 #: What stands where nothing is: no real directory below the root has neither tree.
 NOTHING = Snapshot(b"", b"")
 
@@ -151,9 +152,12 @@ class DirectoryEdit:
     def put_plain(self, nodes: Mapping[bytes, Node]) -> dict[bytes, Node]:
         """Set the files that need no word in the record, quickly; the others are returned.
 
-        For a directory that was not there before: nothing has to be removed first.
+        Where the record has exceptions to the usual modes that is left to `put`, for all of them.
         """
-        tree, rest = self._tree, {}
+        record = self.base.record
+        if record.entries or (record.file_mode, record.exec_mode) != _USUAL_MODES:
+            return dict(nodes)
+        tree, rest, others = self._tree, {}, {*self._forbidden, *self._subdirs}
         are_allowed = not any_forbidden(nodes)
         git_modes = {attrs.FILE_MODE: MODE_FILE, attrs.EXEC_MODE: MODE_EXEC}
         for name, node in nodes.items():
@@ -165,6 +169,7 @@ class DirectoryEdit:
                 and not xattrs
                 and len(oid) == 20
                 and (are_allowed or not is_forbidden_name(name))
+                and name not in others
             ):
                 tree[name] = (git_mode, oid)
             else:

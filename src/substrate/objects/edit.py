@@ -68,10 +68,7 @@ def edit(
         if opened is None:
             _refuse_content(path, groups[path])
             continue
-        group: Mapping[bytes, Node] = groups[path]
-        if not opened.existed:
-            group = opened.put_plain(group)
-        for name, node in group.items():
+        for name, node in opened.put_plain(groups[path]).items():
             if node.kind is Kind.ABSENT:
                 opened.remove(name)
             elif node.kind is not Kind.DIRECTORY:

@@ -241,6 +241,27 @@ def test_a_record_says_no_more_than_it_must(store: ObjectStore) -> None:
         assert plain.attrs == b""
 
 
+@pytest.mark.parametrize("name", [b"a", b".GIT"])
+def test_a_plain_file_takes_the_place_of_anything(store: ObjectStore, name: bytes) -> None:
+    """Nothing of what stood there stays behind in the attrs tree."""
+    with Batch(store) as batch:
+        blob = batch.add_blob(b"x")
+        file = Node(Kind.FILE, 0o644, blob)
+        others = {RelPath(b"o/%d" % number): file for number in range(3)}
+        path = RelPath(b"o/" + name)
+        wanted = build(batch, {**others, path: file}.items())
+        below = {
+            "a shut directory": {path: Node(Kind.DIRECTORY, 0o700), RelPath(path + b"/b"): file},
+            "an empty directory": {path: Node(Kind.DIRECTORY, 0o755)},
+            "a link": {path: Node(Kind.SYMLINK, 0, blob)},
+            "a program": {path: Node(Kind.FILE, 0o755, blob)},
+            "another file": {path: Node(Kind.FILE, 0o644, batch.add_blob(b"y"))},
+        }
+        for state in below.values():
+            before = build(batch, {**others, **state}.items())
+            assert edit(batch, before, {path: file}) == wanted
+
+
 def test_a_file_below_a_file_is_refused(store: ObjectStore) -> None:
     with Batch(store) as batch:
         node = Node(Kind.FILE, 0o644, batch.add_blob(b"x"))
