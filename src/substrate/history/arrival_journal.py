@@ -42,11 +42,11 @@ class Announced(NamedTuple):
 
 
 def to_payload(one: Announced) -> Detail:
-    touches = [[_b64(t.path), t.times, t.owner, t.only] for t in one.arrival.touches]
+    touches = ",".join([_touch_to_json(touch) for touch in one.arrival.touches])
     marks = [[_b64(path), mode] for path, mode in one.arrival.marks]
     return {
         "plan": one.arrival.plan.to_json(),
-        "touches": json.dumps(touches),
+        "touches": f"[{touches}]",
         "marks": json.dumps(marks),
         "entry": one.entry.to_json(),
         "commit": (one.commit or b"").hex(),
@@ -58,6 +58,12 @@ def to_payload(one: Announced) -> Detail:
         "running_intent": one.running_intent,
         "stood": json.dumps([[_b64(path), stamp] for path, stamp in one.stood]),
     }
+
+
+def _touch_to_json(touch: Touch) -> str:
+    path, times, owner, only = touch
+    said = f"[{times[0]},{times[1]}],[{owner[0]},{owner[1]}],{'true' if only else 'false'}"
+    return f'["{_b64(path)}",{said}]'
 
 
 def from_payload(payload: Detail) -> Announced:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import signal
 import stat
 from typing import NamedTuple
 
@@ -224,8 +225,6 @@ def let_others_in(fd: int) -> None:
 def _lease(fd: int, what: str, *, release: bool) -> bool | None:
     if not _CAN_LEASE:
         return None
-    import signal
-
     try:
         # The default, SIGIO, would end the process if somebody opens the file meanwhile.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)

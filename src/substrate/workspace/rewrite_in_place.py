@@ -34,6 +34,7 @@ from substrate.workspace.steps import swap
 _SEVERAL = 16
 _CHUNK_BYTES = 1 << 20
 _WRITE = os.O_RDWR | getattr(os, "O_NONBLOCK", 0)
+_HAS_PREAD, _HAS_PWRITE = hasattr(os, "pread"), hasattr(os, "pwrite")
 
 
 def mark_all(site: Site, items: list[Item]) -> None:
@@ -183,7 +184,7 @@ def overwrite(fd: int, old: bytes, new: bytes, at: os.stat_result | None = None)
 
 
 def _write_at(fd: int, start: int, data: bytes) -> None:
-    done = os.pwrite(fd, data, start) if hasattr(os, "pwrite") else 0
+    done = os.pwrite(fd, data, start) if _HAS_PWRITE else 0
     if done < len(data):
         os.lseek(fd, start + done, os.SEEK_SET)
         write_all(fd, data[done:])
@@ -198,7 +199,7 @@ def _end_after(fd: int, old_size: int, new_size: int) -> None:
     """Cut off what is left of the old content, and nothing that was added meanwhile."""
     size = os.fstat(fd).st_size
     added = b""
-    if size > old_size and hasattr(os, "pread"):
+    if size > old_size and _HAS_PREAD:
         added = os.pread(fd, size - old_size, old_size)
     if added:
         _write_at(fd, new_size, added)
@@ -207,7 +208,7 @@ def _end_after(fd: int, old_size: int, new_size: int) -> None:
 
 
 def _read(fd: int, size: int = 0) -> bytes:
-    if 0 < size < _CHUNK_BYTES and hasattr(os, "pread"):
+    if 0 < size < _CHUNK_BYTES and _HAS_PREAD:
         data = os.pread(fd, size + 1, 0)  # one byte more: whether that is the end
         if len(data) == size:
             return data
