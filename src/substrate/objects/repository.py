@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 # What starts git is imported when git is: `plain_head` is often all that is asked.
 
-#: Requests written before their answers are read: together far less than a pipe holds, so that
-#: neither side can wait for the other.
+#: Requests of which two such windows are written before answers are read: together far less than a
+#: pipe holds, so that neither side can wait for the other.
 _WINDOW = 256
 _OID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\s*")
 _EVERYONES = ("--exclude=refs/manifold/*", "--exclude=refs/stash", "--all")
@@ -132,25 +134,37 @@ class Repository:
     def read_blobs(self, oids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """The blobs in the order asked for; a missing one is a damaged repository."""
         stdin, _ = self._streams()
-        window: list[bytes] = []
-        for oid in oids:
-            window.append(oid)
-            if len(window) == _WINDOW:
-                yield from self._read_window(stdin, window)
-                window = []
-        yield from self._read_window(stdin, window)
+        wanted = iter(oids)
+        window = self._ask_for(stdin, islice(wanted, _WINDOW))
+        while window:
+            # Asked for before the answers are read: git unpacks those while we use these.
+            following = self._ask_for(stdin, islice(wanted, _WINDOW))
+            yield from self._read_window(window)
+            window = following
 
-    def _read_window(self, stdin: IO[bytes], window: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        stdin.write(b"".join(oid.hex().encode() + b"\n" for oid in window))
-        stdin.flush()
+    @staticmethod
+    def _ask_for(stdin: IO[bytes], oids: Iterable[bytes]) -> list[bytes]:
+        asked = list(oids)
+        with suppress(BrokenPipeError):  # git is gone: the answer that is missing says so
+            stdin.write(b"".join([oid.hex().encode() + b"\n" for oid in asked]))
+            stdin.flush()
+        return asked
+
+    def _read_window(self, window: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        _, stdout = self._streams()
+        readline, read = stdout.readline, stdout.read
         for oid in window:
-            kind, _, data = self._answer()
-            if kind != b"blob":
+            head = readline()
+            _, is_blob, size = head.partition(b" blob ")
+            if head and not is_blob:
                 raise DamagedStoreError(
                     f"the repository lacks the content {oid.hex()}",
                     hint="`git fsck` says what is wrong with it; a partial clone must be completed",
                 )
-            yield oid, data
+            data = read(int(size) + 1) if head else b""  # with the line feed behind it
+            if not head or len(data) <= int(size):
+                raise self._unreadable()
+            yield oid, data[:-1]
 
     def list_tree(self, commit: bytes) -> list[TreeEntry]:
         """Every file and link of a commit, sorted by path. Submodules have no content here."""
@@ -213,14 +227,17 @@ class Repository:
         stdin.flush()
         return self._answer()
 
+    def _unreadable(self) -> DamagedStoreError:
+        return DamagedStoreError(
+            f"git cannot read the repository {self.git_dir}", hint="`git fsck` says why"
+        )
+
     def _answer(self) -> tuple[bytes, bytes, bytes]:
         """``(kind, id, content)``; the kind is ``missing`` or ``ambiguous`` if there is no such."""
         _, stdout = self._streams()
         head = stdout.readline()
         if not head:
-            raise DamagedStoreError(
-                f"git cannot read the repository {self.git_dir}", hint="`git fsck` says why"
-            )
+            raise self._unreadable()
         # The name that is repeated before "missing" may itself hold blanks.
         fields = head.rstrip(b"\n").rsplit(b" ", 2)
         if fields[-1] in (b"missing", b"ambiguous"):

@@ -26,6 +26,8 @@ EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
 #: How long a command that was told to end may take before it is killed.
 KILL_GRACE_S = 5.0
+#: What is read of a conversation at a time: with less, one who answers much is asked in vain.
+_CONVERSATION_BYTES = 128 << 10
 
 
 class Completed(NamedTuple):
@@ -122,12 +124,17 @@ def converse(
     pipe = subprocess.PIPE
     try:
         child = subprocess.Popen(
-            argv, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
-        )
+            argv, cwd=cwd, env=env, bufsize=_CONVERSATION_BYTES,
+            stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
     except OSError as error:
         raise _not_started(argv, cwd, error) from error
     assert child.stdin is not None
     assert child.stdout is not None
+    if os.name == "posix":
+        from substrate.system.forked import widen
+
+        widen(child.stdout.fileno())  # it goes on while we do something else
     return Conversation(child.stdin, child.stdout, child.wait)
 
 

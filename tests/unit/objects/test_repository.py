@@ -1,0 +1,85 @@
+"""Content out of any repository, through one git process that is asked ahead of its answers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from substrate.errors import DamagedStoreError
+from substrate.objects.repository import Repository
+
+#: More than two windows of requests, and more bytes than any pipe holds; some of them odd.
+CONTENTS = [
+    b"", b"\n", b"no line feed", b"\0\r\n\n", b"x" * 3_000_000,
+    *[b"%d\n" % n * (n % 40) + b"end %d" % n for n in range(900)],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("repository")
+    subprocess.run(["git", "init", "-q", str(made)], check=True)
+    stream = b"".join(b"blob\ndata %d\n%s\n" % (len(one), one) for one in CONTENTS)
+    argv = ["git", "-C", str(made), "fast-import", "--quiet"]
+    subprocess.run(argv, input=stream, check=True)
+    return made
+
+
+def oid_of(root: Path, content: bytes) -> bytes:
+    argv = ["git", "-C", str(root), "hash-object", "--stdin"]
+    return bytes.fromhex(subprocess.run(argv, input=content, capture_output=True).stdout.decode())
+
+
+@pytest.fixture(scope="module")
+def oids(root: Path) -> list[bytes]:
+    """In the order of the contents."""
+    from hashlib import sha1
+
+    made = [sha1(b"blob %d\0%s" % (len(one), one)).digest() for one in CONTENTS]
+    assert made[2] == oid_of(root, CONTENTS[2])
+    return made
+
+
+def test_blobs_come_as_they_are_in_the_order_asked_for(root: Path, oids: list[bytes]) -> None:
+    with Repository(root / ".git", root) as repository:
+        assert list(repository.read_blobs([])) == []
+        for wanted in (oids[:1], oids[:256], oids[:257], oids, oids[::-1]):
+            expected = [CONTENTS[oids.index(oid)] for oid in wanted]
+            assert [data for _, data in repository.read_blobs(wanted)] == expected
+
+
+@pytest.mark.parametrize("place", [0, 300, 700])
+def test_a_blob_that_is_missing_is_told_and_those_before_it_are_right(
+    root: Path, oids: list[bytes], place: int
+) -> None:
+    missing = b"\x12" * 20
+    read = []
+    with (
+        Repository(root / ".git", root) as repository,
+        pytest.raises(DamagedStoreError, match="lacks the content 1212"),
+    ):
+        for _, data in repository.read_blobs([*oids[:place], missing, *oids[place:]]):
+            read.append(data)
+    assert read == CONTENTS[:place]
+
+
+def test_a_git_that_dies_is_told_however_far_it_was_asked_ahead(
+    root: Path, oids: list[bytes], tmp_path: Path
+) -> None:
+    # A blob whose bytes are not what they were: git gives up, in the middle of the answers.
+    damaged = tmp_path / "damaged"
+    subprocess.run(["git", "init", "-q", str(damaged)], check=True)
+    (pack,) = (root / ".git/objects/pack").glob("*.pack")
+    raw = bytearray(pack.read_bytes())
+    half = len(raw) // 2
+    raw[half : half + 200] = bytes(byte ^ 0xFF for byte in raw[half : half + 200])
+    copy = damaged / ".git/objects/pack" / pack.name
+    copy.write_bytes(raw)
+    copy.with_suffix(".idx").write_bytes(pack.with_suffix(".idx").read_bytes())
+    with (
+        Repository(damaged / ".git", damaged) as repository,
+        pytest.raises(DamagedStoreError, match="cannot read|lacks the content"),
+    ):
+        list(repository.read_blobs(oids))
