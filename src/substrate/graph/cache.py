@@ -22,6 +22,8 @@ EXTRACTOR_VERSION = 3
 _CHUNK = 500
 #: Fast: for rows of a few kilobytes a better level spends its time on making tables.
 _LEVEL = -5
+#: Several rows fit: a third less is written than with SQLite's own 4096, and in fewer pieces.
+_PAGE_BYTES = 16384
 #: What reading a row raises that is not as it was written.
 DAMAGED = (zstandard.ZstdError, msgspec.DecodeError)
 
@@ -96,14 +98,27 @@ class Cache:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
+    is_new = not path.exists()
     db = sqlite3.connect(path, timeout=60.0)
+    try:
+        _prepare(db, path, is_new)
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection, path: Path, is_new: bool) -> None:
+    if is_new:
+        # Nobody waits for the disk to hold a table without rows; lost, it is made again.
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     # No log where its index would kill us on a full disk.
     db.execute(f"PRAGMA journal_mode = {'TRUNCATE' if leaves_holes(path.parent) else 'WAL'}")
-    db.execute("PRAGMA synchronous = NORMAL")
     # Rows are too long for `WITHOUT ROWID`, which would give each a page of its own.
     db.execute("CREATE TABLE IF NOT EXISTS facts (key BLOB PRIMARY KEY, facts BLOB)")
     db.commit()
-    return db
+    db.execute("PRAGMA synchronous = NORMAL")
 
 
 def _has_log(database: Path) -> bool:
