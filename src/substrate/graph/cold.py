@@ -141,8 +141,12 @@ class ColdIndex:
 
         def edges_of(start: int) -> _Made:
             rows = range(start, min(start + _EDGE_BATCH, len(paths)))
+            first = starts[rows.start]
+            together = memoryview(os.pread(facts, starts[rows.stop] - first, first))
             near.clear()
-            near.update((row, unpacker.links(packed(row))) for row in rows)
+            for row in rows:
+                stored = together[starts[row] - first : starts[row + 1] - first]
+                near[row] = unpacker.links(stored)
             made = maker.edges_of((paths[row], links) for row, links in near.items())
             return _Made(
                 PickleBuffer(b"".join([one.imports for one in made])),
