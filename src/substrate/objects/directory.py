@@ -85,6 +85,13 @@ class Directory:
             return Snapshot(b"", attrs_oid) if attrs_oid else None
         return Snapshot(entry[1], attrs_oid) if entry[0] == MODE_DIR else None
 
+    def may_be_plain(self, name: bytes) -> bool:
+        """Whether a file or nothing stands there: `node`, for who asks that much alone."""
+        entry = self.tree.get(name)
+        if entry is None:
+            return self.node(name).kind in (Kind.FILE, Kind.ABSENT)
+        return entry[0] in (MODE_FILE, MODE_EXEC)
+
     def node(self, name: bytes) -> Node:
         entry = self.entry(name)
         if entry is None or entry[0] == MODE_DIR:

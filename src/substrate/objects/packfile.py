@@ -131,12 +131,13 @@ class PackIndex:
 
     def bucket(self, first: int) -> bytes:
         """The ids that begin with this byte, one behind the other."""
+        fanout = self._fanout
+        start, stop = _TABLE + 20 * fanout[first], _TABLE + 20 * fanout[first + 1]
+        if self._file is None:  # asked of every small pack
+            return self._data[start:stop]
         found = self._buckets.get(first)
         if found is None:
-            low, high = self._fanout[first], self._fanout[first + 1]
-            found = self._bytes(_TABLE + 20 * low, _TABLE + 20 * high)
-            if self._file is not None:
-                self._buckets[first] = found
+            found = self._buckets[first] = self._bytes(start, stop)
         return found
 
     def _offset(self, position: int) -> int:

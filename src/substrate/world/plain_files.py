@@ -26,7 +26,6 @@ from substrate.world.origin import is_copy_of
 _MOST_BYTES = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OWN_NAMES = frozenset(os.fsencode(name) for name in METADATA_FILES)
-_PLAIN_BEFORE = (Kind.FILE, Kind.ABSENT)
 #: So much content is held in memory at once; by a child, until it has answered.
 _PORTION_BYTES = 4 << 20
 _CHILD_BYTES = 64 << 20
@@ -197,7 +196,7 @@ class PlainFiles:
                         continue
                     if stood is not None and origin in marks:
                         in_place = is_copy_of(os.getxattr(fd, origin), tree, name)
-                if known is not None and known.node(name).kind not in _PLAIN_BEFORE:
+                if known is not None and not known.may_be_plain(name):
                     continue
                 data = os.read(fd, size + 1)
                 if len(data) != size:
