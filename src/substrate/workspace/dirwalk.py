@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from substrate.model.paths import RelPath, split
+from substrate.model.paths import RelPath
 from substrate.system.files import fsync_fd
 from substrate.system.renames import exchange, rename_new
 
@@ -240,8 +240,13 @@ class Walker:
         `FileNotFoundError`: a directory above is missing. `NotADirectoryError`: something above
         is a link or a file. `PermissionError`: shut, and no opener could open it.
         """
-        above, name = split(path)
-        return self._descend(above, bits), name
+        above, _, name = path.rpartition(b"/")
+        last = self._last
+        if last is not None and last.path == above:
+            again = self._again(last, bits)
+            if again is not None:
+                return again, name
+        return self._descend(RelPath(above), bits), name
 
     def directory(self, path: RelPath, bits: int = READ) -> Directory:
         """The directory at `path` itself; the root is one too."""

@@ -20,6 +20,10 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment,unused-ignore]
 _CAN_LEASE = hasattr(fcntl, "F_SETLEASE")
+_SET_LEASE, _SET_SIGNAL = getattr(fcntl, "F_SETLEASE", 0), getattr(fcntl, "F_SETSIG", 0)
+_READ_LEASE, _WRITE_LEASE, _NO_LEASE = (
+    getattr(fcntl, name, 0) for name in ("F_RDLCK", "F_WRLCK", "F_UNLCK")
+)
 
 _KINDS = {
     stat.S_IFREG: Kind.FILE,
@@ -205,32 +209,31 @@ def nobody_writes(fd: int) -> bool | None:
     The kernel grants a read lease exactly then. `fd` must be read-only. A file that has left
     the tree and has no other link stays unwritten from then on: no path leads to it.
     """
-    return _lease(fd, "F_RDLCK", release=True)
+    found = _lease(fd, _READ_LEASE) if _CAN_LEASE else None
+    if found:
+        let_others_in(fd)
+    return found
 
 
 def shut_out_others(fd: int) -> bool | None:
     """Hold back every other open of this file until `fd` is closed; False: it is open elsewhere."""
-    return _lease(fd, "F_WRLCK", release=False)
+    return _lease(fd, _WRITE_LEASE) if _CAN_LEASE else None
 
 
 def let_others_in(fd: int) -> None:
     """The end of `shut_out_others`, for a descriptor that stays open a while."""
     if _CAN_LEASE:
         try:
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            fcntl.fcntl(fd, _SET_LEASE, _NO_LEASE)
         except OSError:
             pass  # there was none
 
 
-def _lease(fd: int, what: str, *, release: bool) -> bool | None:
-    if not _CAN_LEASE:
-        return None
+def _lease(fd: int, what: int) -> bool | None:
     try:
         # The default, SIGIO, would end the process if somebody opens the file meanwhile.
-        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(fd, fcntl.F_SETLEASE, getattr(fcntl, what))
-        if release:
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        fcntl.fcntl(fd, _SET_SIGNAL, signal.SIGURG)
+        fcntl.fcntl(fd, _SET_LEASE, what)
     except OSError as error:
         return False if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK) else None
     return True

@@ -340,6 +340,7 @@ class Site:
         left = set(self.scratch.names())
         if MARKS in left and (finished or not any(item.torn for item in items)):
             self.scratch.unlink(MARKS)
+            left.discard(MARKS)
         for item in items:
             if not left and item.local_at is None:
                 continue
