@@ -14,6 +14,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain, repeat
+from operator import itemgetter
 from typing import NamedTuple
 
 from substrate.model.paths import RelPath
@@ -45,6 +46,7 @@ _IMPLICIT = frozenset({attrs.FILE_MODE, attrs.EXEC_MODE})
 _GIT_MODES = frozenset({MODE_FILE, MODE_EXEC})
 
 
+_NAME = itemgetter(0)
 #: A directory's own mode, ctime_ns, ino and attributes.
 _Own = tuple[int, int, int, Xattrs]
 #: What a child keeps in memory for later takes some hundred bytes a file.
@@ -152,7 +154,7 @@ class _Look:
         self.entries: dict[str, Entry] = {}
         self.excluded: dict[str, str] = {}
         prefix = path + "/" if path else ""
-        files = sorted(listing.entries)  # as git does: no two names are the same
+        files = sorted(listing.entries, key=_NAME)  # as git does: no two names are the same
         directories = [raw for raw in files if raw[1] == stat.S_IFDIR]
         for raw in directories:
             self._directory(prefix, raw, exclusions)
