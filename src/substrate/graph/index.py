@@ -7,6 +7,7 @@ file, and a rename brings it in. One indexer at a time: the others wait, then fi
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -74,6 +75,21 @@ class _Made(NamedTuple):
     base_counts: dict[str, int] = {}  # noqa: RUF012
 
 
+def _import_msgspec() -> None:
+    """Without `typing_extensions`, which it takes where others have installed it.
+
+    That is a third of its import, for what Python has itself since 3.11.
+    """
+    extras = "typing_extensions"
+    if "msgspec" in sys.modules or extras in sys.modules:
+        return
+    sys.modules[extras] = None  # type: ignore[assignment]  # "not there", to whoever asks
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        del sys.modules[extras]
+
+
 def _sweep(layout: Layout) -> None:
     """What a killed indexer left."""
     for leftover in layout.snapshots.glob(".tmp-*"):
@@ -83,6 +99,7 @@ def _sweep(layout: Layout) -> None:
 def _make(
     layout: Layout, repository: Repository, commit: bytes, repo_name: str, progress: Progress
 ) -> Marker:
+    _import_msgspec()
     from substrate.graph import fold
 
     scratch = layout.snapshots / f".tmp-{commit.hex()}"

@@ -7,6 +7,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -332,3 +333,27 @@ def test_a_graph_that_may_only_be_read_still_answers(project: Project) -> None:
         project.commit({"x.py": "X = 1\n"})
         with pytest.raises(SubstrateError):
             project.index()
+
+
+_ASKED_FOR = """
+import sys
+from substrate.graph import index
+
+class Finder:
+    asked = []
+
+    def find_spec(self, name, path=None, target=None):
+        self.asked.append(name)
+
+sys.meta_path.insert(0, Finder())
+index._import_msgspec()
+index._import_msgspec()
+print("msgspec" in Finder.asked, "typing_extensions" in Finder.asked)
+print("typing_extensions" in sys.modules)
+"""
+
+
+def test_msgspec_is_imported_without_what_it_can_do_without() -> None:
+    argv = [sys.executable, "-c", _ASKED_FOR]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "False", "False"]
