@@ -76,6 +76,8 @@ class LookAhead:
     def close(self) -> object:
         if self._is_open:
             self._is_open = False
+            for _ in self._portions.claims():
+                pass  # nobody needs it any more: the child need not go on
             self._portions.close()
         child, self._child = self._child, None
         return child.answer() if child is not None else None
