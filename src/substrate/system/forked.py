@@ -183,8 +183,10 @@ def fork(work: Callable[[], object], then: Callable[[], object] | None = None) -
 
 
 def _file_without_name() -> int:
+    """In memory, or where a system has no such files (or a sandbox none to spare) on the disk."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("substrate", os.MFD_CLOEXEC)
+        with suppress(OSError):
+            return os.memfd_create("substrate", os.MFD_CLOEXEC)
     import tempfile
 
     fd, path = tempfile.mkstemp()

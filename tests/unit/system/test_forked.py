@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +53,18 @@ def test_what_is_done_after_the_answer_keeps_nobody_waiting() -> None:
     assert child.late_answer() == (b".", b"x" * 10_000_000)
     os.close(reader)
     os.close(writer)
+
+
+def test_a_sandbox_without_files_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSYS, "not in here")
+
+    monkeypatch.setattr(os, "memfd_create", refuse, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    child = fork(lambda: "early", lambda: "late")
+    assert child is not None
+    assert (child.early_answer(), child.late_answer()) == ("early", "late")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_child_that_dies_after_its_answer_has_answered(
