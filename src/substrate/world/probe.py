@@ -1,7 +1,8 @@
 """What this machine can do, found out by trying, and what would have to be done for the rest.
 
 The findings are kept for as long as the machine runs: `$SUBSTRATE_HOME/probe.json` names the
-boot, the user and the kernel they were found under.
+boot, the user and the kernel they were found under. Where what worlds are made with does not work
+they are kept for minutes only: it may have been for want of room, of memory or of processes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from typing import NamedTuple
 
 from substrate import __version__
 from substrate.errors import SubstrateError
-from substrate.system import environment, files, platform
+from substrate.system import clock, environment, files, platform
+
+#: Without these there is no world, or not the best one.
+_WANTED = frozenset({"overlay", "network"})
+_DOUBTED_AFTER_NS = 600 * 1_000_000_000
 
 
 class Finding(NamedTuple):
@@ -83,25 +88,33 @@ def _remembered(home: Path) -> list[Finding] | None:
         data = files.read_bytes_or_none(home / "probe.json")
         if data is None:
             return None
-        key, found = _parsed(data)
-        return [*found] if key == _key() and key["boot"] else None
+        key, found, looked_ns = _parsed(data)
+        if key != _key() or not key["boot"]:
+            return None
+        is_old = clock.monotonic_ns() - looked_ns > _DOUBTED_AFTER_NS
+        return None if is_old and not _has_all(found) else [*found]
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
+def _has_all(found: list[Finding]) -> bool:
+    return {one.name for one in found if one.works} >= _WANTED
+
+
 @lru_cache(maxsize=1)
-def _parsed(data: bytes) -> tuple[dict[str, object], list[Finding]]:
+def _parsed(data: bytes) -> tuple[dict[str, object], list[Finding], int]:
     import json
 
     record = json.loads(data)
-    return record["key"], [Finding(*row) for row in record["findings"]]
+    return record["key"], [Finding(*row) for row in record["findings"]], int(record["looked_ns"])
 
 
 def _remember(home: Path, found: list[Finding]) -> None:
     """Best effort: without it the next call looks again."""
     import json
 
-    record = {"key": _key(), "findings": [list(row) for row in found]}
+    rows = [list(row) for row in found]
+    record = {"key": _key(), "looked_ns": clock.monotonic_ns(), "findings": rows}
     try:
         os.makedirs(home, 0o700, exist_ok=True)
         files.write_atomic(home / "probe.json", json.dumps(record).encode(), durable=False)

@@ -99,6 +99,18 @@ def test_findings_of_another_boot_are_not_believed() -> None:
     assert {found.name for found in probe.probe()} >= {"overlay", "git"}
 
 
+@pytest.mark.parametrize(("worked", "is_believed"), [(True, True), (False, False)])
+def test_what_did_not_work_is_tried_again_after_a_while(worked: bool, is_believed: bool) -> None:
+    """It may have been a full disk."""
+    believe(Finding("overlay", worked, "then"), Finding("network", True))
+    path = environment.current().substrate_home / "probe.json"
+    record = json.loads(path.read_text())
+    assert probe.finding("overlay").why == "then"
+    record["looked_ns"] -= 3600 * 10**9
+    path.write_text(json.dumps(record))
+    assert (probe.finding("overlay").why == "then") is is_believed
+
+
 @pytest.mark.parametrize(
     ("address", "paths"),
     [
