@@ -4,8 +4,9 @@ A directory that the world removed goes as a whole, with all that others put the
 branch beside a deleted one, objects of a `git add` where the world's `git gc` had packed. Such
 objects stay (one too many does no harm); anything else is a collision.
 
-A lock that somebody holds now stays, too. A git in the world seems to remove it: one that shows up
-there while that has the same lock of its own leaves a whiteout when that is done.
+A lock that somebody holds now stays, too. The world seems to have removed it: one that shows up
+there while a git has the same lock of its own leaves a whiteout when that is done, and so does
+one that was taken out of the view (`world/absent.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from substrate.system.files import read_bytes_or_none
 from substrate.workspace.layer import LayerDiff, LayerEntry
 from substrate.workspace.newer import changed_since, holds_newer
 from substrate.workspace.probe import blob_id
+
+#: A file that was just made may look older by this much: file systems have a clock of their own.
+_TICK_NS = 20_000_000
 
 
 class Spared(NamedTuple):
@@ -53,7 +57,7 @@ def spare_what_is_new(root: Path, upper: Path, diff: LayerDiff, since_ns: int) -
 
 
 def _is_older(path: Path, since_ns: int) -> bool:
-    return os.path.lexists(path) and not changed_since(path, since_ns)
+    return os.path.lexists(path) and not changed_since(path, since_ns - _TICK_NS)
 
 
 def _takes_away(one: LayerEntry) -> bool:

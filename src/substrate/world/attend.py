@@ -19,6 +19,8 @@ from substrate.system.process import EXIT_TIMED_OUT, KILL_GRACE_S, Finished
 
 #: A command seen stopped this long was stopped alone, not by a Ctrl-Z that stopped us as well.
 _SETTLE_S = 0.05
+#: So long a command may take that is over at once, as most are.
+_AT_ONCE_S = 0.004
 
 
 class Limits(NamedTuple):
@@ -76,6 +78,8 @@ class Attended:
         self._pidfd = pidfd
         self._limits = limits
         self.timed_out = False
+        #: Called once, if the command is not one of those that are over at once.
+        self.later: Callable[[], None] | None = None
         self._deadline_ns = (
             None if limits.timeout_s is None else started_ns + int(limits.timeout_s * 1e9)
         )
@@ -93,6 +97,9 @@ class Attended:
                     return cast(int, message[1]), cast(int, message[2]), where
                 self._stop_with_it()
             signum, from_terminal = signals.next_signal(self._patience_s())
+            if not signum and self.later is not None:
+                later, self.later = self.later, None
+                later()
             if signum in signals.PASSED_ON and not from_terminal:
                 self._send(signum)
             if self._deadline_ns is not None and clock.monotonic_ns() >= self._deadline_ns:
@@ -126,9 +133,11 @@ class Attended:
             signal.pidfd_send_signal(self._pidfd, signum)
 
     def _patience_s(self) -> float | None:
+        most_s = None if self.later is None else _AT_ONCE_S
         if self._deadline_ns is None:
-            return None
-        return max(0.0, (self._deadline_ns - clock.monotonic_ns()) / 1e9)
+            return most_s
+        left_s = max(0.0, (self._deadline_ns - clock.monotonic_ns()) / 1e9)
+        return left_s if most_s is None else min(left_s, most_s)
 
     def _enforce_timeout(self) -> None:
         tree = process_tree.descendants(self._init_pid)

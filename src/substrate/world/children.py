@@ -8,9 +8,11 @@ import select
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from typing import cast
 
 from substrate.system import clock
 from substrate.system.channel import Channel, ClosedError
+from substrate.world.absent import Absent
 
 #: What is only just about to end is not "left running".
 _SETTLE_S = 0.1
@@ -26,6 +28,7 @@ class Children:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        self._absent: Absent | None = None
         #: Reaped, and not told of yet.
         self._reaped: list[tuple[int, int]] = []
         #: A pipe that becomes readable when a child changes its state.
@@ -96,10 +99,23 @@ class Children:
         poll = select.poll()
         poll.register(self._news, select.POLLIN)
         poll.register(self._channel.fileno(), select.POLLIN)
-        ready = poll.poll(None if timeout_s is None else timeout_s * 1000)
-        if any(fd == self._channel.fileno() for fd, _ in ready):
-            raise ClosedError  # it has nothing to say now: this can only be its end
+        if self._absent is not None and self._absent.fd >= 0:
+            poll.register(self._absent.fd, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(None if timeout_s is None else timeout_s * 1000)}
+        if self._absent is not None and self._absent.fd in ready:
+            self._absent.look_again()
+        if self._channel.fileno() in ready:
+            self._listen()
         self._drain()
+
+    def _listen(self) -> None:
+        message, _ = self._channel.receive()
+        if message[0] != "absent":
+            raise ClosedError  # it has nothing else to say now
+        if self._absent is not None:  # a shell's next line
+            self._absent.close()
+        root, names = cast("tuple[bytes, tuple[bytes, ...]]", message[1:])
+        self._absent = Absent(root, names)
 
     def _drain(self) -> None:
         with suppress(BlockingIOError):

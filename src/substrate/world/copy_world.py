@@ -47,6 +47,7 @@ Marks = dict[bytes, _Mark]
 class CopyWorld(LayeredWorld):
     strategy = "copy-diff"
     shares_processes = False
+    remembers_names = False
 
     @property
     def isolation(self) -> Isolation:

@@ -47,6 +47,8 @@ class LayeredWorld:
     strategy = ""
     #: Whether what a command leaves running goes on, for later ones to see.
     shares_processes = True
+    #: Whether its view goes by what it found under a name before.
+    remembers_names = True
     #: Whether its view shows the workspace as it is when the command starts, however early it was
     #: mounted.
     can_be_ahead = False
@@ -106,7 +108,7 @@ class LayeredWorld:
         def run_in(opened: OpenWorld) -> Ended:
             mark = os.fsencode(layers.ended_mark(layer))
             limits = self.limits(request)
-            opened.absent = self._absent(request)
+            opened.absent = request.absent if self.remembers_names else ()
             return opened.run(program, limits, begun, capturing.start, mark, request.on_call)
 
         def open_one(company: Entrance | None) -> OpenWorld:
@@ -139,9 +141,6 @@ class LayeredWorld:
             layer=layer, left_running=ended.left_running, stdout=stdout, stderr=stderr
         )
         return outcome if request.network is None else with_network(outcome, request.network)
-
-    def _absent(self, request: RunRequest) -> tuple[bytes, ...]:
-        return tuple(os.path.join(os.fsencode(self._root), name) for name in request.absent)
 
     def _leave(
         self, layer: Layer, request: RunRequest, ended: Ended, company: Entrance | None

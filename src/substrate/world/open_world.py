@@ -68,7 +68,7 @@ class OpenWorld:
         self._keeper = ready.keeper
         #: A copy of the view's mount, ours to close; -1 if there is none.
         self.view = ready.view
-        #: Paths that the command's process looks for before it begins, see `RunRequest.absent`.
+        #: Names below the root that the command shall not see: `RunRequest.absent`.
         self.absent: tuple[bytes, ...] = ()
 
     @property
@@ -156,7 +156,8 @@ class OpenWorld:
         with suppress(ClosedError):
             self._orders.send(
                 "program", program.argv, cwd, env, current_umask(), signals.ignored(),
-                signals.callers_mask, tuple(wanted), self.absent,
+                signals.callers_mask, tuple(wanted),
+                tuple(os.path.join(self._sandbox.root, name) for name in self.absent),
                 fds=tuple(wanted.values()),
             )  # fmt: skip
 
@@ -191,6 +192,8 @@ class OpenWorld:
 
     def _attend(self, limits: Limits, started: int, ended_mark: bytes) -> Ended:
         command = Attended(self.init_pid, self._channel, self._door, self._pidfd, limits, started)
+        if self.absent:
+            command.later = self._tell_absent
         is_lost = False
         try:
             status, left, where = command.wait()
@@ -213,6 +216,10 @@ class OpenWorld:
         duration = clock.monotonic_ns() - started
         spaces = cast("tuple[int, int]", where) if left else None
         return Ended(command.finished(status, duration, killed), left, self.init_pid, spaces)
+
+    def _tell_absent(self) -> None:
+        with suppress(ClosedError):  # it has just ended, and has said so before
+            self._channel.send("absent", self._sandbox.root, self.absent)
 
     def _keep(self, ended_mark: bytes) -> None:
         """Processes go on: the init stays with them, and marks the end of the last one."""

@@ -55,6 +55,8 @@ class _Init:
             status = self._children.wait_for(self._program)
             self._channel.send("ended", status, self._children.settle(others))
         message, _ = self._channel.receive()
+        while message[0] == "absent":  # too late for that
+            message, _ = self._channel.receive()
         if message[0] == "keep":
             self._outlive()
 

@@ -97,6 +97,8 @@ class StandingWorld:
         """See `RunRequest.absent`."""
         if names:
             self._ask("seek", names)
+            with suppress(ClosedError):
+                self._init.send("absent", self._sandbox.root, names)
 
     def gone(self) -> list[str]:
         """The keys of views that nobody can write through any more; each is told once."""

@@ -25,8 +25,8 @@ from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import mounts
 from substrate.system.linux.unmounts import Unmounts
 from substrate.world import sandbox as sandboxes
+from substrate.world.absent import look_for
 from substrate.world.overlay import FLAGS, mount_overlay
-from substrate.world.world_init import look_for
 
 
 class Site(NamedTuple):

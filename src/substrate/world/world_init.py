@@ -5,7 +5,7 @@ the world ends: the kernel kills everything in a pid namespace whose first proce
 pid namespace of an earlier command (`Sandbox.company`) it is not the first: it then ends what
 the command started itself, and nothing else.
 
-    told:    keep
+    told:    absent ROOT NAMES (see `Absent`), keep
     reports: ready (with a pidfd, and the channel on which the command's process waits for its
              program), stopped, ended
 
@@ -29,6 +29,7 @@ from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import memory, privileges, process_name
 from substrate.system.process import Stdio
 from substrate.world import limits, pid_space, tiers
+from substrate.world.absent import look_for
 from substrate.world.children import PAUSE_S, TICK_S, Children, others
 from substrate.world.sandbox import Sandbox, SetupError, is_privileged, mount_proc
 
@@ -81,6 +82,8 @@ class _Init:
         self.channel.send("ended", status, left, pid_space.own_namespaces() if left else ())
         if left:
             message, fds = self.channel.receive()
+            while message[0] == "absent":  # too late for that
+                message, fds = self.channel.receive()
             if message[0] == "keep":
                 self._outlive(fds)
 
@@ -233,13 +236,6 @@ def _receive_program(
         program, cast(int, umask), cast("tuple[int, ...]", ignored),
         cast("tuple[int, ...] | None", blocked), cast("tuple[bytes, ...]", absent),
     )  # fmt: skip
-
-
-def look_for(paths: Iterable[bytes]) -> None:
-    """Have an overlay remember that nothing is there: it does not ask the tree below again."""
-    for path in paths:
-        with suppress(OSError):
-            os.lstat(path)
 
 
 def close_ways_out() -> None:

@@ -6,18 +6,21 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from substrate.history import arrive as arriving
+from substrate.model.paths import RelPath
 from substrate.recorder import worlds
 from substrate.recorder.held_worlds import apply_world
 from substrate.recorder.place import Place
 from substrate.recorder.roll_back import restore_recovery
 from substrate.system import clock, environment
 from substrate.workspace.apply import Applier, Report, Staged
+from substrate.workspace.plan import Times
 from substrate.workspace.probe import blob_id
 from tests.unit.history.workbench import Bench
 from tests.unit.recorder.test_worlds import do, span
@@ -250,12 +253,12 @@ def test_no_git_comes_in_between(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     (bench.root / "mine").write_text("mine\n")
     really, refused = Applier.carry_out, []
 
-    def carry_out(self: Applier, staged: Staged) -> Report:
+    def carry_out(self: Applier, staged: Staged, times: Mapping[RelPath, Times]) -> Report:
         add = subprocess.run(
             ["git", "add", "mine"], cwd=bench.root, capture_output=True, check=False
         )
         refused.append(add.stderr)
-        return really(self, staged)
+        return really(self, staged, times)
 
     monkeypatch.setattr(Applier, "carry_out", carry_out)
     assert do(bench, _COMMIT).held == ""
@@ -271,9 +274,9 @@ def test_a_branch_alone_stops_nobody_who_stages_something(
 ) -> None:
     really, seen = Applier.carry_out, []
 
-    def carry_out(self: Applier, staged: Staged) -> Report:
+    def carry_out(self: Applier, staged: Staged, times: Mapping[RelPath, Times]) -> Report:
         seen.append(os.path.lexists(bench.root / ".git/index.lock"))
-        return really(self, staged)
+        return really(self, staged, times)
 
     monkeypatch.setattr(Applier, "carry_out", carry_out)
     assert do(bench, script).held == ""
@@ -308,9 +311,9 @@ def commit_and_be_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch, when: st
     """Before or after the tree is changed, once that is announced."""
     really = Applier.carry_out
 
-    def carry_out(self: Applier, staged: Staged) -> Report:
+    def carry_out(self: Applier, staged: Staged, times: Mapping[RelPath, Times]) -> Report:
         if when == "after":
-            really(self, staged)
+            really(self, staged, times)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
@@ -358,9 +361,9 @@ def test_the_guard_is_kept_where_a_lock_came_and_went(
     lock, seen = bench.root / ".git/index.lock", []
     really = Applier.carry_out
 
-    def carry_out(self: Applier, staged: Staged) -> Report:
+    def carry_out(self: Applier, staged: Staged, times: Mapping[RelPath, Times]) -> Report:
         seen.append(os.path.lexists(lock))
-        return really(self, staged)
+        return really(self, staged, times)
 
     monkeypatch.setattr(Applier, "carry_out", carry_out)
     lock.touch()
@@ -372,10 +375,10 @@ def test_only_our_own_lock_is_taken_away(bench: Bench, monkeypatch: pytest.Monke
     """Git advises to remove a lock that is in the way; then another git has it."""
     lock, really = bench.root / ".git/index.lock", Applier.carry_out
 
-    def carry_out(self: Applier, staged: Staged) -> Report:
+    def carry_out(self: Applier, staged: Staged, times: Mapping[RelPath, Times]) -> Report:
         lock.unlink()
         lock.write_text("mine")
-        return really(self, staged)
+        return really(self, staged, times)
 
     monkeypatch.setattr(Applier, "carry_out", carry_out)
     do(bench, _COMMIT)

@@ -1,0 +1,99 @@
+"""Names that a view does not show, though somebody makes them in the tree below: git's locks.
+
+An overlay remembers what it found under a name. If it found nothing, it does not ask again, and
+another git's lock is not seen. If it found one, that is in sight for as long as the command runs.
+And once the command has had a lock of its own there, and has renamed it away, nothing is
+remembered, and the next look decides. So the world's init looks first, whenever a name has gone.
+
+What it finds in spite of that is the command's own, or it was made below in that very moment, and
+is taken out of the view. The kernel tells whose it is: of what is done below nothing is heard here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+
+from substrate.system.linux import inotify
+
+_HEARD = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
+_MADE = inotify.CREATE | inotify.MOVED_TO
+
+
+def look_for(paths: Iterable[bytes]) -> None:
+    """Have an overlay remember that nothing is there."""
+    for path in paths:
+        with suppress(OSError):
+            os.lstat(path)
+
+
+class Absent:
+    """Keeps `names` below `root`, where an overlay is mounted, out of sight.
+
+    One that is there at the start may be the command's, and stays until it has gone.
+    Without the kernel's help (there may be too many who watch something) it looks once.
+    """
+
+    def __init__(self, root: bytes, names: tuple[bytes, ...]) -> None:
+        self._paths = [os.path.join(root, name) for name in names]
+        self._own: set[bytes] = set()
+        self._directories: dict[int, bytes] = {}
+        self._numbers = itertools.count()
+        self._events: inotify.Inotify | None = None
+        with suppress(OSError):
+            self._watch(root)
+        # The command may have begun, and have one: nothing was heard of that.
+        self._own.update(path for path in self._paths if os.path.lexists(path))
+
+    @property
+    def fd(self) -> int:
+        """Readable when it is time to look; -1: never."""
+        return -1 if self._events is None else self._events.fd
+
+    def look_again(self) -> None:
+        self._listen()
+        self._look()
+
+    def close(self) -> None:
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    def _watch(self, root: bytes) -> None:
+        device = os.stat(root).st_dev
+        self._events = inotify.Inotify()
+        for directory in {os.path.dirname(path) for path in self._paths}:
+            with suppress(OSError):
+                # What is mounted in there is the real thing: nothing is ever taken out of that.
+                if os.stat(directory).st_dev == device:
+                    self._directories[self._events.add(directory, _HEARD)] = directory
+
+    def _look(self) -> None:
+        for path in self._paths:
+            with suppress(OSError):
+                os.lstat(path)
+                if self._is_anothers(path):
+                    os.unlink(path)
+
+    def _is_anothers(self, path: bytes) -> bool:
+        directory = os.path.dirname(path)
+        if directory not in self._directories.values():
+            return False
+        # Who makes a name holds the directory until it is told. A name that was never looked for
+        # makes us wait for that.
+        look_for((os.path.join(directory, b".substrate-look-%d" % next(self._numbers)),))
+        self._listen()
+        return self._events is not None and path not in self._own
+
+    def _listen(self) -> None:
+        for event in [] if self._events is None else self._events.read():
+            if event.mask & (inotify.OVERFLOW | inotify.IGNORED):
+                self.close()  # from now on nobody knows whose anything is
+                return
+            path = os.path.join(self._directories.get(event.watch, b""), event.name)
+            if event.mask & _MADE:
+                self._own.add(path)
+            else:
+                self._own.discard(path)
