@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 
 # What starts git is imported when git is: `plain_head` is often all that is asked.
 
-#: Requests of which two such windows are written before answers are read: together far less than a
+#: Requests of which two such windows are written before answers are read: together less than the
 #: pipe holds, so that neither side can wait for the other.
 _WINDOW = 256
+#: The longest of them, with its line feed.
+_REQUEST_BYTES = 65
 _OID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\s*")
 _EVERYONES = ("--exclude=refs/manifold/*", "--exclude=refs/stash", "--all")
 _HINT_REVISION = "give a branch, a tag, HEAD or a commit id"
@@ -62,6 +64,17 @@ def plain_head(git_dir: Path) -> bytes | None:
     except OSError:
         return None
     return bytes.fromhex(text.decode()) if _OID.fullmatch(text) else None
+
+
+def _window_of(stdin: IO[bytes]) -> int:
+    """A user who has very many pipes is given small ones."""
+    try:
+        import fcntl
+
+        holds = fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ)
+    except (ImportError, AttributeError, OSError):  # only Linux tells
+        return _WINDOW
+    return max(1, min(_WINDOW, holds // 2 // _REQUEST_BYTES))
 
 
 def _is_linked(git_dir: Path) -> bool:
@@ -135,10 +148,11 @@ class Repository:
         """The blobs in the order asked for; a missing one is a damaged repository."""
         stdin, _ = self._streams()
         wanted = iter(oids)
-        window = self._ask_for(stdin, islice(wanted, _WINDOW))
+        size = _window_of(stdin)
+        window = self._ask_for(stdin, islice(wanted, size))
         while window:
             # Asked for before the answers are read: git unpacks those while we use these.
-            following = self._ask_for(stdin, islice(wanted, _WINDOW))
+            following = self._ask_for(stdin, islice(wanted, size))
             yield from self._read_window(window)
             window = following
 

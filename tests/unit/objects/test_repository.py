@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,26 @@ def test_a_git_that_dies_is_told_however_far_it_was_asked_ahead(
         pytest.raises(DamagedStoreError, match="cannot read|lacks the content"),
     ):
         list(repository.read_blobs(oids))
+
+
+_SMALL_PIPES = """
+import fcntl, sys
+from pathlib import Path
+from substrate.objects.repository import Repository
+root = Path(sys.argv[1])
+with Repository(root / ".git", root) as repository:
+    for stream in repository._streams():
+        fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, 4096)
+    oids = map(bytes.fromhex, sys.stdin.read().split())
+    for _, data in repository.read_blobs(oids):
+        print(len(data))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pipes have one size elsewhere")
+def test_small_pipes_make_nobody_wait_for_ever(root: Path, oids: list[bytes]) -> None:
+    """A user beyond pipe-user-pages-soft gets such: a git that cannot go on reads no requests."""
+    asked = "\n".join(oid.hex() for oid in oids)
+    argv = [sys.executable, "-c", _SMALL_PIPES, str(root)]
+    done = subprocess.run(argv, input=asked, text=True, capture_output=True, timeout=120)
+    assert done.stdout.split() == [str(len(one)) for one in CONTENTS], done.stderr
