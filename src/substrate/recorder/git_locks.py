@@ -18,6 +18,7 @@ from pathlib import Path
 
 from substrate.recorder.user_git import GitState
 from substrate.system import clock
+from substrate.workspace import index_lock
 from substrate.workspace.locate import Workspace
 
 _INDEX_LOCK = b"index.lock"
@@ -46,7 +47,10 @@ def _is_young(lock: Path) -> bool:
 
 
 def not_held(workspace: Workspace, state: GitState) -> tuple[bytes, ...]:
-    """The locks that nobody holds now, by their paths below the root."""
+    """The locks that nobody holds now, by their paths below the root.
+
+    One of our own is as good as gone: another command's change arrives in that very moment.
+    """
     if workspace.git_dir is None or workspace.git_dir != workspace.root / ".git":
         return ()  # no overlay lies over it
     names = [*_LOCKS]
@@ -54,6 +58,7 @@ def not_held(workspace: Workspace, state: GitState) -> tuple[bytes, ...]:
     if branch.startswith(_BRANCHES) and ".." not in branch and "\0" not in branch:
         names.append(branch.encode("utf-8") + b".lock")
     git_dir = os.fsencode(workspace.git_dir)
-    return tuple(
-        b".git/" + name for name in names if not os.path.lexists(os.path.join(git_dir, name))
-    )
+    held = {name for name in names if os.path.lexists(os.path.join(git_dir, name))}
+    if _INDEX_LOCK in held and index_lock.is_an_arrivals(workspace.git_dir):
+        held.remove(_INDEX_LOCK)
+    return tuple(b".git/" + name for name in names if name not in held)

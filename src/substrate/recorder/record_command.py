@@ -117,6 +117,8 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
     command = _named(words, place, running)
     trace.append(spans.command_start(command, clock.now_ns(), isolation))
 
+    if not is_direct:  # while history was written to, others waited to arrive
+        git_locks.wait_for_the_index(place.workspace)
     git_before = git_arrival.watch(place.workspace)
     wanted = _world_request(place, request, running)._replace(
         beside=beside, absent=git_locks.not_held(place.workspace, git_before.state)

@@ -52,12 +52,19 @@ def _acquire(lock: Path, patience_s: float) -> bool:
         clock.sleep(_TICK_S)
 
 
+def is_an_arrivals(git_dir: Path) -> bool:
+    """Whether the lock that stands there is one of ours."""
+    try:
+        return os.readlink(git_dir / _NAME).startswith(_MARK)
+    except OSError:
+        return False
+
+
 def clear_left(git_dir: Path) -> None:
     """Inside the workspace's lock, also after a crash: nobody else can hold one that is ours.
 
     One of git's own stays: somebody may have removed ours, as git advises, and gone on.
     """
-    lock = git_dir / _NAME
     with suppress(OSError):
-        if os.readlink(lock).startswith(_MARK):
-            lock.unlink()
+        if is_an_arrivals(git_dir):
+            (git_dir / _NAME).unlink()

@@ -29,6 +29,16 @@ def look_for(paths: Iterable[bytes]) -> None:
             os.lstat(path)
 
 
+def take_out(root: bytes, paths: Iterable[bytes]) -> None:
+    """The same, before a command begins in the view at `root`: what is there is not its own."""
+    for path in paths:
+        with suppress(OSError):
+            os.lstat(path)
+            # What is mounted in there is the real thing.
+            if os.stat(os.path.dirname(path)).st_dev == os.stat(root).st_dev:
+                os.unlink(path)
+
+
 class Absent:
     """Keeps `names` below `root`, where an overlay is mounted, out of sight.
 

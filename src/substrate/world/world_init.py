@@ -29,7 +29,7 @@ from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import memory, privileges, process_name
 from substrate.system.process import Stdio
 from substrate.world import limits, pid_space, tiers
-from substrate.world.absent import look_for
+from substrate.world.absent import take_out
 from substrate.world.children import PAUSE_S, TICK_S, Children, others
 from substrate.world.sandbox import Sandbox, SetupError, is_privileged, mount_proc
 
@@ -172,7 +172,7 @@ def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
         step = "cwd"
         assert program.cwd is not None
         os.chdir(program.cwd)
-        look_for(absent)
+        take_out(sandbox.root, absent)
         step = "descriptors"
         reopen_inside()
         assert program.env is not None

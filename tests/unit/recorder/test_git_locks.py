@@ -7,13 +7,18 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from substrate.recorder import git_locks
+from substrate.recorder import record_command as record_command_module
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
+from substrate.recorder.user_git import GitState
 from substrate.recorder.world_choice import Asked, world_for
 from substrate.system import clock, environment
+from substrate.workspace.locate import Workspace
 from tests.unit.history.workbench import Bench
 
 _MAKE = "git init -q -b main; echo a > a; git add .; git commit -qm one"
@@ -71,6 +76,51 @@ def test_a_lock_that_comes_and_goes_stops_nobody(
     monkeypatch.setenv("SUBSTRATE_WORLD_STRATEGY", strategy)
     with outside(bench, "touch .git/index.lock", "rm .git/index.lock") as ask:
         done = run(bench, f"{ask} echo b > b; ask; git add b; was=$?; ask; git add b; exit $was")
+    assert (done.outcome.exit, done.held) == (0, "")
+    assert staged(bench) == "b\n"
+
+
+@pytest.mark.needs("world-overlay")
+@pytest.mark.parametrize("how", ["an arrival's", "made after the look"])
+def test_nor_one_that_stands_as_the_command_begins(
+    bench: Bench, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another command's change arrives just then, or somebody stages something."""
+    lock = bench.root / ".git" / "index.lock"
+    looked = git_locks.not_held
+
+    def not_held(workspace: Workspace, state: GitState) -> tuple[bytes, ...]:
+        if how == "an arrival's":
+            lock.symlink_to("substrate applies 4711")
+            return looked(workspace, state)
+        found = looked(workspace, state)
+        lock.touch()
+        return found
+
+    monkeypatch.setattr(git_locks, "not_held", not_held)
+    with outside(bench, "rm .git/index.lock") as ask:
+        done = run(bench, f"{ask} echo b > b; git add b; was=$?; ask; exit $was")
+    assert (done.outcome.exit, done.held) == (0, "")
+    assert staged(bench) == "b\n"
+
+
+def test_a_lock_that_was_taken_while_history_was_written_is_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(bench, "true")
+    lock = bench.root / ".git" / "index.lock"
+    begun = record_command_module._begun
+    helpers = []
+
+    def then_locked(*args: Any, **more: Any) -> Any:
+        out = begun(*args, **more)
+        lock.touch()
+        helpers.append(subprocess.Popen(["bash", "-c", f"sleep .3; rm {lock}"]))
+        return out
+
+    monkeypatch.setattr(record_command_module, "_begun", then_locked)
+    done = run(bench, "echo b > b; git add b")
+    assert [one.wait(60) for one in helpers] == [0]
     assert (done.outcome.exit, done.held) == (0, "")
     assert staged(bench) == "b\n"
 
