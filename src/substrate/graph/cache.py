@@ -18,7 +18,7 @@ from substrate.graph.facts import Facts, decode_facts
 from substrate.system.sqlite_room import leaves_holes
 
 #: Raised whenever the same blob would give other facts, or rows look otherwise.
-EXTRACTOR_VERSION = 3
+EXTRACTOR_VERSION = 4
 _CHUNK = 500
 #: Fast: for rows of a few kilobytes a better level spends its time on making tables.
 _LEVEL = -5

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from substrate.system.files import read_bytes_or_none
 
 #: A snapshot made by another version of the extractor is made anew.
-VERSION = 3
+VERSION = 4
 
 #: The seed's files, in the order in which sections and sizes are kept.
 FILES = (

@@ -14,7 +14,14 @@ from tree_sitter import Node
 from substrate.graph.facts import CLASS_KINDS, Call, Detail, Facts, Import, Span, Symbol
 from substrate.graph.grammars.grammar import Grammar, Source, signature
 from substrate.graph.parsers import Captures, Found, tools
-from substrate.graph.syntax_tree import AT_ONCE_BYTES, DEEPEST, is_deep, last_code, stretches
+from substrate.graph.syntax_tree import (
+    AT_ONCE_BYTES,
+    DEEPEST,
+    comments_before,
+    is_deep,
+    last_code,
+    stretches,
+)
 
 _TOO_DEEP = "nested too deeply"
 _RECEIVER_CHARS = 80
@@ -186,12 +193,15 @@ class Reading:
             around.holes.append(outer)
         else:
             around.holes.append((start, end))
-        last = node
+        last, comments = node, None
         if self.grammar.ends_before_comments:
             last = last_code(node, end, self.data)
             scope.end = last.end_byte
+            if told.body is not None:
+                comments = comments_before(node, told.body, self.data)
         span = self._span(start, scope.end, node, last)
-        text = signature(source, start, told.body.start_byte if told.body is not None else end)
+        head_end = told.body.start_byte if told.body is not None else end
+        text = signature(source, start, head_end, comments)
         key = self._symbol_key(real, local)
         facts.symbols.append(Symbol(real, name, local, parent, key, told.bases))
         facts.details.append(Detail(told.visibility, text, told.docstring, "", span))

@@ -58,6 +58,18 @@ def stretches(root: Node) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
+def comments_before(node: Node, body: Node, data: bytes) -> list[Node]:
+    """Those between a definition's first word and its body: beside parameters, below its head."""
+    if data.find(b"#", node.start_byte, body.start_byte) < 0:
+        return []
+    found = []
+    for part in node.children:
+        if part.start_byte >= body.start_byte:
+            break
+        found += [one for one in (part, *part.children) if one.type == "comment"]
+    return found
+
+
 def last_code(node: Node, end: int, data: bytes) -> Node:
     """The last descendant that is no comment: a block may hold the comments that follow it."""
     line = data.rfind(b"\n", 0, end) + 1

@@ -196,6 +196,18 @@ def test_a_definition_says_what_it_is() -> None:
     assert by_local(java, "A")[2] == "Doc."
 
 
+def test_a_comment_is_no_part_of_a_signature_and_names_no_parameter() -> None:
+    source = """\
+def f(a,  # first, g: by name
+      b="#"):  # then (g )
+    # (g is called)
+    return g()
+"""
+    facts = extract(".py", source.encode())
+    assert by_local(facts, "f")[1] == 'def f(a, b="#")'
+    assert [(call.name, call.is_parameter) for call in facts.calls] == [("g", False)]
+
+
 def hash_of(source: str, local: str) -> str:
     facts = extract(".py", source.encode())
     at = next(i for i, symbol in enumerate(facts.symbols) if symbol.local == local)

@@ -86,12 +86,22 @@ class Grammar(NamedTuple):
     ends_before_comments: bool = False
 
 
-def signature(source: Source, start: int, end: int) -> str:
-    """What stands before a definition's body, on one line."""
+def signature(source: Source, start: int, end: int, comments: list[Node] | None = None) -> str:
+    """What stands before a definition's body, on one line, without `comments`."""
+    if comments:
+        pieces, at = [], start
+        for comment in comments:
+            pieces.append(source.data[at : comment.start_byte])
+            at = comment.end_byte
+        return _one_line(b"".join((*pieces, source.data[at:end])))
     if end - start <= _SIGNATURE_CHARS:  # nearly always
         raw = source.data[start:end].decode("utf-8", "replace")
         return " ".join(raw.split()).rstrip("{:=").rstrip()
-    raw = source.data[start : min(end, start + 2 * _SIGNATURE_CHARS)].decode("utf-8", "replace")
+    return _one_line(source.data[start:end])
+
+
+def _one_line(data: bytes) -> str:
+    raw = data[: 2 * _SIGNATURE_CHARS].decode("utf-8", "replace")
     text = " ".join(raw.split()).rstrip("{:=").rstrip()
     return text if len(text) <= _SIGNATURE_CHARS else text[: _SIGNATURE_CHARS - 1] + "…"
 
