@@ -196,6 +196,14 @@ def test_a_definition_says_what_it_is() -> None:
     assert by_local(java, "A")[2] == "Doc."
 
 
+def test_what_a_with_statement_opens_has_its_type_written_there() -> None:
+    source = (
+        b"def f():\n    with m.Store(1) as x, open(p) as y, Pair() as (a, b):\n        x.read()\n"
+    )
+    facts = extract(".py", source)
+    assert [(variable, kind) for _, variable, kind in facts.types] == [("x", "m.Store")]
+
+
 def test_a_comment_is_no_part_of_a_signature_and_names_no_parameter() -> None:
     source = """\
 def f(a,  # first, g: by name

@@ -139,9 +139,13 @@ def _dotted(text: str) -> str:
 
 def _assigned(call: Node, source: Source) -> str:
     above = call.parent
-    if above is None or above.type != "assignment":
+    if above is None or above.type not in ("assignment", "as_pattern"):
         return ""
-    left = above.child_by_field_name("left")
+    if above.type == "as_pattern":  # `with Store() as x`: nearly always the store itself
+        target = above.child_by_field_name("alias")
+        left = target.named_child(0) if target is not None else None
+    else:
+        left = above.child_by_field_name("left")
     return (
         source.text(left) if left is not None and left.type in ("identifier", "attribute") else ""
     )
