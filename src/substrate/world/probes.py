@@ -105,6 +105,8 @@ def fuse_overlayfs() -> Finding:
         os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
         fix = "modprobe fuse; in a container: --device /dev/fuse"
+        if isinstance(error, PermissionError) and os.geteuid() != 0:
+            fix = "chmod 666 /dev/fuse, as root"
         return Finding(name, False, f"/dev/fuse: {error.strerror}", fix)
     from substrate.world.fuse_overlay import FuseOverlayWorld
 
