@@ -59,6 +59,8 @@ def repo(tmp_path: Path) -> Path:
         (("total",), ["school.grades.total", "shop.prices.total"]),
         (("TOTAL", "--path", "shop"), ["shop.prices.total"]),
         (("--kind", "class"), ["shop.prices.Tax"]),
+        (("Tax",), ["shop.prices.Tax", "shop.prices.Tax.add"]),
+        (("add",), ["shop.prices.Tax.add"]),
         (("--kind", "method", "Tax.add"), ["shop.prices.Tax.add"]),
         (("--path", "unsure.py"), ["unsure.later"]),
         (("--path", "sho"), []),
@@ -67,6 +69,21 @@ def repo(tmp_path: Path) -> Path:
 )
 def test_symbols(repo: Path, words: tuple[str, ...], found: list[str]) -> None:
     assert [one["fqname"] for one in answer(repo, "symbols", *words)["symbols"]] == found
+
+
+def test_those_called_exactly_that_come_first(repo: Path) -> None:
+    (repo / "a.py").write_text("def subtotal():\n    pass\n\n\ndef total_of():\n    pass\n")
+    for words in (("add", "."), ("commit", "-q", "-m", "second")):
+        subprocess.run(["git", *words], cwd=repo, check=True)
+    rows = answer(repo, "symbols", "total")["symbols"]
+    assert [one["fqname"] for one in rows] == [
+        "school.grades.total", "shop.prices.total", "a.subtotal", "a.total_of"
+    ]  # fmt: skip
+
+
+def test_a_kind_that_nothing_has_is_told_with_those_there_are(repo: Path) -> None:
+    said = ctx(repo, "symbols", "--kind", "bogus").stdout
+    assert "of kind bogus there is none: class, function, method" in said
 
 
 def refs(repo: Path, name: str) -> set[tuple[str, int, str | None, float]]:

@@ -26,7 +26,8 @@ class Use(NamedTuple):
 def find_symbols(
     snapshot: Snapshot, pattern: str = "", *, kind: str = "", path: str = ""
 ) -> list[Found]:
-    """Definitions whose name or qualified name is, ends with or contains `pattern`."""
+    """Definitions whose name or qualified name contains `pattern`; those that are called exactly
+    that come first."""
     chosen = [
         symbol
         for symbol in snapshot.symbols.values()
@@ -34,7 +35,13 @@ def find_symbols(
         and (not path or _below(snapshot.path_of(symbol), path))
         and _matches(symbol, pattern)
     ]
-    return [Found(symbol, place) for symbol, place in _placed(snapshot, chosen)]
+    found = [Found(symbol, place) for symbol, place in _placed(snapshot, chosen)]
+    return sorted(found, key=lambda one: not _is_called(one.symbol, pattern))
+
+
+def kinds(snapshot: Snapshot) -> list[str]:
+    """Of the definitions that there are."""
+    return sorted({symbol.kind for symbol in snapshot.symbols.values()} - {"module"})
 
 
 def named(snapshot: Snapshot, name: str) -> list[SymbolRecord]:

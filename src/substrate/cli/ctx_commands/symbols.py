@@ -35,7 +35,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, context: Context) -> int:
-    from substrate.graph.questions import find_symbols
+    from substrate.graph.questions import find_symbols, kinds
 
     if args.limit < 0:
         raise UsageError("--limit takes a number of 0 or more", hint="0 lists everything")
@@ -64,7 +64,10 @@ def run(args: Namespace, context: Context) -> int:
         ]
     )
     if not found:
-        context.output.note("no definition matches")
+        there = kinds(snapshot)
+        is_odd = args.kind not in ("", "module", *there)
+        others = f"; of kind {args.kind} there is none: {', '.join(there)}" if is_odd else ""
+        context.output.note(f"no definition matches{others}")
     if len(shown) < len(found):
         context.output.note(f"{len(found) - len(shown)} more; --limit 0 lists all")
     return EXIT_OK
