@@ -19,7 +19,7 @@ class Environment(NamedTuple):
     trace_path: Path
     #: ``SUBSTRATE_SESSION_ID``, `None` if a session should be found or opened.
     session_id: str | None
-    #: ``SUBSTRATE_AGENT_ID``, else ``"human"``.
+    #: ``SUBSTRATE_AGENT_ID``, else what a coding agent says of itself, else ``"human"``.
     agent_id: str
     #: ``SUBSTRATE_WORLD``: ``"enabled"``, ``"disabled"``, or `None` if it was not said.
     world: str | None
@@ -100,13 +100,20 @@ def parse(variables: Mapping[str, str]) -> Environment:
         substrate_home=substrate_home,
         trace_path=Path(os.path.abspath(trace)) if trace else substrate_home / "trace.jsonl",
         session_id=get("SUBSTRATE_SESSION_ID"),
-        agent_id=get("SUBSTRATE_AGENT_ID") or "human",
+        agent_id=get("SUBSTRATE_AGENT_ID") or _coding_agent(variables) or "human",
         world=world if world in ("enabled", "disabled") else None,
         agent_enabled=(get("SUBSTRATE_AGENT") or "").lower() != "off",
         parent_span=get("SUBSTRATE_PARENT_SPAN"),
         no_color=get("NO_COLOR") is not None,
         variables=variables,
     )
+
+
+def _coding_agent(variables: Mapping[str, str]) -> str:
+    """Whose tool call this is: Claude Code says ``claude-code_2-1-325_agent``, Codex only names its
+    session. A name without a version, so that a session outlasts an update."""
+    named = variables.get("AI_AGENT", "").partition("_")[0]
+    return named or ("codex" if variables.get("CODEX_SESSION_ID") else "")
 
 
 def _home(variables: Mapping[str, str]) -> Path | None:

@@ -42,6 +42,19 @@ def test_what_is_set_is_taken() -> None:
     assert found.parent_span == "spn_1"
 
 
+@pytest.mark.parametrize(
+    ("said", "agent_id"),
+    [
+        ({"AI_AGENT": "claude-code_2-1-325_agent"}, "claude-code"),
+        ({"CODEX_SESSION_ID": "0199"}, "codex"),
+        ({"AI_AGENT": "claude-code_2-1-325_agent", "SUBSTRATE_AGENT_ID": "mine"}, "mine"),
+        ({"AI_AGENT": "", "CODEX_SESSION_ID": ""}, "human"),
+    ],
+)
+def test_a_coding_agent_says_who_it_is(said: dict[str, str], agent_id: str) -> None:
+    assert parse({"HOME": "/home/ada", **said}).agent_id == agent_id
+
+
 def test_a_trace_of_its_own() -> None:
     found = parse({"HOME": "/home/ada", "SUBSTRATE_TRACE": "/var/log/t.jsonl"})
     assert found.trace_path == Path("/var/log/t.jsonl")
