@@ -20,6 +20,8 @@ from substrate.system.linux import inotify
 
 _HEARD = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
 _MADE = inotify.CREATE | inotify.MOVED_TO
+#: A command that is at a name each time we look is left alone: the next event comes soon.
+_MOST_LOOKS = 20
 
 
 def look_for(paths: Iterable[bytes]) -> None:
@@ -82,28 +84,37 @@ class Absent:
 
     def _look(self) -> None:
         for path in self._paths:
-            with suppress(OSError):
-                os.lstat(path)
-                if self._is_anothers(path):
-                    os.unlink(path)
+            for _ in range(_MOST_LOOKS):
+                if self._is_looked_at(path):
+                    break
 
-    def _is_anothers(self, path: bytes) -> bool:
+    def _is_looked_at(self, path: bytes) -> bool:
+        """False: the command was at it in that moment, and what was seen tells nothing."""
         directory = os.path.dirname(path)
-        if directory not in self._directories.values():
-            return False
-        # Who makes a name holds the directory until it is told. A name that was never looked for
-        # makes us wait for that.
-        look_for((os.path.join(directory, b".substrate-look-%d" % next(self._numbers)),))
-        self._listen()
-        return self._events is not None and path not in self._own
+        with suppress(OSError):
+            os.lstat(path)
+            if directory not in self._directories.values():
+                return True
+            # Who makes a name holds the directory until it is told. A name that was never looked
+            # for makes us wait for that.
+            look_for((os.path.join(directory, b".substrate-look-%d" % next(self._numbers)),))
+            if path in self._listen():
+                return False
+            if self._events is not None and path not in self._own:
+                os.unlink(path)
+        return True
 
-    def _listen(self) -> None:
+    def _listen(self) -> set[bytes]:
+        """The names that something was done to since."""
+        heard: set[bytes] = set()
         for event in [] if self._events is None else self._events.read():
             if event.mask & (inotify.OVERFLOW | inotify.IGNORED):
                 self.close()  # from now on nobody knows whose anything is
-                return
+                break
             path = os.path.join(self._directories.get(event.watch, b""), event.name)
+            heard.add(path)
             if event.mask & _MADE:
                 self._own.add(path)
             else:
                 self._own.discard(path)
+        return heard

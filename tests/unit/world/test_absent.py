@@ -90,6 +90,30 @@ def test_the_commands_own_is_left_alone(layers: tuple[Path, Path], how: str) -> 
         assert (view / "lock").read_text() == "mine"
 
 
+def test_one_that_takes_the_place_of_another_while_we_look_is_left_alone(
+    layers: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two gits of the command: one has done, and the next begins before we have decided."""
+    _, view = layers
+    with hidden(view) as absent:
+        (view / "lock").write_text("the first one's")
+        absent.look_again()
+        listen, steps = absent._listen, iter(("before", "between"))
+
+        def listening() -> object:
+            step = next(steps, "")
+            if step == "between":  # it was seen a moment ago
+                (view / "lock").rename(view / "index")
+            heard = listen()
+            if step == "between":
+                (view / "lock").write_text("the next one's")
+            return heard
+
+        monkeypatch.setattr(absent, "_listen", listening)
+        absent.look_again()
+        assert (view / "lock").read_text() == "the next one's"
+
+
 def test_one_that_is_there_at_the_start_may_be_the_commands(layers: tuple[Path, Path]) -> None:
     lower, view = layers
     (view / "lock").write_text("mine")
