@@ -27,7 +27,7 @@ from substrate.workspace.probe import (
 )
 from substrate.workspace.retouch import set_attributes
 from substrate.workspace.site import MARK, MARKS, Item, Mismatch, OnItem, Site, State, Step
-from substrate.workspace.staging import read_verified
+from substrate.workspace.staging import PAGE_BYTES, read_verified
 from substrate.workspace.steps import swap
 
 #: From so many on, one file has all the marks.
@@ -191,8 +191,14 @@ def _write_at(fd: int, start: int, data: bytes) -> None:
 
 
 def _has_room(at: os.stat_result | None, size: int) -> bool:
-    """Whether the blocks it has will do: most files do not fill their last one."""
-    return at is not None and at.st_size > 0 and at.st_blocks * 512 >= size
+    """Whether the blocks it has will do: most files do not fill their last one.
+
+    It may have more than it fills, but a kill between two pages must not leave a size that is
+    neither the old one nor the new.
+    """
+    if at is None or at.st_size == 0 or at.st_blocks * 512 < size:
+        return False
+    return (size - 1) // PAGE_BYTES == (at.st_size - 1) // PAGE_BYTES
 
 
 def _end_after(fd: int, old_size: int, new_size: int) -> None:

@@ -25,6 +25,8 @@ from substrate.workspace.site import Conflict, Item, Noted, Site, State, matches
 #: Sockets belong to a running process; a device node is not ours to make.
 NEVER_MADE = frozenset({Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE})
 _TEMPORARY = b".part"
+#: A write that is cut off ends between two of these, or between larger ones.
+PAGE_BYTES = 4096
 
 
 class Stage:
@@ -181,8 +183,8 @@ class Stage:
         new = self._site.blobs.read_blob(item.op.become.oid)
         if len(found) not in (len(old), len(new)):
             return False
-        for at in range(0, len(found), 4096):
-            page = found[at : at + 4096]
+        for at in range(0, len(found), PAGE_BYTES):
+            page = found[at : at + PAGE_BYTES]
             size = len(page)
             written = new[at : at + size]
             # Where the new content ends within a page, the old one's rest is not yet cut off.

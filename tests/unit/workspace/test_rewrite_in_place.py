@@ -38,6 +38,26 @@ def test_nothing_of_the_old_content_is_left(tmp_path: Path) -> None:
         assert path.read_bytes() == new
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="no room can be made")
+def test_a_kill_between_two_pages_leaves_the_old_size_or_the_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even of a file that has more blocks than it fills (``fallocate --keep-size``, XFS)."""
+    path, old, new = tmp_path / "x", b"o" * 10_000, b"n" * 20_000
+    path.write_bytes(old)
+    write, at = os.pwrite, path.stat()
+    at = os.stat_result(at[:10], {"st_blocks": 1000})
+
+    def killed(fd: int, data: bytes, start: int) -> int:
+        write(fd, data[:12_288], start)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "pwrite", killed)
+    with path.open("r+b") as file, pytest.raises(KeyboardInterrupt):
+        overwrite(file.fileno(), old, new, at)
+    assert path.stat().st_size == len(new)
+
+
 @pytest.mark.skipif(os.utime not in os.supports_fd, reason="no times by descriptor")
 def test_times_come_with_the_content_where_the_owner_stays(tmp_path: Path) -> None:
     ground = Ground(tmp_path)
