@@ -22,6 +22,7 @@ _HEARD = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
 _MADE = inotify.CREATE | inotify.MOVED_TO
 #: A command that is at a name each time we look is left alone: the next event comes soon.
 _MOST_LOOKS = 20
+_TO_LOOK = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def look_for(paths: Iterable[bytes]) -> None:
@@ -54,6 +55,7 @@ class Absent:
         self._directories: dict[int, bytes] = {}
         self._numbers = itertools.count()
         self._events: inotify.Inotify | None = None
+        self._device = -1
         with suppress(OSError):
             self._watch(root)
         # The command may have begun, and have one: nothing was heard of that.
@@ -74,35 +76,40 @@ class Absent:
             self._events = None
 
     def _watch(self, root: bytes) -> None:
-        device = os.stat(root).st_dev
+        self._device = os.stat(root).st_dev
         self._events = inotify.Inotify()
         for directory in {os.path.dirname(path) for path in self._paths}:
             with suppress(OSError):
                 # What is mounted in there is the real thing: nothing is ever taken out of that.
-                if os.stat(directory).st_dev == device:
+                if os.stat(directory).st_dev == self._device:
                     self._directories[self._events.add(directory, _HEARD)] = directory
 
     def _look(self) -> None:
         for path in self._paths:
-            for _ in range(_MOST_LOOKS):
-                if self._is_looked_at(path):
-                    break
+            with suppress(OSError):
+                directory = os.open(os.path.dirname(path), _TO_LOOK)
+                try:
+                    # A shell's next line has another view, over the one that is watched here.
+                    if os.fstat(directory).st_dev == self._device:
+                        self._look_at(path, directory)
+                finally:
+                    os.close(directory)
 
-    def _is_looked_at(self, path: bytes) -> bool:
-        """False: the command was at it in that moment, and what was seen tells nothing."""
-        directory = os.path.dirname(path)
-        with suppress(OSError):
-            os.lstat(path)
-            if directory not in self._directories.values():
-                return True
+    def _look_at(self, path: bytes, directory: int) -> None:
+        above, name = os.path.split(path)
+        for _ in range(_MOST_LOOKS):
+            os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if above not in self._directories.values():
+                return
             # Who makes a name holds the directory until it is told. A name that was never looked
             # for makes us wait for that.
-            look_for((os.path.join(directory, b".substrate-look-%d" % next(self._numbers)),))
+            with suppress(FileNotFoundError):
+                os.stat(b".substrate-look-%d" % next(self._numbers), dir_fd=directory)
             if path in self._listen():
-                return False
+                continue  # the command was at it in that moment: what was seen tells nothing
             if self._events is not None and path not in self._own:
-                os.unlink(path)
-        return True
+                os.unlink(name, dir_fd=directory)
+            return
 
     def _listen(self) -> set[bytes]:
         """The names that something was done to since."""

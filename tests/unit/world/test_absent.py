@@ -128,6 +128,27 @@ def test_one_that_is_there_at_the_start_may_be_the_commands(layers: tuple[Path, 
         assert not (view / "lock").exists()
 
 
+def test_nothing_is_taken_out_of_the_view_of_a_shells_next_line(
+    layers: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Something that the line before left running goes on in the view that was its own."""
+    lower, view = layers
+    for name in ("upper2", "work2"):
+        (tmp_path / name).mkdir()
+    options = f"lowerdir={lower.parent},upperdir={tmp_path}/upper2,workdir={tmp_path}/work2"
+    with hidden(view) as absent:
+        before = os.open(view, os.O_PATH)
+        try:
+            with mounted(view.parent, "-t", "overlay", "overlay", "-o", options):
+                (lower / "lock").write_text("his")
+                os.mkdir("something", dir_fd=before)
+                look(absent)
+                assert (view / "lock").read_text() == "his"
+                assert not (tmp_path / "upper2" / "d").exists(), "nothing was changed in it"
+        finally:
+            os.close(before)
+
+
 def test_nothing_is_taken_out_of_what_is_mounted_there(layers: tuple[Path, Path]) -> None:
     _, view = layers
     with mounted(view, *tmpfs_words()):
