@@ -88,6 +88,8 @@ class Repository:
         self.git_dir = git_dir
         self._root = root
         self._reader: Conversation | None = None
+        #: Blobs that were asked for, and whose answers are still to come.
+        self._unread = 0
 
     @cached_property
     def _git(self) -> Git:
@@ -111,7 +113,7 @@ class Repository:
             return
         reader = self._reader
         stdin, stdout = self._streams()
-        self._reader = None
+        self._reader, self._unread = None, 0
         try:
             stdin.close()
         except BrokenPipeError:
@@ -149,16 +151,20 @@ class Repository:
         stdin, _ = self._streams()
         wanted = iter(oids)
         size = _window_of(stdin)
-        window = self._ask_for(stdin, islice(wanted, size))
-        while window:
-            # Asked for before the answers are read: git unpacks those while we use these.
-            following = self._ask_for(stdin, islice(wanted, size))
-            yield from self._read_window(window)
-            window = following
+        try:
+            window = self._ask_for(stdin, islice(wanted, size))
+            while window:
+                # Asked for before the answers are read: git unpacks those while we use these.
+                following = self._ask_for(stdin, islice(wanted, size))
+                yield from self._read_window(window)
+                window = following
+        finally:
+            if self._unread:
+                self.close()  # answers that nobody has read would be taken for those to come
 
-    @staticmethod
-    def _ask_for(stdin: IO[bytes], oids: Iterable[bytes]) -> list[bytes]:
+    def _ask_for(self, stdin: IO[bytes], oids: Iterable[bytes]) -> list[bytes]:
         asked = list(oids)
+        self._unread += len(asked)
         with suppress(BrokenPipeError):  # git is gone: the answer that is missing says so
             stdin.write(b"".join([oid.hex().encode() + b"\n" for oid in asked]))
             stdin.flush()
@@ -169,7 +175,9 @@ class Repository:
         readline, read = stdout.readline, stdout.read
         for oid in window:
             head = readline()
-            _, is_blob, size = head.partition(b" blob ")
+            name, is_blob, size = head.partition(b" blob ")
+            if is_blob and name != oid.hex().encode():
+                raise self._unreadable()
             if head and not is_blob:
                 raise DamagedStoreError(
                     f"the repository lacks the content {oid.hex()}",
@@ -178,6 +186,7 @@ class Repository:
             data = read(int(size) + 1) if head else b""  # with the line feed behind it
             if not head or len(data) <= int(size):
                 raise self._unreadable()
+            self._unread -= 1
             yield oid, data[:-1]
 
     def list_tree(self, commit: bytes) -> list[TreeEntry]:

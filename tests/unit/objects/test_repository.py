@@ -51,6 +51,30 @@ def test_blobs_come_as_they_are_in_the_order_asked_for(root: Path, oids: list[by
             assert [data for _, data in repository.read_blobs(wanted)] == expected
 
 
+@pytest.mark.parametrize("asked", ["one is missing", "nobody reads on"])
+def test_what_was_not_read_is_no_answer_to_the_next_question(
+    root: Path, oids: list[bytes], asked: str
+) -> None:
+    with Repository(root / ".git", root) as repository:
+        if asked == "one is missing":
+            with pytest.raises(DamagedStoreError):
+                list(repository.read_blobs([*oids[:300], b"\x12" * 20, *oids[300:]]))
+        else:
+            next(repository.read_blobs(oids))
+        assert list(repository.read_blobs(oids[5:7])) == [
+            *zip(oids[5:7], CONTENTS[5:7], strict=True)
+        ]
+
+
+def test_one_git_answers_who_takes_no_more_than_there_is(root: Path, oids: list[bytes]) -> None:
+    with Repository(root / ".git", root) as repository:
+        next(repository.read_blobs(oids[:1]))
+        reader = repository._reader
+        assert reader is not None
+        next(repository.read_blobs(oids[1:2]))
+        assert repository._reader is reader
+
+
 @pytest.mark.parametrize("place", [0, 300, 700])
 def test_a_blob_that_is_missing_is_told_and_those_before_it_are_right(
     root: Path, oids: list[bytes], place: int
