@@ -7,6 +7,7 @@ import os
 import pytest
 
 from substrate.history import repair
+from substrate.objects import refs
 from substrate.recorder import care
 from tests.unit.history import damage
 from tests.unit.history.workbench import Bench, Dir, Link, Mode
@@ -85,6 +86,21 @@ def test_refs_that_are_sound_but_wrong(bench: Bench) -> None:
     branch.write_bytes(right)
     (damage.store_dir(bench) / ".git/HEAD").write_bytes(b"ref: refs/heads/other\n")
     assert any("HEAD does not name the branch" in what for what in problems(bench))
+
+
+def test_a_ref_that_the_last_one_had_no_time_to_write_is_no_damage(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent's idle work gives way as soon as somebody wants the lock, as a check does."""
+    grow(bench)
+
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(refs, "write_ref", ended)
+        bench.run({"a": b"more"}, session="s")
+    assert problems(bench) == []
 
 
 def test_a_store_that_others_may_read(bench: Bench) -> None:
