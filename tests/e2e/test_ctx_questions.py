@@ -82,7 +82,7 @@ def test_those_called_exactly_that_come_first(repo: Path) -> None:
 
 
 def test_a_kind_that_nothing_has_is_told_with_those_there_are(repo: Path) -> None:
-    said = ctx(repo, "symbols", "--kind", "bogus").stdout
+    said = ctx(repo, "symbols", "--kind", "bogus").stderr
     assert "of kind bogus there is none: class, function, method" in said
 
 
