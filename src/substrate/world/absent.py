@@ -7,6 +7,8 @@ remembered, and the next look decides. So the world's init looks first, whenever
 
 What it finds in spite of that is the command's own, or it was made below in that very moment, and
 is taken out of the view. The kernel tells whose it is: of what is done below nothing is heard here.
+It is taken out of the very directory that is listened to, and out of no other that the command, or a
+shell's next line, has put in its place.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _HEARD = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
 _MADE = inotify.CREATE | inotify.MOVED_TO
 #: A command that is at a name each time we look is left alone: the next event comes soon.
 _MOST_LOOKS = 20
-_TO_LOOK = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_TO_LOOK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def look_for(paths: Iterable[bytes]) -> None:
@@ -55,7 +57,8 @@ class Absent:
         self._directories: dict[int, bytes] = {}
         self._numbers = itertools.count()
         self._events: inotify.Inotify | None = None
-        self._device = -1
+        #: Device and inode of each of them.
+        self._known: dict[bytes, tuple[int, int]] = {}
         with suppress(OSError):
             self._watch(root)
         # The command may have begun, and have one: nothing was heard of that.
@@ -76,35 +79,35 @@ class Absent:
             self._events = None
 
     def _watch(self, root: bytes) -> None:
-        self._device = os.stat(root).st_dev
+        device = os.stat(root).st_dev
         self._events = inotify.Inotify()
         for directory in {os.path.dirname(path) for path in self._paths}:
             with suppress(OSError):
                 # What is mounted in there is the real thing: nothing is ever taken out of that.
-                if os.stat(directory).st_dev == self._device:
+                known = _identity(os.lstat(directory))
+                if known[0] == device:
                     self._directories[self._events.add(directory, _HEARD)] = directory
+                    self._known[directory] = known
 
     def _look(self) -> None:
         for path in self._paths:
             with suppress(OSError):
-                directory = os.open(os.path.dirname(path), _TO_LOOK)
+                above = os.path.dirname(path)
+                directory = os.open(above, _TO_LOOK)
                 try:
-                    # A shell's next line has another view, over the one that is watched here.
-                    if os.fstat(directory).st_dev == self._device:
+                    if _identity(os.fstat(directory)) == self._known.get(above):
                         self._look_at(path, directory)
                 finally:
                     os.close(directory)
 
     def _look_at(self, path: bytes, directory: int) -> None:
-        above, name = os.path.split(path)
+        name = os.path.basename(path)
         for _ in range(_MOST_LOOKS):
-            os.stat(name, dir_fd=directory, follow_symlinks=False)
-            if above not in self._directories.values():
-                return
+            os.lstat(name, dir_fd=directory)
             # Who makes a name holds the directory until it is told. A name that was never looked
             # for makes us wait for that.
             with suppress(FileNotFoundError):
-                os.stat(b".substrate-look-%d" % next(self._numbers), dir_fd=directory)
+                os.lstat(b".substrate-look-%d" % next(self._numbers), dir_fd=directory)
             if path in self._listen():
                 continue  # the command was at it in that moment: what was seen tells nothing
             if self._events is not None and path not in self._own:
@@ -125,3 +128,7 @@ class Absent:
             else:
                 self._own.discard(path)
         return heard
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

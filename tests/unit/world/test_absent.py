@@ -157,6 +157,29 @@ def test_nothing_is_taken_out_of_what_is_mounted_there(layers: tuple[Path, Path]
             assert (view / "lock").exists()
 
 
+@pytest.mark.parametrize("how", ["link", "directory"])
+def test_nothing_is_taken_out_of_what_was_put_in_its_place(
+    layers: tuple[Path, Path], tmp_path: Path, how: str
+) -> None:
+    _, view = layers
+    view.rmdir()
+    view.mkdir()  # one of the command's own can be moved
+    with hidden(view) as absent:
+        moved, other = view.parent / "moved", view.parent / "other"
+        if how == "link":
+            other = tmp_path / "other"
+        other.mkdir()
+        (other / "lock").write_text("somebody's")
+        view.rename(moved)
+        if how == "link":
+            view.symlink_to(other)
+        else:
+            other.rename(view)
+        (moved / "name").touch()
+        look(absent)
+        assert (view / "lock").read_text() == "somebody's"
+
+
 @pytest.mark.long
 def test_no_lock_of_the_commands_is_ever_taken_out(layers: tuple[Path, Path]) -> None:
     """Two who know nothing of each other: none in the view finds his own lock gone."""
