@@ -188,6 +188,7 @@ static void pass_hook_through(void) {
     const char *who = getenv("AI_AGENT");
     size_t length = who == NULL ? 0 : strlen(who), cut = sizeof ending - 1;
     if (length < cut || strcmp(who + length - cut, ending) != 0) return;
+    if (is_set("SUBSTRATE_WORLD") && strcasecmp(getenv("SUBSTRATE_WORLD"), "disabled") != 0) return;
     if (words[1] == NULL || strcmp(words[1], "-c") != 0 || words[2] == NULL) return;
     if (words[2][0] == '\0' || words[3] != NULL) return;
     char *bash[] = {"/bin/bash", "-c", words[2], NULL}, *sh[] = {"/bin/sh", "-c", words[2], NULL};

@@ -238,6 +238,22 @@ def test_an_agents_hook_goes_straight_through(
         assert place.stayed(*words)
 
 
+@pytest.mark.parametrize(
+    ("said", "is_hook"),
+    [("enabled", False), ("Enabled", False), ("on", False), ("", True), ("Disabled", True)],
+)
+def test_no_hook_goes_through_where_a_world_is_required(
+    place: Door, said: str, is_hook: bool
+) -> None:
+    place.env |= {"AI_AGENT": "x_harness", "SUBSTRATE_WORLD": said}
+    env = {b"AI_AGENT": b"x_harness", b"SUBSTRATE_WORLD": said.encode()}
+    assert hooks.is_hook(["-c", "echo $0"], env) == is_hook
+    if is_hook:
+        assert place("-c", "echo $0") == (0, "/bin/bash\n", "")
+    else:
+        assert place.stayed("-c", "echo $0")
+
+
 def test_with_a_terminal_or_a_closed_descriptor_it_stays(place: Door) -> None:
     place.serve(FINE)
     leader, follower = os.openpty()
