@@ -43,8 +43,16 @@ def commit_record(repo: str, commit: bytes, raw: bytes) -> CommitRecord:
         parent_sha=parent.decode() if parent else None,
         author=(author.rpartition(b">")[0] + b">").decode("utf-8", "replace").removesuffix("<>"),
         message=message.decode("utf-8", "replace").strip("\n"),
-        authored_at=clock.iso(int(person[2]) * 1_000_000_000) if person else "",
+        authored_at=_when(person[2]) if person else "",
     )
+
+
+def _when(seconds: bytes) -> str:
+    """Empty for what is no time: anything may stand there."""
+    try:
+        return clock.iso(int(seconds) * 1_000_000_000)
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def parents_of(raw: bytes) -> list[bytes]:

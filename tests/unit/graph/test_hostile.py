@@ -12,6 +12,7 @@ from tree_sitter import Language, Parser
 from substrate.graph import reading, syntax_tree
 from substrate.graph.extract import MAX_PARSED_BYTES, extract
 from substrate.graph.facts import outline_of
+from substrate.graph.manifests import commit_record
 from substrate.graph.resolve.names import Entity, Names
 from substrate.graph.resolve.world import TreeWorld
 from substrate.graph.section import static_section
@@ -152,3 +153,9 @@ def test_headers_that_include_each_other_are_searched_once_each() -> None:
     assert found is not None
     assert found.symbol is not None
     assert found.symbol.path == b"h6_3.h"
+
+
+@pytest.mark.parametrize("when", ["9" * 20, "-" + "9" * 20, "9" * 5000])
+def test_a_commit_may_say_that_it_is_of_any_time(when: str) -> None:
+    raw = f"tree {'0' * 40}\nauthor A <a@b> {when} +0000\n\nx\n".encode()
+    assert commit_record("r", bytes(20), raw).authored_at == ""
