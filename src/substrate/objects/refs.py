@@ -203,13 +203,15 @@ def loose_texts(git_dir: Path) -> dict[str, str]:
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(name)
                     elif not _BAD_NAME.search(name):
-                        found[name] = _text_in(entry.path)
+                        found[name] = text_in(entry.path)
         except OSError:
             continue
     return found
 
 
-def _text_in(path: str) -> str:
+def text_in(path: str) -> str:
+    """What the file of one ref says, or HEAD; of one that is no plain file nothing, and of one that
+    is longer than any ref its beginning."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
         fd = os.open(path, flags | getattr(os, "O_BINARY", 0))

@@ -27,6 +27,8 @@ _BRANCHES = "refs/heads/"
 #: A git that stages something, or our own arrival, takes a few milliseconds.
 _YOUNG_NS = 500_000_000
 _TICK_S = 0.005
+#: Clocks of file systems are no more exact than that.
+_TICK_NS = 20_000_000
 
 
 def wait_for_the_index(workspace: Workspace) -> None:
@@ -41,7 +43,8 @@ def wait_for_the_index(workspace: Workspace) -> None:
 
 def _is_young(lock: Path) -> bool:
     try:
-        return clock.now_ns() - os.lstat(lock).st_mtime_ns < _YOUNG_NS
+        # Not one from the future: every command would wait for it.
+        return -_TICK_NS < clock.now_ns() - os.lstat(lock).st_mtime_ns < _YOUNG_NS
     except OSError:
         return False
 

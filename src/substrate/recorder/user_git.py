@@ -46,7 +46,7 @@ def git_state(workspace: Workspace) -> GitState:
 
 
 def _read_head(git_dir: Path) -> str:
-    return _content(git_dir / "HEAD").decode("utf-8", "replace").strip()
+    return refs.text_in(str(git_dir / "HEAD"))
 
 
 def _content(path: Path) -> bytes:

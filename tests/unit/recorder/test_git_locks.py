@@ -13,12 +13,13 @@ import pytest
 
 from substrate.recorder import git_locks
 from substrate.recorder import record_command as record_command_module
+from substrate.recorder.git_locks import wait_for_the_index
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
 from substrate.recorder.user_git import GitState
 from substrate.recorder.world_choice import Asked, world_for
 from substrate.system import clock, environment
-from substrate.workspace.locate import Workspace
+from substrate.workspace.locate import Workspace, find_workspace
 from tests.unit.history.workbench import Bench
 
 _MAKE = "git init -q -b main; echo a > a; git add .; git commit -qm one"
@@ -187,3 +188,17 @@ def test_one_that_is_held_for_long_is_seen_until_it_goes(bench: Bench) -> None:
 def test_a_branch_with_an_odd_name_is_no_danger(bench: Bench) -> None:
     (bench.root / ".git" / "HEAD").write_bytes(b"ref: refs/heads/\xff\0/../../../x\n")
     assert run(bench, "true").outcome.exit == 0
+
+
+@pytest.mark.needs("world-overlay")
+def test_one_from_the_future_is_not_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may have left it: every later one would wait."""
+    lock = bench.root / ".git" / "index.lock"
+    lock.touch()
+    os.utime(lock, ns=(0, clock.now_ns() + 3600 * 10**9))
+    slept: list[float] = []
+    monkeypatch.setattr(clock, "sleep", slept.append)
+    wait_for_the_index(find_workspace(bench.root))
+    assert slept == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -79,3 +80,9 @@ def test_odd_things_among_the_refs_are_no_trouble(project: Path) -> None:
     state = git_state(find_workspace(project))
     assert "refs/heads/main" in state.refs
     assert "refs/heads/main.lock" not in state.refs
+
+
+def test_a_huge_head_is_not_read_whole(project: Path) -> None:
+    """It would be kept in the span and the ledger, and read anew by every later command."""
+    os.truncate(project / ".git/HEAD", 1 << 28)
+    assert len(git_state(find_workspace(project)).head) < 10_000
