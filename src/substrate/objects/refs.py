@@ -16,6 +16,9 @@ _HINT = "run `substrate fsck` to see what is affected, `substrate fsck --repair`
 _BAD_NAME = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|\Z)|[./]\Z|\A[./]")
 _OID = re.compile(rb"[0-9a-f]{40}\s*\Z")
 _LONGEST_REF = 4096
+_TEXT_ID = re.compile(rb"[0-9a-f]{40}([0-9a-f]{24})?")
+#: All that the file of a ref can say.
+_TEXT = re.compile(r"ref:\s*refs/.*|[0-9a-f]{40}([0-9a-f]{24})?")
 TEMP_PREFIX = "tmp-substrate-ref-"
 
 
@@ -193,7 +196,8 @@ def loose_texts(git_dir: Path) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     top = os.fspath(git_dir)
-    pending = ["refs"]
+    # Whatever a link leads to, it is not for us to walk through: it may be all of the machine.
+    pending = [] if os.path.islink(f"{top}/refs") else ["refs"]
     while pending:
         below = pending.pop()
         try:
@@ -210,20 +214,33 @@ def loose_texts(git_dir: Path) -> dict[str, str]:
 
 
 def text_in(path: str) -> str:
-    """What the file of one ref says, or HEAD; of one that is no plain file nothing, and of one that
-    is longer than any ref its beginning."""
+    """What the file of one ref says, or HEAD: an id or ``ref: …``; of anything else nothing.
+
+    What it says is shown to commands, and they can have made it: a link to a file that they may
+    not read, and whatever stands in that, tells them nothing here.
+    """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
-        fd = os.open(path, flags | getattr(os, "O_BINARY", 0))
+        fd = os.open(path, flags | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0))
     except OSError:
-        return ""
+        return _text_of_link(path)
     try:
         content = os.read(fd, _LONGEST_REF) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
     except OSError:
         return ""
     finally:
         os.close(fd)
-    return content.decode("utf-8", "replace").strip()
+    text = content.decode("utf-8", "replace").strip()
+    return text if _TEXT.fullmatch(text) else ""
+
+
+def _text_of_link(path: str) -> str:
+    """Git once wrote ``ref: …`` as a link, and still reads it."""
+    try:
+        target = os.readlink(path)
+    except OSError:
+        return ""
+    return f"ref: {target}" if is_ref_name(target) else ""
 
 
 def packed_texts(content: bytes) -> dict[str, str]:
@@ -232,6 +249,6 @@ def packed_texts(content: bytes) -> dict[str, str]:
     for line in content.splitlines():
         if line[:1] not in (b"#", b"^"):
             oid, _, name = line.partition(b" ")
-            if name:
-                found[os.fsdecode(name)] = oid.decode("ascii", "replace")
+            if name and _TEXT_ID.fullmatch(oid):
+                found[os.fsdecode(name)] = oid.decode("ascii")
     return found

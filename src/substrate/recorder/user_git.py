@@ -51,7 +51,7 @@ def _read_head(git_dir: Path) -> str:
 
 def _content(path: Path) -> bytes:
     try:
-        return read_bytes_or_none(path) or b""
+        return b"" if path.is_symlink() else read_bytes_or_none(path) or b""
     except OSError:  # a FIFO, a directory: a command can make anything of it
         return b""
 

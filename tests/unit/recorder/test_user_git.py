@@ -86,3 +86,29 @@ def test_a_huge_head_is_not_read_whole(project: Path) -> None:
     """It would be kept in the span and the ledger, and read anew by every later command."""
     os.truncate(project / ".git/HEAD", 1 << 28)
     assert len(git_state(find_workspace(project)).head) < 10_000
+
+
+@pytest.mark.needs("symlinks")
+@pytest.mark.parametrize("where", ["HEAD", "packed-refs", "refs", "refs/heads/leak"])
+def test_what_a_link_leads_to_is_told_to_nobody(project: Path, tmp_path: Path, where: str) -> None:
+    """Commands are shown where refs stand, those too that may not read everything."""
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "key").write_text(f"{'0' * 40} SECRET\n")
+    there = project / ".git" / where
+    if there.exists():
+        there.rename(tmp_path / "away")
+    there.symlink_to(secrets if where == "refs" else secrets / "key")
+    state = git_state(find_workspace(project))
+    assert "SECRET" not in str(state) + str(state.refs) and "refs/key" not in state.refs
+    if where == "refs/heads/leak":
+        there.unlink()
+        there.write_text("SECRET\n")
+        assert "SECRET" not in str(git_state(find_workspace(project)))
+
+
+@pytest.mark.needs("symlinks")
+def test_a_head_that_is_a_link_as_git_once_made_it(project: Path) -> None:
+    (project / ".git/HEAD").unlink()
+    (project / ".git/HEAD").symlink_to("refs/heads/main")
+    assert git_state(find_workspace(project)).head == "ref: refs/heads/main"
