@@ -7,8 +7,8 @@ remembered, and the next look decides. So the world's init looks first, whenever
 
 What it finds in spite of that is the command's own, or it was made below in that very moment, and
 is taken out of the view. The kernel tells whose it is: of what is done below nothing is heard here.
-It is taken out of the very directory that is listened to, and out of no other that the command, or a
-shell's next line, has put in its place.
+It is taken out of the very directory that is listened to, and out of no other that the command,
+or a shell's next line, has put in its place.
 """
 
 from __future__ import annotations
