@@ -17,6 +17,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 
 def _has_root() -> bool:
     return hasattr(os, "geteuid") and os.geteuid() == 0
@@ -163,9 +165,28 @@ def _strategies() -> frozenset[str]:
     return frozenset(done.stdout.split())
 
 
-def _world(strategy: str) -> Callable[[], bool]:
+@cache
+def _strategies_of_nobody() -> frozenset[str]:
+    """The same, asked as another user: ``/dev/fuse`` may be for root alone."""
+    if not _has_other_user():
+        return frozenset()
+    from substrate.world.probe import probe
+    from tests.contract.as_user import NOBODY, as_user
+
+    def ask() -> list[str]:
+        return [found.name for found in probe(fresh=True) if found.works]
+
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+        os.chown(home, NOBODY, NOBODY)
+        patch.setenv("HOME", home)
+        patch.setenv("SUBSTRATE_HOME", os.path.join(home, "substrate"))
+        return frozenset(as_user(NOBODY, ask))
+
+
+def _world(strategy: str, *, of_nobody: bool = False) -> Callable[[], bool]:
     """Where the probe says yes, no test of it may be skipped."""
-    return lambda: sys.platform.startswith("linux") and strategy in _strategies()
+    ask = _strategies_of_nobody if of_nobody else _strategies
+    return lambda: sys.platform.startswith("linux") and strategy in ask()
 
 
 #: Name -> does this machine have it?
@@ -199,8 +220,11 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "user-namespaces": _has_user_namespaces,
     "user-xattrs": _has_user_xattrs,
     "world-overlay": _world("overlay"),
+    "world-overlay-of-nobody": _world("overlay", of_nobody=True),
     "world-fuse-overlayfs": _world("fuse-overlayfs"),
+    "world-fuse-overlayfs-of-nobody": _world("fuse-overlayfs", of_nobody=True),
     "world-copy-diff": _world("copy-diff"),
+    "world-copy-diff-of-nobody": _world("copy-diff", of_nobody=True),
 }
 
 
