@@ -34,6 +34,7 @@ _REAL_HOME = Path(os.path.expanduser("~"))
 _FOREIGN_PREFIXES = ("SUBSTRATE_", "GIT_", "XDG_", "CLAUDE", "CODEX_", "GEMINI_", "LC_")
 _FOREIGN = (
     *("AI_AGENT", "NO_COLOR", "FORCE_COLOR", "PAGER", "EDITOR", "VISUAL", "BASH_ENV", "ENV"),
+    *("COLUMNS", "LINES"),
     # They change how our own streams behave, and would hide a missing flush or an encoding slip.
     *("PYTHONUNBUFFERED", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONWARNINGS"),
 )
