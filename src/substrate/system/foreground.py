@@ -28,7 +28,7 @@ class Limits(NamedTuple):
 _SETTLE_S = 0.05
 
 
-def run(program: spawn.Program, limits: Limits, on_start: Callable[[], None]) -> Finished:
+def run(program: spawn.Program, limits: Limits, prepare: Callable[[], None]) -> Finished:
     """See `process.run_foreground`."""
     started = clock.monotonic_ns()
     finds_orphans = limits.kill_children or limits.timeout_s is not None
@@ -41,15 +41,9 @@ def run(program: spawn.Program, limits: Limits, on_start: Callable[[], None]) ->
         # Other children of ours are none of the command's.
         ours = set(process_tree.descendants(os.getpid())) if limits.kill_children else set()
         mask = old_mask if signals.callers_mask is None else signals.callers_mask
-        pid, error = spawn.start(program, mask)
+        pid, error = spawn.start(program, mask, prepare)
         if error is not None:
             return _not_started(program, error, clock.monotonic_ns() - started)
-        try:
-            on_start()
-        except BaseException:  # nobody would take what it prints
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            raise
         child = _Child(pid, limits, started)
         child.wait()
         killed = child.end_leftovers(ours) if limits.kill_children else 0

@@ -147,7 +147,7 @@ def run_foreground(
     grace_s: float = KILL_GRACE_S,
     kill_children: bool = False,
     stdio: Stdio = INHERITED,
-    on_start: Callable[[], None] = lambda: None,
+    prepare: Callable[[], None] = lambda: None,
 ) -> Finished:
     """Run a program in our place: our terminal, our descriptors, our signals.
 
@@ -159,7 +159,8 @@ def run_foreground(
     cannot be executed; `Finished.error` holds the message. `WorkspaceError` if `cwd` is not a
     directory. After `timeout_s` the program and everything it started get TERM, and KILL
     `grace_s` later. `kill_children` ends what it left running, too, as far as the system lets us
-    find it. `on_start` is called once nothing more is forked.
+    find it. `prepare` is called before it begins, when nothing more is forked: if it raises,
+    nothing runs.
     """
     if not argv:
         raise ValueError("no program to run")
@@ -172,7 +173,7 @@ def run_foreground(
     return foreground.run(
         spawn.Program(tuple(os.fsencode(arg) for arg in argv), cwd, env, stdio),
         foreground.Limits(timeout_s, grace_s, kill_children),
-        on_start,
+        prepare,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -33,19 +33,27 @@ class Program(NamedTuple):
     stdio: Stdio
 
 
-def start(program: Program, mask: Iterable[int]) -> tuple[int, OSError | None]:
-    """Fork and exec; the child's pid, or the reason why exec failed (the child is reaped)."""
+def start(
+    program: Program, mask: Iterable[int], prepare: Callable[[], None] = lambda: None
+) -> tuple[int, OSError | None]:
+    """Fork and exec; the child's pid, or the reason why exec failed (the child is reaped).
+
+    `prepare` is called in between, when nothing more is forked. If it raises, nothing runs.
+    """
     told, tell = os.pipe()  # close-on-exec: reading its end means that exec worked
+    wait, go = os.pipe()
     try:
         pid = os.fork()
         if pid == 0:
-            _exec(program, mask, tell)
+            _exec(program, mask, tell, (wait, go))
     except OSError as error:
-        os.close(tell)
-        os.close(told)
+        for fd in (tell, told, wait, go):
+            os.close(fd)
         raise SubstrateError(f"no process could be started: {error.strerror}") from error
     os.close(tell)
+    os.close(wait)
     try:
+        _let_go_on(pid, go, prepare)
         failure = _read_all(told)
     finally:
         os.close(told)
@@ -57,10 +65,27 @@ def start(program: Program, mask: Iterable[int]) -> tuple[int, OSError | None]:
     return pid, OSError(number, os.strerror(number))
 
 
-def _exec(program: Program, mask: Iterable[int], tell: int) -> NoReturn:
-    """In the child: become the program, or say why not and go."""
+def _let_go_on(pid: int, go: int, prepare: Callable[[], None]) -> None:
+    is_prepared = False
+    try:
+        prepare()
+        is_prepared = True
+        with suppress(BrokenPipeError):  # somebody has killed it: who waits for it will see
+            os.write(go, b"1")
+    finally:
+        os.close(go)
+        if not is_prepared:
+            os.waitpid(pid, 0)
+
+
+def _exec(program: Program, mask: Iterable[int], tell: int, gate: tuple[int, int]) -> NoReturn:
+    """In the child: wait at the gate, and become the program, or say why not and go."""
     number = errno.EINVAL  # for an argument that exec cannot take, such as one with a NUL
     try:
+        wait, go = gate
+        os.close(go)
+        if not os.read(wait, 1):
+            os._exit(EXIT_NOT_FOUND)
         move_stdio(program.stdio)
         if program.cwd is not None:
             os.chdir(program.cwd)

@@ -43,7 +43,7 @@ class DirectWorld:
                 timeout_s=request.timeout_s,
                 kill_children=request.kill_children,
                 stdio=process.Stdio(request.stdin, *capturing.streams),
-                on_start=capturing.start,
+                prepare=capturing.start,
             )
         finally:
             stdout, stderr = capturing.finish()

@@ -76,6 +76,20 @@ def driven(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Driven]:
 # --------------------------------------------------------------------------------- how it ended
 
 
+def test_nothing_runs_if_what_it_needs_cannot_be_had(tmp_path: Path) -> None:
+    """As for whoever takes what it prints: not one write of it may happen."""
+
+    def refuse() -> None:
+        time.sleep(0.2)  # long enough for a program that has begun
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        run_foreground(["sh", "-c", "echo > begun"], cwd=tmp_path, prepare=refuse)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
 @pytest.mark.parametrize("status", [0, 1, 2, 125, 126, 127, 255])
 def test_the_status_is_the_commands_own(status: int) -> None:
     finished = run_foreground(["sh", "-c", f"exit {status}"])
