@@ -9,6 +9,10 @@ functions of other files: groups of twenty, whose hubs form a tree. Every figure
 processes of their proportional set sizes. On a machine that others use, too, the processor time
 over the number of cores says what a quiet one would take.
 "next, renamed" also renames a function that twenty other files import and call.
+
+Beside the cold index stands what tree-sitter alone takes for the same files, on as many cores:
+their trees, and the matches of the patterns in them, of which nothing is kept. The ratio says what
+an index costs on any machine; seconds say how fast this one is today.
 """
 
 from __future__ import annotations
@@ -110,6 +114,29 @@ def next_commit(
     fast_import(root, out)
 
 
+def parser_alone(total: int, bodies: list[str]) -> Took:
+    """Parse and query what `make_repository` wrote, in as many processes as there are cores."""
+    from substrate.graph.parsers import tools
+
+    texts = [
+        source(number, total, bodies[number % len(bodies)], f"unit_{number}").encode()
+        for number in range(total)
+    ]
+    python, count = tools("Python"), os.cpu_count() or 1
+    started, worked = time.perf_counter(), children_cpu_s()
+    children = []
+    for first in range(count):
+        child = os.fork()
+        if child == 0:
+            for text in texts[first::count]:
+                python.found(python.parser.parse(text).root_node)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    return Took(time.perf_counter() - started, children_cpu_s() - worked)
+
+
 class Memory(threading.Thread):
     """Samples what a process and everything below it hold."""
 
@@ -196,10 +223,11 @@ def measure(total: int, rounds: int, commits: int, bodies: list[str], scratch: P
     size = make_repository(root, total, bodies)
     print(f"{total} files, {size / 1e6:.1f} MB")
     ctx(root, "init")
-    cold = []
+    cold, alone = [], []
     for _ in range(min(rounds, 3) if total < 100_000 else 1):
         shutil.rmtree(root / ".ctx/graph")
         cold.append(ctx(root, "index"))
+        alone.append(parser_alone(total, bodies))
     # Once more for the memory: to ask for it takes 3 % of two cores, which the others keep.
     shutil.rmtree(root / ".ctx/graph")
     peak = ctx_peak_kb(root, "index")
@@ -208,6 +236,10 @@ def measure(total: int, rounds: int, commits: int, bodies: list[str], scratch: P
     quiet = size / 1e6 / (took.cpu / min(2, os.cpu_count() or 1))
     note = f"{rate:.1f} MB/s ({quiet:.1f} by processor time), {peak / 1024:.0f} MB memory"
     row("cold", took, note)
+    parsed = median(alone)
+    rate = size / 1e6 / parsed.wall
+    note = f"{rate:.1f} MB/s; cold takes {took.wall / parsed.wall:.2f} × that"
+    row("tree-sitter's part alone", parsed, note)
     row("already indexed", median(ctx(root, "index") for _ in range(rounds)))
     edition = 0
     times: dict[str, list[Took]] = {"next, 5 changed": [], "next, renamed": []}
