@@ -43,6 +43,29 @@ def test_undo_moves_branches_and_head_back(program: Program) -> None:
     assert "refs/heads/main, refs/heads/other, refs/tags/new, HEAD" in done.errors
 
 
+def test_redo_moves_them_forward_again(program: Program) -> None:
+    program("checkpoint").went_well()
+    program.sh("echo 2 > f; git commit -qam two; git checkout -qb other; git tag new")
+    program.sh("echo 3 > f; git commit -qam three")
+    program.sh("git commit -q --allow-empty -m empty")
+    after = where(program.cwd)
+    program("rollback", "--checkpoint", "1", "--with-git").went_well()
+    program("redo", "--with-git").went_well()
+    assert where(program.cwd) == after
+    assert (program.cwd / "f").read_text() == "3\n"
+
+
+def test_a_redo_that_leaves_them_says_how_to_move_them(program: Program) -> None:
+    program.sh("echo 2 > f; git commit -qam two")
+    after = where(program.cwd)
+    program("undo", "--with-git").went_well()
+    told = program("redo").went_well().errors
+    assert where(program.cwd) != after
+    command = told.partition("to put them back: ")[2].partition(" (--with-git")[0]
+    subprocess.run(["sh", "-c", command], cwd=program.cwd, check=True)
+    assert where(program.cwd) == after
+
+
 def test_a_command_that_only_moved_refs(program: Program) -> None:
     program.sh("git checkout -q --detach")
     before = where(program.cwd)

@@ -31,7 +31,7 @@ def add_choice_options(parser: ArgumentParser) -> None:
 def add_git_option(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--with-git", action="store_true",
-        help="also move the branches and HEAD of your git repository back, unless moved since",
+        help="also move the branches and HEAD of your git repository, unless moved since",
     )  # fmt: skip
 
 

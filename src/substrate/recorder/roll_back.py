@@ -13,7 +13,13 @@ from substrate.history.store import HistoryStore
 from substrate.history.undo import Choice
 from substrate.model.paths import RelPath
 from substrate.recorder.place import Place
-from substrate.recorder.user_git import how_to_put_back, joined, put_back
+from substrate.recorder.user_git import (
+    effect_since,
+    git_state,
+    how_to_put_back,
+    joined,
+    put_back,
+)
 from substrate.workspace.plan import Plan
 
 _TRIES = 3
@@ -47,15 +53,18 @@ def undo_command(
     return _changing(place, "undo", act, moved_by if with_git and not choice.dry_run else None)
 
 
-def redo_command(place: Place, choice: Choice) -> Outcome:
-    """Take back the session's newest undo or rollback."""
+def redo_command(place: Place, choice: Choice, *, with_git: bool = False) -> Outcome:
+    """Take back the session's newest undo or rollback; `with_git` also what it moved back."""
+
+    moved_by: list[Entry] = []
 
     def act(store: HistoryStore) -> Outcome:
         session = sessions.for_question(store, place.session)
         entry = undo.newest_redoable(store, session.session_id)
+        moved_by[:] = [entry]
         return undo.undo_entry(store, entry, choice, place.agent_id)
 
-    return _changing(place, "redo", act)
+    return _changing(place, "redo", act, moved_by if with_git and not choice.dry_run else None)
 
 
 def roll_back(
@@ -137,13 +146,21 @@ def _no_files(what: str) -> Outcome:
     return Outcome(None, [], [], [], {}, None, [], Plan(()), what=what)
 
 
-def _git_put_back(place: Place, moved_by: list[Entry], outcome: Outcome) -> Outcome:
-    """The user's refs as they were before these commands, newest first."""
+def _git_put_back(
+    place: Place, store: HistoryStore, moved_by: list[Entry], outcome: Outcome
+) -> Outcome:
+    """The user's refs as they were before these commands, newest first. Where they moved is noted,
+    for who takes that back."""
     if outcome.conflicts:
         said = "conflicts are left, so no ref of your git repository was moved"
     else:
+        before = git_state(place.workspace)
         effect = joined(entry.detail.get("git") for entry in moved_by)
         said = put_back(place.workspace, effect, outcome.what) if effect else "no ref had moved"
+        moved = effect_since(place.workspace, before)
+        if moved and outcome.entry is not None:
+            with store.commit_point() as ledger:
+                outcome = outcome._replace(entry=ledger.add_detail(outcome.entry, git=moved))
     return outcome._replace(notes=[*outcome.notes, said])
 
 
@@ -160,7 +177,7 @@ def _changing(
             try:
                 outcome = act(store)
                 if moved_by is not None:
-                    return _git_put_back(place, moved_by, outcome)
+                    return _git_put_back(place, store, moved_by, outcome)
                 return _with_git_notes(store, outcome)
             except ChangedMeanwhileError:
                 if attempt == _TRIES - 1:

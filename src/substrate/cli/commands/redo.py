@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.choice import add_choice_options, choice_of
+from substrate.cli.choice import add_choice_options, add_git_option, choice_of
 from substrate.cli.render import place_of, show_reversal
 from substrate.recorder.roll_back import redo_command
 
@@ -20,9 +20,10 @@ EXAMPLE = "substrate redo"
 
 def configure(parser: ArgumentParser) -> None:
     add_choice_options(parser)
+    add_git_option(parser)
 
 
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
-    outcome = redo_command(place, choice_of(args, place))
+    outcome = redo_command(place, choice_of(args, place), with_git=args.with_git)
     return show_reversal(context.output, outcome, dry_run=args.dry_run)
