@@ -24,7 +24,7 @@ from substrate.protocol import door
 from substrate.system import afterwards, agent_place, environment, process_tree, signals
 from substrate.system.linux import memory
 from substrate.trace import writer
-from substrate.world import ahead, world_init
+from substrate.world import ahead
 
 #: Runs the command line on some words and returns its status.
 Program = Callable[[list[str]], int]
@@ -269,7 +269,7 @@ class _Link:
 
     def _act(self) -> None:
         """Do what is due now, and come back if something is left to do."""
-        if self._waiting and _command_is_up():
+        if self._waiting and signals.has_command:
             waiting, self._waiting = self._waiting, b""
             for number in waiting:
                 _deliver(number)
@@ -280,7 +280,7 @@ class _Link:
 
     def _end_command(self) -> None:
         """TERM for the command, KILL in the end; nothing while there is none."""
-        if _command_is_up():
+        if signals.has_command:
             self._ticks += 1
             if self._ticks < _TICKS_TO_KILL:
                 os.killpg(0, signal.SIGTERM)
@@ -293,24 +293,3 @@ def _deliver(number: int) -> None:
         os.killpg(0, number)
     elif number in signals.PASSED_ON:
         os.kill(os.getpid(), number)
-
-
-def _command_is_up() -> bool:
-    """Whether there is somebody to signal: what is sent earlier would be lost.
-
-    While it waits for the command, the recorder blocks these signals; and until the command
-    itself is there, what was forked for it is still called as we are.
-    """
-    if signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
-        return False
-    own = _words(os.getpid()).rstrip(b"\0")
-    names = {_words(process.pid) for process in process_tree.descendants(os.getpid())}
-    return any(name.rstrip(b"\0") not in (own, b"", world_init.NAME) for name in names)
-
-
-def _words(pid: int) -> bytes:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

@@ -45,7 +45,8 @@ def run(program: spawn.Program, limits: Limits, prepare: Callable[[], None]) -> 
         if error is not None:
             return _not_started(program, error, clock.monotonic_ns() - started)
         child = _Child(pid, limits, started)
-        child.wait()
+        with signals.command_under_way():
+            child.wait()
         killed = child.end_leftovers(ours) if limits.kill_children else 0
         return child.finished(clock.monotonic_ns() - started, killed)
     finally:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from substrate.system import clock
@@ -38,10 +39,23 @@ callers_mask: tuple[int, ...] | None = None
 callers_ignored: tuple[int, ...] | None = None
 #: A process that sends its signals to our whole group, as a terminal does; 0 if there is none.
 sent_to_all_by = 0
+#: The user's command has begun and is waited for: whom a signal would reach.
+has_command = False
 #: SIGCHLD is not lost, but a thread that does not block it might eat it: look once in a while.
 _TICK_S = 1.0
 #: Between two looks for a signal, on systems that cannot wait for one with a timeout.
 _LONGEST_PAUSE_S = 0.02
+
+
+@contextmanager
+def command_under_way() -> Iterator[None]:
+    """While the user's command runs; what is sent before would reach what is to become it."""
+    global has_command
+    has_command = True
+    try:
+        yield
+    finally:
+        has_command = False
 
 
 def ignored() -> tuple[int, ...]:

@@ -109,10 +109,11 @@ class OpenWorld:
                     duration = clock.monotonic_ns() - started
                     self._end()
                     return Ended(failure._replace(duration_ns=duration), 0, self.init_pid)
-                on_start()
-                self._door.on_call = on_call
-                with Terminal():
-                    return self._attend(limits, started, ended_mark)
+                with signals.command_under_way():
+                    on_start()
+                    self._door.on_call = on_call
+                    with Terminal():
+                        return self._attend(limits, started, ended_mark)
             except ClosedError as error:
                 self._end()
                 raise WorldFailedError("the world ended before the command did") from error
