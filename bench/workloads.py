@@ -47,8 +47,9 @@ def all_work(scale: int) -> list[Work]:
             "new-files",
         ),
         Work("tar x", lambda root: _archive(root, 500 * scale), "tar xf files.tar", "new-files"),
-        Work("a package's tests", _own_tests, _TEST_COMMAND, "build"),
     ]
+    if _has_module("pytest, hypothesis, xdist"):
+        work.append(Work("a package's tests", _own_tests, _TEST_COMMAND, "build"))
     if _has_module("pip") and _has_module("hatchling"):
         work.append(Work("pip install of a wheel", _wheel, _PIP_COMMAND, "new-files"))
     if shutil.which("npm"):
@@ -65,8 +66,8 @@ _PIP_COMMAND = (
 _NPM_COMMAND = "npm ci --offline --ignore-scripts --no-audit --no-fund --silent --cache .npm-cache"
 
 
-def _has_module(name: str) -> bool:
-    tried = subprocess.run([_PYTHON, "-c", f"import {name}"], capture_output=True, check=False)
+def _has_module(names: str) -> bool:
+    tried = subprocess.run([_PYTHON, "-c", f"import {names}"], capture_output=True, check=False)
     return tried.returncode == 0
 
 

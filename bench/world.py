@@ -229,7 +229,8 @@ def work(bench: Bench) -> None:
         prints = {}
         for _ in range(2 if bench.quick else 5):
             for how, run in (("bare", bench.bare), ("world", bench.world)):
-                shutil.rmtree(root, ignore_errors=True)
+                while root.exists():  # the agent may just be making the next world there
+                    shutil.rmtree(root, ignore_errors=True)
                 shutil.copytree(pristine, root, symlinks=True)
                 if how == "world":
                     bench.world("true", root)  # first use is a row of its own
