@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from substrate.history.ledger import NewEntry
+from substrate.history import sessions
+from substrate.history.ledger import Ledger, NewEntry
 from substrate.history.line import Extension
 from substrate.history.observe import Observation
 from substrate.history.store import HistoryStore
@@ -58,7 +59,18 @@ def _take(store: HistoryStore, quick_from_files: int) -> Callable[[], None]:
         with store.commit_point(batch) as ledger:
             ledger.add(new, extension.commit)
             extension.take_up(ledger)
+            _tell_who_began(ledger, extension.commit)
     return partial(_save, store, seen, snapshot)
+
+
+def _tell_who_began(ledger: Ledger, commit: bytes) -> None:
+    """Commands that run beside it, and their sessions, started from here."""
+    for intent in ledger.intents():
+        if intent.payload.get("world_id") and not intent.payload.get("base"):
+            ledger.drop_intent(intent.intent_id)
+            told = {**intent.payload, "base": commit.hex()}
+            ledger.add_intent(intent._replace(payload=told))
+    sessions.begin_at(ledger, commit)
 
 
 def _save(store: HistoryStore, seen: _Seen, snapshot: Snapshot) -> None:

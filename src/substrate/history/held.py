@@ -15,7 +15,7 @@ from substrate.history import sessions
 from substrate.history.arrival_journal import ARRIVE, DECIDED, mark_decided
 from substrate.history.ledger import Detail, Entry, Intent, NewEntry
 from substrate.history.line import write_commit
-from substrate.history.record import RUNNING, Result, Running
+from substrate.history.record import RUNNING, Result, Running, ensure_baseline
 from substrate.history.store import HistoryStore, is_alive
 from substrate.objects.batch import Batch
 from substrate.objects.snapshot import Snapshot
@@ -44,6 +44,8 @@ class Held(NamedTuple):
     #: Where its upper directory may be.
     places: tuple[Path, ...]
     intent_id: str
+    #: See `Running`.
+    base_known: str
 
     @property
     def directory(self) -> Path | None:
@@ -93,7 +95,7 @@ def keep_detached(
         new = NewEntry(running.command_id, "command", now_ns, running.command)
         base = write_commit(batch, seen, None, new, f"detached: {running.command_id}")
     payload = payload_of(
-        running._replace(base_commit=base, started_ns=now_ns), "detached",
+        running._replace(base_commit=base, started_ns=now_ns, base_known="assumed"), "detached",
         "processes of the command are still running",
     )  # fmt: skip
     for place in running.places:
@@ -159,6 +161,9 @@ def remove_directory(world: Path) -> None:
 
 def crashed(store: HistoryStore, intent: Intent) -> str:
     """A recorder died while its command ran in a world: the world is kept if it holds anything."""
+    if ensure_baseline(store):  # it was killed, too: now it is known what the world is a change of
+        told = (one for one in store.ledger.intents() if one.intent_id == intent.intent_id)
+        intent = next(told, intent)
     running = Running.from_payload(intent)
     held = _held(intent)
     directory = held.directory
@@ -212,5 +217,5 @@ def _held(intent: Intent) -> Held:
     return Held(
         running.world_id, state, str(intent.payload.get("reason", "")), running.command_id,
         running.session_id, running.agent_id, running.command, running.base_commit,
-        running.started_ns, running.places, intent.intent_id,
+        running.started_ns, running.places, intent.intent_id, running.base_known,
     )  # fmt: skip

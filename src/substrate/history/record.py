@@ -16,8 +16,12 @@ from substrate.model.paths import RelPath, ancestors, display
 from substrate.objects import refs
 from substrate.objects.batch import Batch
 from substrate.system import clock, ids
+from substrate.workspace.newer import new_moment
 
 RUNNING = "running"
+#: Of a base: taken while the command ran already. What somebody changed in that time may be in it
+#: although the command did not see it, and `Running.started_ns` is by the clock of files.
+BESIDE = "beside"
 
 
 class Running(NamedTuple):
@@ -28,6 +32,7 @@ class Running(NamedTuple):
     session_id: str
     agent_id: str | None
     command: str
+    #: Empty: the baseline is still being taken, see `base_of`.
     base_commit: bytes
     intent_id: str
     #: Other commands that ran when this one started: their changes cannot be told apart.
@@ -37,8 +42,8 @@ class Running(NamedTuple):
     #: Where that world's directory may be.
     places: tuple[Path, ...] = ()
     started_ns: int = 0
-    #: How it is known that the base is what the command sees: ``scanned``, ``watched``, or
-    #: ``assumed`` until apply compares each path.
+    #: How it is known that the base is what the command sees: ``scanned``, ``watched``, `BESIDE`,
+    #: or ``assumed`` until apply compares each path.
     base_known: str = "scanned"
     #: Recorded part by part while it runs: see `history/parts.py`.
     is_live: bool = False
@@ -101,13 +106,17 @@ def ensure_baseline(store: HistoryStore, *, save_later: bool = False) -> bool:
     """
     if store.tip_commit is not None:
         return False
+    _check_nothing_recorded(store)
+    baseline.take(store, save_later=save_later)
+    return True
+
+
+def _check_nothing_recorded(store: HistoryStore) -> None:
     if refs.list_refs(store.git_dir, "refs/"):
         raise DamagedStoreError(
             "the history index is empty although the history is not",
             hint="`substrate fsck --repair` rebuilds the index from the recorded commits",
         )
-    baseline.take(store, save_later=save_later)
-    return True
 
 
 def record_outside(store: HistoryStore) -> Recorded | None:
@@ -153,23 +162,29 @@ def begin(
     exact: str,
     world: InWorld | None = None,
     is_live: bool = False,
+    baseline_later: bool = False,
 ) -> Running:
     """Open a command: session chosen, outside edits recorded, an intent left in the ledger.
 
     For a world nothing is scanned: what the command changes is compared when it arrives. After the
-    first of all `HistoryStore.save_seen` can wait until that runs.
+    first of all `HistoryStore.save_seen` can wait until that runs. With `baseline_later` even the
+    baseline can: then the command's `base_commit` is empty, and `base_of` tells it once somebody
+    has taken the baseline.
     """
-    known = "scanned"
-    if not ensure_baseline(store, save_later=world is not None):
+    known, since_ns = "scanned", None
+    if baseline_later and world is not None and store.tip_commit is None:
+        _check_nothing_recorded(store)
+        since_ns = new_moment(store.dir / "journal")
+    if since_ns is not None:
+        known = BESIDE
+    elif not ensure_baseline(store, save_later=world is not None):
         if world is not None:
             known = "watched" if world.is_watched else "assumed"
         elif not running_beside(store, None):
             record_outside(store)
     session_id = sessions.for_recording(store, session, agent_id)
-    tip = store.tip_commit
-    assert tip is not None
     beside = () if world else running_beside(store, None)
-    base, started_ns = tip, clock.now_ns()
+    base, started_ns = store.tip_commit or b"", since_ns or clock.now_ns()
     if world is not None and world.made_from is not None and store.objects.has(world.made_from[0]):
         base, started_ns = world.made_from
     running = Running(
@@ -184,6 +199,14 @@ def begin(
         ledger.add_intent(intent)
         sessions.touch(ledger, session_id)
     return running._replace(intent_id=intent.intent_id)
+
+
+def base_of(store: HistoryStore, running: Running) -> bytes:
+    """What a command began with; empty if that is not known yet, or the history was put aside."""
+    if running.base_commit:
+        return running.base_commit
+    known = (one for one in store.ledger.intents() if one.intent_id == running.intent_id)
+    return next((Running.from_payload(one).base_commit for one in known), b"")
 
 
 def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:

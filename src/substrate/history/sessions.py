@@ -143,6 +143,11 @@ def touch(ledger: Ledger, session_id: str) -> None:
     )
 
 
+def begin_at(ledger: Ledger, commit: bytes) -> None:
+    """Those that were opened when there was no state of the workspace yet began with this one."""
+    ledger.db.execute("UPDATE sessions SET start_commit = ? WHERE start_commit IS NULL", (commit,))
+
+
 def start(store: HistoryStore, named: str | None, agent_id: str | None) -> Session:
     """Begin a session, or take up a named one again: the agent's commands now go into it.
 

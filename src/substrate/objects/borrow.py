@@ -90,6 +90,17 @@ def read_index(index: Path) -> tuple[bytes, int]:
     return read_bytes_or_none(index) or b"", written_ns - _TICK_NS
 
 
+def entries_in(index: Path) -> int:
+    """How many an index says that it has, by its first bytes alone; none if there is no saying."""
+    try:
+        with open(index, "rb") as file:
+            head = file.read(12)
+    except OSError:
+        return 0
+    is_index = len(head) == 12 and head.startswith(b"DIRC")
+    return int.from_bytes(head[8:], "big") if is_index else 0
+
+
 def _trusted_entries(index: Path) -> list[IndexEntry]:
     try:
         data, before_ns = read_index(index)

@@ -23,7 +23,7 @@ from substrate.model.paths import RelPath
 from substrate.objects.adopt import LINKED_LOOSE_MAX, adopt_objects
 from substrate.objects.attrs import EntryAttrs
 from substrate.objects.batch import Batch
-from substrate.objects.borrow import KnownBlob, blobs_are_raw, read_index
+from substrate.objects.borrow import KnownBlob, blobs_are_raw, entries_in, read_index
 from substrate.objects.directory import ReadyDirectory
 from substrate.objects.git import UserGit
 from substrate.objects.git_index import UnusualIndexError
@@ -129,6 +129,17 @@ def first_look(
         shared = _Shared(tree, table, exclusions, table.weights())
         shared.index = _Vouching(UserGit(git_dir, root), before_ns, _many_loose(table, objects))
         return _look(shared, objects, batch)
+
+
+def is_large(
+    workspace: Workspace, exclusions: Exclusions, *, files: int = WORTH_FORKING_FILES
+) -> bool:
+    """Whether a first look takes so long that nobody should have to wait for it; told quickly."""
+    if workspace.git_dir is not None and entries_in(workspace.git_dir / "index") >= files:
+        return True
+    with Tree(workspace.root) as tree:
+        found = directories_below(tree.root, tree.device, exclusions, enough_files=files)
+    return sum(found.values()) >= files
 
 
 def _possible(exclusions: Exclusions) -> bool:

@@ -93,14 +93,18 @@ def _content(raw: RawEntry) -> bytes | None:
     return data
 
 
-def directories_below(root: str, device: int, exclusions: Exclusions) -> dict[bytes, int]:
+def directories_below(
+    root: str, device: int, exclusions: Exclusions, *, enough_files: int | None = None
+) -> dict[bytes, int]:
     """Every directory that is recorded (``b"a/b/"``, the root is empty), and how many files it has.
 
-    Only places to look at: whoever looks must see for himself what stands there by then.
+    Only places to look at: whoever looks must see for himself what stands there by then. With
+    `enough_files` no further ones once so many were counted.
     """
     found: dict[bytes, int] = {}
+    count = 0
     pending = [""]
-    while pending:
+    while pending and (enough_files is None or count < enough_files):
         path = pending.pop()
         files = 0
         try:
@@ -116,4 +120,5 @@ def directories_below(root: str, device: int, exclusions: Exclusions) -> dict[by
         except OSError:
             continue
         found[os.fsencode(path)] = files
+        count += files
     return found

@@ -218,5 +218,5 @@ def _running(world: Held) -> Running:
     return Running(
         world.command_id, "", world.session_id, world.agent_id, world.command,
         world.base_commit, world.intent_id, world_id=world.world_id, places=world.places,
-        started_ns=world.started_ns,
+        started_ns=world.started_ns, base_known=world.base_known,
     )  # fmt: skip

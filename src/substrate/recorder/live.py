@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,8 +41,8 @@ def recording(place: Place, running: Running) -> Iterator[None]:
         return
     stop, end = os.pipe()
     # Its own history: an open database does not survive a fork.
-    own = place._replace(kept=None)
-    child = forked.fork(lambda: _record(own, running, stop))
+    own, parent = place._replace(kept=None), os.getpid()
+    child = forked.fork(lambda: _record(own, running, stop, parent))
     os.close(stop)
     try:
         yield
@@ -57,18 +56,12 @@ def recording(place: Place, running: Running) -> Iterator[None]:
             child.answer()
 
 
-def _record(place: Place, running: Running, stop: int) -> int:
+def _record(place: Place, running: Running, stop: int, parent: int) -> int:
     """In the child: until told to stop. How many parts there were."""
-    from substrate.system.linux import calls
     from substrate.workspace.exclude import Exclusions
     from substrate.workspace.watch import TreeWatch
 
-    parent = os.getppid()
-    os.setsid()  # what the terminal sends is for the command
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    calls.call("prctl", 1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-    if os.getppid() != parent:
+    if not forked.end_with_parent(parent):
         return 0
     count, pace, pause_s = 0, Pace(_LONGEST_PAUSE_S), 1.0
     while True:

@@ -27,7 +27,7 @@ from substrate.history.ledger import Entry
 from substrate.history.record import Running
 from substrate.history.store import HistoryStore
 from substrate.model.nodes import Change
-from substrate.recorder import git_arrival, git_locks, live, outside_edits, worlds
+from substrate.recorder import first_use, git_arrival, git_locks, live, outside_edits, worlds
 from substrate.recorder.command_end import Done, brought_in, exact, found_by_scan, outcome_word
 from substrate.recorder.inside import Asked, Inside, Scene, carry_out
 from substrate.recorder.keep import keep_under_cap
@@ -133,8 +133,11 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         _save_seen(place)
 
     try:
-        with live.recording(place, running):
+        with live.recording(place, running), first_use.baseline_beside(place, running) as baseline:
+            if not running.base_commit:
+                wanted = wanted._replace(before_real_files=baseline.ensure)
             outcome = world.run(wanted._replace(meanwhile=meanwhile))
+            running = baseline.known_to(running)
     except BaseException:
         if request.inside is not None:
             request.inside.finish()
@@ -184,6 +187,8 @@ def _begun(
                 exact=exact(request),
                 world=None if is_direct else _in_world(place, store, request, asked),
                 is_live=request.live and is_direct,
+                # What was written before it began is a change of what stood there then.
+                baseline_later=request.made_from is None and first_use.may_wait(store),
             )  # fmt: skip
 
     earlier: list[str] = []
@@ -245,6 +250,7 @@ def _never_ran(place: Place, running: Running, request: CommandRequest) -> None:
     result = record.Result(None, None, {"outcome": "not_started", "exact": exact(request)})
     try:
         with place.history() as store, store.writing("record a command"):
+            record.ensure_baseline(store)
             record.note(store, running, result)
     except (SubstrateError, OSError):
         pass  # the next call finds the announcement and does the same
@@ -325,7 +331,7 @@ def _complete(
 ) -> dict[str, object]:
     commit = done.entry.commit
     completion = _completion(
-        outcome, done.diff, commit.hex() if commit else None, running.base_commit.hex()
+        outcome, done.diff, commit.hex() if commit else None, running.base_commit.hex() or None
     )._replace(extra=done.extra, conflicts=done.conflicts)
     return spans.command_complete(command, completion, replay_context)
 

@@ -21,6 +21,7 @@ from substrate.errors import (
 from substrate.history import held, record, sessions
 from substrate.history.arrival_journal import mark_decided
 from substrate.history.arrive import Arrived, Arriving, arrive, foresee
+from substrate.history.beside import perhaps_unseen
 from substrate.history.ledger import Entry
 from substrate.history.record import InWorld, Result, Running
 from substrate.history.store import HistoryStore
@@ -44,8 +45,10 @@ from substrate.world.changes import Base, read_layer
 from substrate.world.nothing_done import says_nothing
 from substrate.world.protocol import Layer
 
-#: How the reason begins for which a world is held.
-BOTH_SIDES = "your repository was changed on both sides: "
+#: How the reason begins for which a world is held that somebody may want all the same.
+_REPOSITORY = "your repository was changed on both sides: "
+_FIRST_READ = "also changed by somebody else while the project was read for the first time: "
+BOTH_SIDES = (_REPOSITORY, _FIRST_READ)
 _SHOWN = 20
 
 
@@ -117,7 +120,9 @@ def bring_in(place: Place, request: Request) -> Brought:
         store.writing("record a command"),
         store.new_batch() as batch,
     ):
-        if not store.objects.has(request.running.base_commit):
+        request = _with_base(store, request)
+        base = request.running.base_commit
+        if not base or not store.objects.has(base):
             request = _begun_anew(store, request)
         if says_nothing(request.layer):
             if request.rest_of:
@@ -128,6 +133,15 @@ def bring_in(place: Place, request: Request) -> Brought:
             notes = ("the command changed nothing: no world is held",) if request.hold else ()
             return Brought(entry, [], notes=notes, is_kept=request.left_running > 0)
         return _bring_in(place, store, batch, request)
+
+
+def _with_base(store: HistoryStore, request: Request) -> Request:
+    """Of a command that began before the baseline was taken, what it began with."""
+    running = request.running
+    if running.base_commit:
+        return request
+    record.ensure_baseline(store)  # who was to take it beside the command could not
+    return request._replace(running=running._replace(base_commit=record.base_of(store, running)))
 
 
 def _begun_anew(store: HistoryStore, request: Request) -> Request:
@@ -165,7 +179,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         return _nothing_more(store, request)
     git = look_after_git(place.workspace, layer.upper, diff, request.git, running.started_ns)
     diff = git.diff
-    collisions = () if request.knows_collisions else git.collisions
+    collisions = _collisions(store, request, diff, git.collisions)
     code = tuple(runs_code(diff.entries, lambda path: configs(place, layer, path)))
     reason = request.hold or _why_held(store, request, collisions, code)
     said = [f"{display(one.path)}: {one.reason}" for one in diff.left_out[:_SHOWN]]
@@ -261,7 +275,7 @@ def foresee_bringing_in(
     """Inside the lock: what `bring_in` would meet."""
     running, upper = request.running, request.layer.upper
     git = look_after_git(place.workspace, upper, diff, request.git, running.started_ns)
-    collisions = () if request.knows_collisions else git.collisions
+    collisions = _collisions(store, request, diff, git.collisions)
     reason = _why_held(store, request, collisions, ())
     if reason:
         return Foreseen(held=reason)
@@ -308,14 +322,30 @@ def _rules(store: HistoryStore, layer: Layer) -> Exclusions:
     return Exclusions.load(layer.upper, size_cap_bytes=store.config.max_file_bytes)
 
 
+def _collisions(
+    store: HistoryStore, request: Request, diff: LayerDiff, in_git: tuple[str, ...]
+) -> str:
+    """What only a person can decide on who has not been told of it yet; empty if nothing is."""
+    running = request.running
+    if request.knows_collisions:
+        return ""
+    if in_git:
+        return _REPOSITORY + "; ".join(in_git)
+    if running.base_known != record.BESIDE:
+        return ""
+    changed = [change.path for change in diff.changes()]
+    found = perhaps_unseen(store, changed, running.started_ns)
+    return _FIRST_READ + ", ".join(map(display, found[:_SHOWN])) if found else ""
+
+
 def _why_held(
     store: HistoryStore,
     request: Request,
-    collisions: tuple[str, ...],
+    collisions: str,
     code: tuple[RelPath, ...],
 ) -> str:
     if collisions:
-        return BOTH_SIDES + "; ".join(collisions)
+        return collisions
     if code and store.config.world_hold_code and not request.is_decided:
         names = ", ".join(display(path) for path in code[:_SHOWN])
         return f"it changes what other programs run: {names}"

@@ -144,12 +144,15 @@ def widen(pipe: int) -> None:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-def fork(work: Callable[[], object], then: Callable[[], object] | None = None) -> Forked | None:
+def fork(
+    work: Callable[[], object], then: Callable[[], object] | None = None, *, alone: bool = False
+) -> Forked | None:
     """Do `work` in a child; None if the system has no process to spare.
 
     The results must be plain values (what `marshal` takes). What it does `then` keeps nobody
     waiting who has got its answer. Nothing of the parent's runs in the child afterwards, no handler
-    and no ``finally``.
+    and no ``finally``. `alone`: nor does it have anything of the parent's open, so that whoever
+    waits for an end of one of those does not wait for the child.
     """
     opened: list[int] = []
     try:
@@ -170,6 +173,8 @@ def fork(work: Callable[[], object], then: Callable[[], object] | None = None) -
         return Forked(child, reader, aside)
     try:
         os.close(reader)
+        if alone:
+            _close_all_but(writer)
         # Nobody reads any more if the parent is gone: EPIPE then ends this process as well.
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(marshal.dumps(work(), 2))  # type: ignore[arg-type]
@@ -180,6 +185,30 @@ def fork(work: Callable[[], object], then: Callable[[], object] | None = None) -
         os._exit(0)
     finally:
         os._exit(1)
+
+
+def _close_all_but(kept: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in {0, 1, 2} - {kept}:
+        os.dup2(nothing, stream)
+    os.closerange(3, kept)
+    os.closerange(max(3, kept + 1), os.sysconf("SC_OPEN_MAX"))
+
+
+def end_with_parent(parent: int) -> bool:
+    """In a child (Linux): what a terminal sends is not for it, and it does not outlive `parent`.
+
+    False if that is gone already.
+    """
+    import signal
+
+    from substrate.system.linux import calls
+
+    os.setsid()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    calls.call("prctl", 1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    return os.getppid() == parent
 
 
 def _file_without_name() -> int:

@@ -34,6 +34,8 @@ class DirectWorld:
 
     def run(self, request: RunRequest) -> RunOutcome:
         refuse_to_hold(request.network)
+        if request.before_real_files is not None:
+            request.before_real_files()
         capturing = Capturing(request.capture, request.stdout, request.stderr)
         try:
             finished = process.run_foreground(

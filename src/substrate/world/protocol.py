@@ -156,6 +156,8 @@ class RunRequest(NamedTuple):
     #: Work for the time in which the command runs, if the strategy waits for it in this process;
     #: its result is not looked at, and it may as well not be called.
     meanwhile: Callable[[], object] | None = None
+    #: What must be done before a command may work on the real files, should it come to that.
+    before_real_files: Callable[[], object] | None = None
 
 
 class RunOutcome(NamedTuple):

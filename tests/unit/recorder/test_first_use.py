@@ -1,0 +1,253 @@
+"""The first command of a large project begins before its baseline is taken: nothing is mixed up."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from substrate.errors import WorldFailedError
+from substrate.history import held, record, sessions
+from substrate.history.record import InWorld, Running
+from substrate.history.store import HistoryStore, open_store
+from substrate.objects.first_look import WORTH_FORKING_FILES
+from substrate.recorder import first_use, held_worlds
+from substrate.recorder.place import Place
+from substrate.recorder.record_command import CommandRequest, Recording, record_command
+from substrate.system import clock, environment
+from substrate.workspace.newer import new_moment
+from substrate.world.choose import Falling
+from substrate.world.direct import DirectWorld
+from substrate.world.protocol import RunOutcome, RunRequest
+from tests.unit.recorder.overlay_world import ISOLATION, ScriptWorld
+
+pytestmark = pytest.mark.needs("overlay", "root", "mounts")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Just large enough not to be waited for."""
+    made = tmp_path / "project"
+    for number in range(WORTH_FORKING_FILES // 100):
+        (made / f"d{number}").mkdir(parents=True)
+        for name in range(100):
+            # Most are one file: to make thousands in each test takes a disk long.
+            path = made / f"d{number}" / f"f{name}"
+            if number < 4:
+                path.write_text(f"{number} {name}\n")
+            else:
+                os.link(made / "d0" / "f0", path)
+    (made / "notes").write_text("one\ntwo\nthree\n")
+    return made
+
+
+def place_at(root: Path) -> Place:
+    return Place.at(root, environment.current(), None, "ada")
+
+
+def do(root: Path, script: str, meanwhile: Callable[[], None] = lambda: None) -> Recording:
+    request = CommandRequest(root, shell=script)
+    return record_command(place_at(root), ScriptWorld(root, script, meanwhile), request)
+
+
+def history(root: Path) -> HistoryStore:
+    return open_store(place_at(root).workspace, environment.current().substrate_home / "none")
+
+
+def kinds(root: Path) -> list[str]:
+    store = history(root)
+    found = [entry.kind for entry in store.ledger.live()]
+    store.close()
+    return found
+
+
+def begun(root: Path) -> tuple[HistoryStore, Running]:
+    """A command announced as the first of all, which began without a baseline."""
+    store = history(root)
+    with store.writing("a test"):
+        running = record.begin(
+            store, session=None, agent_id="ada", command="x", exact="x",
+            world=InWorld("wld_x", (root / ".substrate-git" / "worlds" / "wld_x",)),
+            baseline_later=first_use.may_wait(store),
+        )  # fmt: skip
+    return store, running
+
+
+def test_the_command_begins_first_and_all_is_recorded(root: Path) -> None:
+    store, running = begun(root)
+    assert running.base_commit == b"" and running.base_known == "beside"
+    assert store.tip_commit is None
+    with store.writing("a test"):
+        assert record.ensure_baseline(store)
+        assert record.base_of(store, running) == store.tip_commit
+        session = sessions.find(store.ledger, running.session_id)
+        assert session is not None and session.start_commit == store.tip_commit
+    store.close()
+
+
+def test_a_small_project_has_its_baseline_before(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a").write_text("a")
+    store, running = begun(tmp_path / "project")
+    assert running.base_commit == store.tip_commit
+    store.close()
+
+
+def test_a_whole_command(root: Path) -> None:
+    done = do(root, "echo four >> notes; rm -r d1; echo new > new")
+    assert not done.held and done.entry is not None
+    assert [change.path for change in done.changes if b"/" not in change.path] == [
+        b"d1", b"new", b"notes",
+    ]  # fmt: skip
+    assert (root / "notes").read_text().endswith("four\n") and not (root / "d1").exists()
+    assert kinds(root) == ["command", "baseline"]
+    assert done.entry.detail["base_known"] == "beside"
+
+
+def test_what_was_written_right_before_is_the_base(root: Path) -> None:
+    """However shortly: the clock of files moves in ticks, and nothing is held for that."""
+    (root / "notes").write_text("zero\n")
+    done = do(root, "echo one >> notes")
+    assert not done.held
+    assert (root / "notes").read_text() == "zero\none\n"
+
+
+def test_an_edit_that_the_baseline_has_and_the_command_had_not_seen_is_not_overwritten(
+    root: Path,
+) -> None:
+    store, running = begun(root)
+    world = ScriptWorld(root, "sed -i s/one/ONE/ notes; echo mine > mine")
+    outcome = world.run(RunRequest(root, shell="x", world_id="wld_x"))
+    (root / "notes").write_text("one\ntwo\nthree\nfour by hand\n")
+    assert outcome.layer is not None
+    with store.writing("a test"):
+        record.ensure_baseline(store)
+        held.hold(store, running._replace(base_commit=record.base_of(store, running)),
+                  record.Result(0, 1, {}), "held", "a test")  # fmt: skip
+    store.close()
+    _, brought = held_worlds.apply_world(place_at(root), "wld_x")
+    assert brought.held.startswith("also changed by somebody else") and "notes" in brought.held
+    assert "mine" not in brought.held
+    assert (root / "notes").read_text() == "one\ntwo\nthree\nfour by hand\n"
+    assert brought.is_refused_once
+    _, brought = held_worlds.apply_world(place_at(root), "wld_x")
+    assert not brought.held, "who knows it may have the world's"
+    assert (root / "notes").read_text() == "ONE\ntwo\nthree\n"
+    assert (root / "mine").read_text() == "mine\n"
+
+
+def test_an_edit_after_the_baseline_is_merged_as_ever(root: Path) -> None:
+    def edit() -> None:
+        wait_for_the_baseline(root)
+        (root / "notes").write_text("one\ntwo\nthree\nfour by hand\n")
+
+    done = do(root, "sed -i s/one/ONE/ notes", edit)
+    assert not done.held
+    assert (root / "notes").read_text() == "ONE\ntwo\nthree\nfour by hand\n"
+
+
+def wait_for_the_baseline(root: Path) -> None:
+    store = history(root)
+    try:
+        for _ in range(3000):
+            if store.tip_commit is not None and store.stat_cache_file.exists():
+                return
+            clock.sleep(0.01)
+    finally:
+        store.close()
+    raise AssertionError("no baseline was taken beside the command")
+
+
+@pytest.mark.parametrize(
+    ("edit", "path"),
+    [
+        (lambda root: (root / "d1" / "f1").unlink(), "d1/f1"),
+        (lambda root: os.rename(root / "d2", root / "d1" / "d2"), "d1/d2/f1"),
+        (lambda root: os.rename(root / "d1", root / "gone"), "d1/f1"),
+        (lambda root: (root / "d1" / "f1").chmod(0o600), "d1/f1"),
+    ],
+    ids=["removed", "a directory moved in", "a directory moved away", "a mode"],
+)
+def test_other_edits_in_that_time(root: Path, edit: Callable[[Path], None], path: str) -> None:
+    from substrate.history.beside import perhaps_unseen
+
+    store, running = begun(root)
+    edit(root)
+    with store.writing("a test"):
+        record.ensure_baseline(store)
+    asked = [path.encode(), b"d3/f1", b"d3/not-there", b"notes"]
+    found = perhaps_unseen(store, asked, running.started_ns)  # type: ignore[arg-type]
+    store.close()
+    assert found == [path.encode()]
+
+
+def test_one_whose_child_is_killed_is_recorded_all_the_same(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(place: Place, parent: int) -> bool:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+    monkeypatch.setattr(first_use, "_take", killed)
+    done = do(root, "echo four >> notes")
+    assert not done.held
+    assert (root / "notes").read_text().endswith("four\n")
+    assert kinds(root) == ["command", "baseline"]
+
+
+def test_a_recorder_that_is_killed_leaves_a_world_that_can_be_applied(root: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        world = _Killed(root, "echo four >> notes")
+        record_command(place_at(root), world, CommandRequest(root, shell="x"))
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    (waiting,) = held_worlds.list_worlds(place_at(root))
+    assert waiting.state == "crashed" and waiting.base_commit
+    assert (root / "notes").read_text() == "one\ntwo\nthree\n"
+    _, brought = held_worlds.apply_world(place_at(root), waiting.world_id)
+    assert not brought.held
+    assert (root / "notes").read_text().endswith("four\n")
+
+
+class _Killed(ScriptWorld):
+    def run(self, request: RunRequest) -> RunOutcome:
+        super().run(request)
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+
+class _Unmakeable(ScriptWorld):
+    def run(self, request: RunRequest) -> RunOutcome:
+        raise WorldFailedError("a test")
+
+
+def test_a_command_that_gets_no_world_waits_for_the_baseline(root: Path) -> None:
+    """On the real files it would change what the baseline is to hold."""
+    world = Falling([_Unmakeable(root, ""), DirectWorld()])
+    assert world.isolation == ISOLATION
+    request = CommandRequest(root, shell="echo four >> notes")
+    done = record_command(place_at(root), world, request)
+    assert [change.path for change in done.changes] == [b"notes"]
+    assert kinds(root) == ["command", "baseline"]
+
+
+def test_a_required_world_that_cannot_be_had_leaves_nothing_waiting(root: Path) -> None:
+    with pytest.raises(WorldFailedError):
+        record_command(place_at(root), _Unmakeable(root, ""), CommandRequest(root, shell="x"))
+    assert kinds(root) == ["command", "baseline"]
+    assert held_worlds.list_worlds(place_at(root)) == []
+
+
+def test_a_moment_is_after_every_change_before_and_before_every_one_after(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / "before").write_text(str(number))
+        moment = new_moment(tmp_path)
+        (tmp_path / "after").write_text(str(number))
+        assert moment is not None
+        assert (tmp_path / "before").stat().st_ctime_ns < moment
+        assert (tmp_path / "after").stat().st_ctime_ns >= moment
+    assert sorted(os.listdir(tmp_path)) == ["after", "before"]
