@@ -99,7 +99,7 @@ def test_a_small_project_has_its_baseline_before(tmp_path: Path) -> None:
 def test_a_whole_command(root: Path) -> None:
     done = do(root, "echo four >> notes; rm -r d1; echo new > new")
     assert not done.held and done.entry is not None
-    assert [change.path for change in done.changes if b"/" not in change.path] == [
+    assert [change.path for change in done.changes if not change.path.count(b"/")] == [
         b"d1", b"new", b"notes",
     ]  # fmt: skip
     assert (root / "notes").read_text().endswith("four\n") and not (root / "d1").exists()
