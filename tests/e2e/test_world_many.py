@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -63,3 +64,32 @@ def test_twenty_commands_of_four_sessions(tmp_path: Path) -> None:
     program("checkpoint").went_well()
     assert len(program.json("log", "--limit", "0")["commands"]) == before
     assert program("fsck").status == 0
+
+
+def test_twelve_commands_that_each_stage_something(tmp_path: Path) -> None:
+    """At once in one repository, while its user stages something himself."""
+    project = tmp_path / "project"
+    project.mkdir()
+    program = Program(project, {"HOME": str(tmp_path), "SUBSTRATE_HOME": str(tmp_path / "home")})
+    git(project, "init", "-q")
+    (project / "mine").write_text("mine\n")
+    program("-c", "true").went_well()
+
+    def one(number: int) -> int:
+        line = f"echo {number} > f{number}; sleep 0.3; git add f{number}"
+        return program("--world", "-c", line).status
+
+    with ThreadPoolExecutor(12) as pool:
+        jobs = [pool.submit(one, number) for number in range(12)]
+        git(project, "add", "mine")
+        assert [job.result() for job in jobs] == [0] * 12
+    assert program.json("world", "list")["worlds"] == []
+    names = git(project, "diff", "--cached", "--name-only").split()
+    assert sorted(names) == sorted([*(f"f{number}" for number in range(12)), "mine"])
+    assert git(project, "fsck", "--strict", "--full") == ""
+
+
+def git(root: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", *words], cwd=root, check=True, capture_output=True, text=True
+    ).stdout

@@ -10,10 +10,11 @@ import hashlib
 import struct
 from typing import NamedTuple
 
-_HEADER = struct.Struct(">4sII")
+HEADER = struct.Struct(">4sII")
 #: ctime, mtime, dev, ino; then the mode; then uid, gid, size; then the id and the flags.
 _MTIME_S, _MODE = slice(8, 12), slice(24, 28)
-_REST_AT = 40
+#: How many bytes of an entry are what it notes of its file (and its mode).
+NOTES_BYTES = 40
 _FLAGS = struct.Struct(">H")
 _LONGEST_NAME = 0xFFF
 _STAT = struct.Struct(">4I4xI4x3I")
@@ -48,7 +49,11 @@ class Fresh(NamedTuple):
     is_all: bool
 
 
-class _Index(NamedTuple):
+class Index(NamedTuple):
+    """An index file, read."""
+
+    #: How long an object's id is.
+    id_bytes: int
     names: list[bytes]
     #: Of each entry: what it says, and what it notes of its file.
     says: list[bytes]
@@ -65,7 +70,7 @@ def fresh_stat(one: bytes, other: bytes, written_s: int) -> Fresh | None:
     if one == other:
         return Fresh({}, {}, True)
     try:
-        mine, its = _read(one), _read(other)
+        mine, its = read_index_file(one), read_index_file(other)
     except (ValueError, struct.error, IndexError):
         return None
     if (mine.names, mine.says, mine.meant) != (its.names, its.says, its.meant):
@@ -80,13 +85,14 @@ def fresh_stat(one: bytes, other: bytes, written_s: int) -> Fresh | None:
     return Fresh(stats, unsure, its.extensions <= _PLAIN)
 
 
-def _read(data: bytes) -> _Index:
-    magic, version, count = _HEADER.unpack_from(data)
+def read_index_file(data: bytes) -> Index:
+    """`ValueError`, `IndexError` or `struct.error` if it is none that we know."""
+    magic, version, count = HEADER.unpack_from(data)
     if magic != b"DIRC" or version not in (2, 3, 4):
         raise ValueError("no index that we know")
     id_bytes = _id_bytes(data)
-    flags_at = _REST_AT + id_bytes
-    found, at, previous = _Index([], [], [], [], set()), _HEADER.size, b""
+    flags_at = NOTES_BYTES + id_bytes
+    found, at, previous = Index(id_bytes, [], [], [], [], set()), HEADER.size, b""
     for _ in range(count):
         (flags,) = _FLAGS.unpack_from(data, at + flags_at)
         fixed_end = name_at = at + flags_at + (4 if flags & _EXTENDED else 2)
@@ -103,8 +109,8 @@ def _read(data: bytes) -> _Index:
             raise ValueError("another kind of entries")
         fixed = data[at:fixed_end]
         found.names.append(previous)
-        found.says.append(fixed[_MODE] + fixed[_REST_AT:])
-        found.notes.append(fixed[:_REST_AT])
+        found.says.append(fixed[_MODE] + fixed[NOTES_BYTES:])
+        found.notes.append(fixed[:NOTES_BYTES])
         at = following
     while at + 8 <= len(data) - id_bytes:
         name, size = struct.unpack_from(">4sI", data, at)

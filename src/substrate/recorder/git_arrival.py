@@ -4,7 +4,8 @@ Objects, logs and the like are taken as they are. Three things are not:
 
     the index    dropped if only its stat data is fresh; `fresh_index` may bring that later
     refs, HEAD   taken if they still stand where they stood when the world started
-    collisions   a ref or an index that both sides changed: the world is held
+    collisions   a ref that both sides changed, or an index that cannot be put together
+                 (`merged_index`): the world is held
 
 While refs or the index come, we hold git's own lock, and look once more (`undisturbed`).
 A world that had waited is compared by time: what was written since it started is not its own.
@@ -22,6 +23,7 @@ from substrate.errors import RefusedError
 from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath, display
 from substrate.objects.index_sameness import Fresh, fresh_stat
+from substrate.recorder import merged_index
 from substrate.recorder.fresh_index import INDEX
 from substrate.recorder.git_meanwhile import spare_what_is_new
 from substrate.recorder.git_outside import Stamp as CodeStamp
@@ -37,6 +39,8 @@ _GIT = b".git"
 _WATCHED = ("index", "packed-refs")
 #: What a git changes that has locked the index, beside the branch it is on.
 _UNDER_LOCK = (b"HEAD", b"index", b"packed-refs")
+_WRITTEN = ".git/{} was written meanwhile"
+_INDEX_WRITTEN = _WRITTEN.format("index")
 #: Where that is in a stamp.
 _MTIME_NS = 2
 #: So long a git that is at work is waited for.
@@ -87,6 +91,8 @@ class GitArrival(NamedTuple):
     fresh: Fresh | None = None
     #: What comes into ``.git``, by its path there.
     own: dict[bytes, LayerEntry] = {}  # noqa: RUF012  a tuple: replaced, never changed
+    #: What it was compared with.
+    before: GitWatch | None = None
 
 
 def watch(workspace: Workspace) -> GitWatch:
@@ -98,11 +104,18 @@ def watch(workspace: Workspace) -> GitWatch:
 
 
 def look_after_git(
-    workspace: Workspace, upper: Path, diff: LayerDiff, before: GitWatch | None, since_ns: int
+    workspace: Workspace,
+    upper: Path,
+    diff: LayerDiff,
+    before: GitWatch | None,
+    since_ns: int,
+    *,
+    may_merge: bool = False,
 ) -> GitArrival:
     """`diff` without what need not come, and what must not.
 
-    `before` is None for a world that had waited; `since_ns` is when it started.
+    `before` is None for a world that had waited; `since_ns` is when it started. `may_merge`: an
+    index that others changed, too, is put together with theirs in the layer.
     """
     spared = spare_what_is_new(workspace.root, upper, diff, since_ns)
     diff = spared.diff
@@ -120,16 +133,36 @@ def look_after_git(
     }
     if before is not None:
         collisions = (*_collisions(workspace, before, own), *spared.collisions)
-        return GitArrival(diff, collisions, fresh=dropped.get(INDEX), own=own)
+        found = GitArrival(diff, collisions, fresh=dropped.get(INDEX), own=own, before=before)
+        return _with_merged_index(workspace, upper, found) if may_merge else found
     late, notes = _late_collisions(workspace, own, since_ns)
     notes += [f"{one}: that is in .substrate-git/trash now" for one in spared.collisions]
     return GitArrival(diff, (*late, *spared.collisions), tuple(notes), own=own)
 
 
+def _with_merged_index(workspace: Workspace, upper: Path, git: GitArrival) -> GitArrival:
+    """If the index is all that collides and each side staged something else: no collision."""
+    before, entry = git.before, git.own.get(b"index")
+    if git.collisions != (_INDEX_WRITTEN,) or before is None or before.old_index is None:
+        return git
+    if entry is None or workspace.git_dir != workspace.root / ".git":
+        return git
+    base = before.old_index.content()
+    merged = merged_index.merge_into_layer(workspace.root, upper, entry, base)
+    if merged is None:
+        return git
+    entries = (merged.entry if one.path == INDEX else one for one in git.diff.entries)
+    return git._replace(
+        diff=git.diff._replace(entries=tuple(entries)),
+        collisions=(),
+        notes=(*git.notes, "merged with what others staged meanwhile: .git/index"),
+        own={**git.own, b"index": merged.entry},
+        before=before._replace(stamps=(merged.stood, *before.stamps[1:])),
+    )
+
+
 @contextmanager
-def undisturbed(
-    workspace: Workspace, git: GitArrival, before: GitWatch | None, since_ns: int
-) -> Iterator[None]:
+def undisturbed(workspace: Workspace, git: GitArrival, since_ns: int) -> Iterator[None]:
     """While the world's refs and index come, no git changes them. `RefusedError` if one did since
     `look_after_git`, unless that had found such a thing and it comes all the same."""
     is_ours = workspace.git_dir == workspace.root / ".git" and b"index.lock" not in git.own
@@ -140,8 +173,8 @@ def undisturbed(
     is_for_index = any(path in _UNDER_LOCK or path == _branch(workspace) for path in git.own)
     lock = index_lock.held(workspace.root / ".git", _PATIENCE_S) if is_for_index else nullcontext()
     with lock:
-        if before is not None:
-            found = _collisions(workspace, before, git.own)
+        if git.before is not None:
+            found = _collisions(workspace, git.before, git.own)
         else:
             found, _ = _late_collisions(workspace, git.own, since_ns)
         if found and not git.collisions:
@@ -174,7 +207,7 @@ def _late_collisions(
         if not _is_watched(name, one):
             continue
         if changed_since(workspace.root / ".git" / os.fsdecode(path), since_ns):
-            out.append(f".git/{name} was written meanwhile")
+            out.append(_WRITTEN.format(name))
             if name in stands:
                 notes.append(f"{name} stood at {stands[name]}: `git branch NAME {stands[name]}`"
                              " brings that back")  # fmt: skip
@@ -234,5 +267,5 @@ def _collisions(workspace: Workspace, before: GitWatch, own: dict[bytes, LayerEn
             out.append(f"{name} was moved meanwhile")
     for name, then, at_present in zip(_WATCHED, before.stamps, now.stamps, strict=True):
         if name.encode() in own and then != at_present:
-            out.append(f".git/{name} was written meanwhile")
+            out.append(_WRITTEN.format(name))
     return out

@@ -177,7 +177,10 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
     stamps = seen_before.still_there(layer, stamps) if is_live else {}
     if request.rest_of and not (diff.entries or diff.emptied):
         return _nothing_more(store, request)
-    git = look_after_git(place.workspace, layer.upper, diff, request.git, running.started_ns)
+    git = look_after_git(
+        place.workspace, layer.upper, diff, request.git, running.started_ns,
+        may_merge=not is_live and not request.hold,
+    )  # fmt: skip
     diff = git.diff
     collisions = _collisions(store, request, diff, git.collisions)
     code = tuple(runs_code(diff.entries, lambda path: configs(place, layer, path)))
@@ -195,7 +198,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
     stood = _refs_before(place.workspace, diff, request.git)
     arriving = Arriving(
         running, result, diff, layer.upper, request.left_running == 0,
-        partial(undisturbed, place.workspace, git, request.git, running.started_ns),
+        partial(undisturbed, place.workspace, git, running.started_ns),
     )  # fmt: skip
     try:
         arrived = arrive(store, batch, arriving)

@@ -221,6 +221,60 @@ def test_both_sides_commit(bench: Bench) -> None:
     assert git(bench.root, "log", "-1", "--format=%s").strip() == "mine"
 
 
+@pytest.mark.parametrize("script", ["git add its", "git add its; git commit -qm its"])
+def test_both_sides_stage_different_paths(bench: Bench, script: str) -> None:
+    (bench.root / "mine").write_text("mine\n")
+
+    def stage() -> None:
+        git(bench.root, "add", "mine")
+        git(bench.root, "rm", "-q", "--cached", "c")
+
+    done = do(bench, f"echo its > its; {script}", stage)
+    assert done.held == ""
+    assert "merged with what others staged meanwhile: .git/index" in done.notes
+    staged = git(bench.root, "ls-files", "-s").splitlines()
+    assert [row.split()[3] for row in staged] == ["a", "d/b", "its", "mine"]
+    its = "" if "commit" in script else "A  its\n"
+    assert git(bench.root, "status", "--porcelain") == f"D  c\n{its}A  mine\n?? c\n"
+    assert git(bench.root, "fsck", "--strict", "--full") == ""
+
+
+def test_an_edit_that_git_could_not_have_noticed_is_noticed_after_a_merge(bench: Bench) -> None:
+    """Of files written when the index was, git is not sure, by the index's time."""
+    (bench.root / "mine").write_text("mine\n")
+
+    def stage_and_edit() -> None:
+        git(bench.root, "add", "mine")
+        (bench.root / "mine").write_text("MINE\n")
+
+    for _ in range(5):
+        done = do(bench, "date +%N > its; git add its", stage_and_edit)
+        assert done.held == ""
+        assert "AM mine" in git(bench.root, "status", "--porcelain")
+        (bench.root / "mine").write_text("mine\n")
+
+
+@pytest.mark.parametrize("ours", ["echo mine > a; git add a", "git rm -q --cached a"])
+def test_both_sides_stage_the_same_path(bench: Bench, ours: str) -> None:
+    def stage() -> None:
+        subprocess.run(["bash", "-ec", ours], cwd=bench.root, check=True)
+
+    done = do(bench, "echo its > a; git add a", stage)
+    assert ".git/index was written meanwhile" in done.held
+
+
+def test_an_index_is_not_put_together_for_a_world_that_shall_wait(bench: Bench) -> None:
+    (bench.root / "mine").write_text("mine\n")
+    done = do(bench, "echo its > its; git add its", lambda: git(bench.root, "add", "mine") and None,
+              hold=True)  # fmt: skip
+    assert done.held == "asked for with --hold"
+    (upper,) = (bench.root / ".substrate-git" / "worlds").glob("*/upper")
+    listed = subprocess.run(["git", "ls-files"], cwd=bench.root, capture_output=True, text=True,
+                            env={**os.environ, "GIT_INDEX_FILE": str(upper / ".git/index")},
+                            check=True)  # fmt: skip
+    assert "mine" not in listed.stdout and "its" in listed.stdout
+
+
 _COMMIT = "echo its > its; git add its; git commit -qm its"
 _OURS = {
     "staged": (["add", "mine"], ".git/index was written meanwhile"),
