@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from substrate.cli.output import Styled
 from substrate.cli.render import entry_json, paths_of, place_of, when
+from substrate.cli.typed import typed
 from substrate.errors import EXIT_OK, DamagedStoreError, UsageError
 from substrate.recorder import ask
 
@@ -95,7 +96,7 @@ def _marks(store: HistoryStore, entry: Entry, waiting: set[str]) -> list[str]:
 def _row(entry: Entry, marks: list[str]) -> list[Piece]:
     exit_text = "" if entry.exit is None else str(entry.exit)
     failed = entry.exit not in (None, 0)
-    what = _WITHOUT_COMMAND.get(entry.kind) or entry.command.split("\n", 1)[0]
+    what = _WITHOUT_COMMAND.get(entry.kind) or typed(entry.command).split("\n", 1)[0]
     if marks:  # in front: a long command is cut at its end
         what = f"({', '.join(marks)})  {what}"
     return [

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from substrate.cli.output import Styled
 from substrate.cli.render import place_of
+from substrate.cli.typed import typed
 from substrate.errors import EXIT_OK
 from substrate.model.paths import display
 from substrate.recorder.care import Status, status
@@ -72,7 +73,7 @@ def _for_people(found: Status, context: Context) -> None:
     for command_id in found.running:
         out.line(Styled("running", "yellow"), f"  {command_id}")
     for world in found.worlds:
-        out.line(Styled(world.state, "yellow"), f"  {world.world_id}  {world.command}")
+        out.line(Styled(world.state, "yellow"), f"  {world.world_id}  {typed(world.command)}")
     if found.outside_changes:
         out.line(f"changed outside since the last record: {len(found.outside_changes)}")
         for path in found.outside_changes[:_SHOWN]:

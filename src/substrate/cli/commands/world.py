@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from substrate.cli.output import Styled, name_fields
 from substrate.cli.render import node_json, paths_of, place_of, when
+from substrate.cli.typed import typed
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, UsageError
 from substrate.model.paths import display
 from substrate.recorder import held_worlds
@@ -59,7 +60,9 @@ def _list(context: Context) -> int:
     if not found:
         context.output.note("no world waits here: `--hold` keeps one")
         return EXIT_OK
-    rows = [(w.world_id, w.state, when(w.started_ns), w.command_id, w.command) for w in found]
+    rows = [
+        (w.world_id, w.state, when(w.started_ns), w.command_id, typed(w.command)) for w in found
+    ]
     context.output.table(
         rows, header=("world", "state", "since (UTC)", "from", "command"), spare=(3, 2)
     )
