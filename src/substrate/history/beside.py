@@ -28,17 +28,17 @@ class _Looked:
     def __init__(self, cache: StatCache, start_ns: int) -> None:
         self._cache = cache
         self._start_ns = start_ns
-        #: Directories that were looked at, opened; None: not there by then.
+        #: Directories that were looked at, opened; None: there is no record of it.
         self._opened: dict[str, Payload | None] = {}
 
     def was_as_at_start(self, path: RelPath) -> bool:
-        above = [os.fsdecode(one) for one in ancestors(path)]  # nearest first
-        there = [one for one in above if self._directory(one) is not None]
-        # Who is renamed has a new time of change; the root goes nowhere.
-        if not all(self._is_old(one) for one in there):
-            return False
-        if len(there) < len(above):
-            return self._is_old(there[0] if there else "")
+        for above in reversed(ancestors(path)):
+            directory = os.fsdecode(above)
+            if self._directory(directory) is None:
+                return self._was_not_there(directory)
+            # Who is renamed has a new time of change; the root goes nowhere.
+            if not self._is_old(directory):
+                return False
         parent, name = split(path)
         here = self._directory(os.fsdecode(parent))
         entry = None if here is None else here.entries.get(os.fsdecode(name))
@@ -52,6 +52,14 @@ class _Looked:
         """Whether no name has come to it or gone since, and it stood there."""
         found = self._directory(directory)
         return found is not None and found.ctime_ns < self._start_ns
+
+    def _was_not_there(self, directory: str) -> bool:
+        """Of one without a record: neither then nor at the start, and not looked at in vain."""
+        above, _, name = directory.rpartition("/")
+        here = self._directory(above)
+        entry = None if here is None else here.entries.get(name)
+        is_lost = entry is not None and entry.is_dir and not entry.reason
+        return not is_lost and self._is_old(above)
 
     def _directory(self, path: str) -> Payload | None:
         if path not in self._opened:

@@ -161,7 +161,8 @@ def remove_directory(world: Path) -> None:
 
 def crashed(store: HistoryStore, intent: Intent) -> str:
     """A recorder died while its command ran in a world: the world is kept if it holds anything."""
-    if ensure_baseline(store):  # it was killed, too: now it is known what the world is a change of
+    ensure_baseline(store)  # who was to take it beside the command was killed, too
+    if not intent.payload.get("base"):  # by now it is known what the world is a change of
         told = (one for one in store.ledger.intents() if one.intent_id == intent.intent_id)
         intent = next(told, intent)
     running = Running.from_payload(intent)

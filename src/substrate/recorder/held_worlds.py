@@ -91,6 +91,9 @@ def apply_world(place: Place, text: str, *, is_rest: bool = False) -> tuple[Held
     `is_rest`: what processes wrote that outlived their command. Nothing needs no entry.
     """
     with place.existing_history() as store:
+        if held.is_unsettled(store):  # what a kill left is known by another name afterwards
+            with store.writing("look after worlds"):
+                pass
         world = held.find(store, text)
     layer = layer_of(world)
     _refuse_running(world, layer)

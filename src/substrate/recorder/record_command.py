@@ -132,6 +132,7 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         context()
         _save_seen(place)
 
+    outcome: RunOutcome | None = None
     try:
         with live.recording(place, running), first_use.baseline_beside(place, running) as baseline:
             if not running.base_commit:
@@ -141,7 +142,9 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
     except BaseException:
         if request.inside is not None:
             request.inside.finish()
-        if running.world_id:  # otherwise a scan must tell what it had done by then
+        # Otherwise a scan must tell what it had done by then; or it has run, and whoever did not
+        # want to wait for the baseline finds its world among those that wait.
+        if running.world_id and outcome is None:
             _never_ran(place, running, request)
         raise
     asked = Asked() if request.inside is None else request.inside.finish()

@@ -13,8 +13,10 @@ from substrate.errors import WorldFailedError
 from substrate.history import held, record, sessions
 from substrate.history.record import InWorld, Running
 from substrate.history.store import HistoryStore, open_store
+from substrate.model.paths import RelPath
 from substrate.objects.first_look import WORTH_FORKING_FILES
 from substrate.recorder import first_use, held_worlds
+from substrate.recorder.first_use import Baseline
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
 from substrate.system import clock, environment
@@ -184,6 +186,27 @@ def test_other_edits_in_that_time(root: Path, edit: Callable[[Path], None], path
     assert found == [path.encode()]
 
 
+@pytest.mark.parametrize("lost", ["deep", "deep/er"])
+def test_nobody_can_tell_of_a_directory_whose_look_was_lost(root: Path, lost: str) -> None:
+    """As when the system ends a child that still works at what only the cache needs."""
+    from substrate.history.beside import perhaps_unseen
+    from substrate.workspace.stat_cache import StatCache
+
+    (root / "deep" / "er").mkdir(parents=True)
+    (root / "deep" / "er" / "file").write_text("a")
+    store, running = begun(root)
+    (root / "deep" / "er" / "file").write_text("b")
+    with store.writing("a test"):
+        record.ensure_baseline(store)
+    cache = StatCache.load(store.stat_cache_file)
+    cache.drop(lost)
+    cache.save(store.stat_cache_file, describes=cache.describes)
+    asked = [RelPath(b"deep/er/file"), RelPath(b"not/there"), RelPath(b"d3/f1")]
+    found = perhaps_unseen(store, asked, running.started_ns)
+    store.close()
+    assert found == [b"deep/er/file"]
+
+
 def test_one_whose_child_is_killed_is_recorded_all_the_same(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +231,67 @@ def test_a_recorder_that_is_killed_leaves_a_world_that_can_be_applied(root: Path
     (waiting,) = held_worlds.list_worlds(place_at(root))
     assert waiting.state == "crashed" and waiting.base_commit
     assert (root / "notes").read_text() == "one\ntwo\nthree\n"
+    _, brought = held_worlds.apply_world(place_at(root), waiting.world_id)
+    assert not brought.held
+    assert (root / "notes").read_text().endswith("four\n")
+
+
+def killed_at_once(root: Path, scripts: list[str]) -> None:
+    """First commands whose recorders die, all of them before there is a baseline."""
+    for script in scripts:
+        child = os.fork()
+        if child == 0:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(first_use, "_take", lambda *_: False)
+                patch.setattr(held, "crashed", lambda *_: "")
+                world = _Killed(root, script)
+                record_command(place_at(root), world, CommandRequest(root, shell="x"))
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def test_each_of_several_that_were_killed_has_the_baseline(root: Path) -> None:
+    killed_at_once(root, ["echo four >> notes", "echo 2 > second", "echo 3 > third"])
+    waiting = held_worlds.list_worlds(place_at(root))
+    assert [one.state for one in waiting] == ["crashed"] * 3
+    assert len({one.base_commit for one in waiting}) == 1 and waiting[0].base_commit
+    for one in waiting:
+        assert held_worlds.diff_world(place_at(root), one.world_id).text
+        _, brought = held_worlds.apply_world(place_at(root), one.world_id)
+        assert not brought.held
+    assert (root / "notes").read_text().endswith("four\n")
+    assert (root / "second").exists() and (root / "third").exists()
+    assert held_worlds.list_worlds(place_at(root)) == []
+
+
+def test_one_that_was_killed_is_applied_before_anybody_looked(root: Path) -> None:
+    killed_at_once(root, ["echo four >> notes"])
+    store = history(root)
+    (waiting,) = held.all_held(store)
+    store.close()
+    _, brought = held_worlds.apply_world(place_at(root), waiting.world_id)
+    assert not brought.held
+    assert (root / "notes").read_text().endswith("four\n")
+    assert held_worlds.list_worlds(place_at(root)) == []
+
+
+def test_who_does_not_want_to_wait_for_the_baseline_finds_the_world(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Baseline) -> None:
+        raise KeyboardInterrupt
+
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(Baseline, "wait", interrupted)
+        try:
+            do(root, "echo four >> notes")
+        except KeyboardInterrupt:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    (waiting,) = held_worlds.list_worlds(place_at(root))
+    assert waiting.state == "crashed" and waiting.command == "echo four >> notes"
     _, brought = held_worlds.apply_world(place_at(root), waiting.world_id)
     assert not brought.held
     assert (root / "notes").read_text().endswith("four\n")
