@@ -19,6 +19,8 @@ _CWD = "pwd -P >| /tmp/claude-1f2e-cwd"
         (f"{_SNAPSHOT} && export TEMP=/t TMP=/t && eval ls && {_CWD}", "ls"),
         (f"eval 'echo '\"'\"'a && b'\"'\"'' && {_CWD}", "echo 'a && b'"),
         (f"{_SNAPSHOT} && eval 'one\ntwo' && {_CWD}", "one\ntwo"),
+        (f"{_SNAPSHOT} && eval 'one \\\ntwo' && {_CWD}", "one \\\ntwo"),
+        (f"{_SNAPSHOT} && eval ls && pwd -P >| /private/tmp/claude-501/cwd-1f2e", "ls"),
         (f"{_SNAPSHOT} && eval 'x && pwd -P >| y' && {_CWD}", "x && pwd -P >| y"),
     ],
 )
@@ -42,6 +44,12 @@ def test_what_was_typed(wrapped: str, words: str) -> None:
         f"export TEMP=$(x) && eval 'ls' && {_CWD}",
         f"{_SNAPSHOT} && eval 'ls' && pwd -P >| $(x)",
         f"{_SNAPSHOT} && eval 'ls' && {_CWD} && rm -rf /",
+        f"{_SNAPSHOT} && eval 'ls' && pwd -P >| src/main.py",
+        f"{_SNAPSHOT} && eval 'ls' && pwd -P >| /home/u/project/main.py",
+        f"source ./x/shell-snapshots/snapshot-a.sh 2>/dev/null || true && eval 'ls' && {_CWD}",
+        f"source /p/shell-snapshots/snapshot-a.sh 2>/dev/null || true && eval 'ls' && {_CWD}",
+        f"{_SNAPSHOT} && eval '\nrm -rf /' && {_CWD}",
+        f"{_SNAPSHOT} && eval ls\\\n;rm && {_CWD}",
     ],
 )
 def test_whatever_else_stays_as_it_is(command: str) -> None:
