@@ -32,7 +32,7 @@ def open_ahead(workspace: Workspace) -> HistoryStore | None:
         return None
     check_trusted(workspace)
     check_repaired(workspace)
-    store = HistoryStore(workspace, Config())
+    store = HistoryStore(workspace, Config(), only_there=True)
     try:
         if not is_index_lost(store) and not store.ledger.is_ours_alone:
             store.objects.reload()

@@ -85,11 +85,12 @@ class Intent(NamedTuple):
 class Ledger:
     """Rows in, rows out. What they mean is decided by the modules beside this one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, only_there: bool = False) -> None:
+        """`only_there`: none is made."""
         self._path = path
         # Before it is opened: if it is replaced meanwhile, that shows later.
         self._file = schema.file_id(path)
-        self.db = schema.connect(path)
+        self.db = schema.connect(path, only_there=only_there)
         if self._file is None:
             self._file = schema.file_id(path)
         #: Whether there may be refs that no file is known to say.

@@ -24,6 +24,11 @@ def differing(store: HistoryStore, suspects: Suspects) -> dict[RelPath, bool]:
     return _as_suspects(compared(store, store.objects, HashOnly(), suspects))
 
 
+def are_no_news(store: HistoryStore, suspects: Suspects) -> bool:
+    """Whether they are all as the tip says; nothing is written if they are not."""
+    return not differing(store, suspects)
+
+
 def differing_anywhere(store: HistoryStore) -> dict[RelPath, bool]:
     """The same for the whole tree, by a scan."""
     return _as_suspects(observe(store, HashOnly()).changes)

@@ -165,14 +165,18 @@ def file_id(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open the ledger, making its tables on first use; on a read-only disk, for reading only."""
+def connect(path: Path, *, only_there: bool = False) -> sqlite3.Connection:
+    """Open the ledger, making its tables on first use; on a read-only disk, for reading only.
+
+    `only_there`: no file is made if there is none, even if it went a moment ago.
+    """
     if not path.parent.is_dir():
         raise DamagedStoreError("the history index is gone", hint=_REPAIR)
     try:
         if _is_frozen(path):
             return _open(f"{path.as_uri()}?immutable=1")
-        connection = _open_with_index(path)
+        name = f"{path.as_uri()}?mode=rw" if only_there else path
+        connection = _open_with_index(path, name)
         connection.execute("PRAGMA synchronous=FULL")
         _migrate(connection)
     except sqlite3.Error as error:
@@ -180,17 +184,17 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _open_with_index(path: Path) -> sqlite3.Connection:
+def _open_with_index(path: Path, name: Path | str) -> sqlite3.Connection:
     """Readers share the log's index by a file of 32 kB. Where there is no room for it nobody else
     has it open either, and it is kept in memory: a full disk can still be asked what fills it."""
     if may_map(path):
-        connection = _open(path)
+        connection = _open(name)
         with suppress(DiskFullError):
             connection.execute("PRAGMA user_version")
             if fill_holes(path):
                 return connection
         connection.close()
-    connection = _open(path)
+    connection = _open(name)
     connection.execute("PRAGMA locking_mode=EXCLUSIVE")
     connection.execute("PRAGMA journal_mode=WAL")
     return connection

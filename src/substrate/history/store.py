@@ -45,14 +45,15 @@ UNFINISHED = Path("quarantine", "unfinished")
 class HistoryStore:
     """Open with `open_store`; changes happen inside ``with store.writing("undo"):``."""
 
-    def __init__(self, workspace: Workspace, config: Config) -> None:
+    def __init__(self, workspace: Workspace, config: Config, *, only_there: bool = False) -> None:
+        """`only_there`: its index must be, and is not made."""
         self.workspace = workspace
         self.config = config
         self.root = workspace.root
         self.dir = workspace.store
         self.git_dir = self.dir / ".git"
         self.objects = ObjectStore(self.git_dir)
-        self.ledger = Ledger(self.dir / "index" / "history.db")
+        self.ledger = Ledger(self.dir / "index" / "history.db", only_there=only_there)
         self.lock = FileLock(self.dir / "lock")
         self._exclusions: Exclusions | None = None
         self._snapshots: dict[bytes, Snapshot] = {}
@@ -122,11 +123,19 @@ class HistoryStore:
     # -- writing ------------------------------------------------------------------------------
 
     @contextmanager
-    def writing(self, purpose: str, timeout_s: float = LOCK_TIMEOUT_S) -> Iterator[None]:
-        """Hold the workspace's lock; what a crash left behind is settled first."""
-        self.lock.acquire(timeout_s=timeout_s, purpose=purpose)
+    def writing(
+        self, purpose: str, timeout_s: float = LOCK_TIMEOUT_S, *, only_this: bool = False
+    ) -> Iterator[None]:
+        """Hold the workspace's lock; what a crash left behind is settled first.
+
+        `only_this`: the history as it was opened. If it stands there no more `NotFoundError` or
+        `WorkspaceError` is raised, and nothing is made in its place.
+        """
+        self.lock.acquire(timeout_s=timeout_s, purpose=purpose, makes_file=not only_this)
         try:
             if not self.ledger.is_current:
+                if only_this:
+                    raise NotFoundError("the history was removed, or put aside")
                 self._open_again()
             self.objects.reload()
             self._settle()
@@ -285,7 +294,9 @@ def existing_store(workspace: Workspace, home_config: Path) -> HistoryStore:
             "the history's repository is gone",
             hint="`substrate fsck --repair` begins a new one; the workspace stays as it is",
         )
-    store = HistoryStore(workspace, load_config(home_config, workspace.store / "config.toml"))
+    config = load_config(home_config, workspace.store / "config.toml")
+    # Who removes the project may have come this far.
+    store = HistoryStore(workspace, config, only_there=True)
     if is_index_lost(store):
         store.close()
         raise _index_lost()

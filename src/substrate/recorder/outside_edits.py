@@ -16,10 +16,13 @@ _MOST_ENTRIES = 256
 _MOST_BYTES = 4 << 20
 
 
-def catch_up(store: HistoryStore, question: watch_talk.Question | None) -> bool:
+def catch_up(
+    store: HistoryStore, question: watch_talk.Question | None, *, records: bool = True
+) -> bool:
     """Record the outside edits that are known of. Inside the lock.
 
-    Whether there can be no others: the base of what comes next is known, because watched.
+    Whether there can be no others: the base of what comes next is known, because watched. Unless
+    it `records`, what turns out to be news is left to whoever asks next.
     """
     if question is None:
         return False
@@ -32,7 +35,8 @@ def catch_up(store: HistoryStore, question: watch_talk.Question | None) -> bool:
         suspects = {RelPath(path): deep for path, deep in answer.suspects.items()}
         if not outside.is_little(store, suspects, _MOST_ENTRIES, _MOST_BYTES):
             return False
-        if not outside.record_suspects(store, suspects):
+        compare = outside.record_suspects if records else outside.are_no_news
+        if not compare(store, suspects):
             return False
         answer.done()
         return True

@@ -51,6 +51,11 @@ class Kept:
         self._store.forget_exclusions()
         return self._store
 
+    @property
+    def store(self) -> HistoryStore | None:
+        """What is open now; it stays so in a process that postpones work, until that is done."""
+        return self._store if self._pid == os.getpid() else None
+
     def save_seen(self) -> None:
         """See `HistoryStore.save_seen`; it is only for speed, so that nothing here is an error."""
         self._leave_to_parent()

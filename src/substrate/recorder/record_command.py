@@ -158,8 +158,9 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         notes += carry_out(place._replace(session=running.session_id), asked.undos, done.held)
     if outcome.layer is not None and not done.is_kept:
         afterwards.do(partial(world.discard, outcome.layer))
-    if done.changes and afterwards.is_postponing():
-        afterwards.do(partial(_save_the_next_one_work, place._replace(kept=None)))
+    opened = None if place.kept is None else place.kept.store
+    if done.changes and afterwards.is_postponing() and opened is not None:
+        afterwards.do(partial(_save_the_next_one_work, place, opened))
     notes += [*earlier, *done.notes]
     if done.entry.commit is not None:  # otherwise the store has not grown
         notes += keep_under_cap(place)
@@ -224,16 +225,19 @@ def _collected(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
     return collect_detached(place)
 
 
-def _save_the_next_one_work(place: Place) -> None:
+def _save_the_next_one_work(place: Place, store: HistoryStore) -> None:
     """With nobody waiting, what would be done at the beginning of the next command.
 
     The watcher saw what arrived and cannot tell whose it was: it is compared with history. The
     branch was written to its file: that is noted, so that it is not looked at again.
+
+    The caller may be removing or moving the project by now. So it goes by the history that is
+    open, no file is made, and what others changed is left for later: it may be that removal.
     """
     asked = outside_edits.ask(place)
     try:
-        with place.history() as store, store.writing("look after outside edits", timeout_s=0):
-            outside_edits.catch_up(store, asked)
+        with store.writing("look after outside edits", timeout_s=0, only_this=True):
+            outside_edits.catch_up(store, asked, records=False)
             if store.ledger.has_unpublished:
                 with store.commit_point(durable=False):
                     pass

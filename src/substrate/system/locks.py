@@ -63,6 +63,7 @@ class FileLock:
         self._fd: int | None = None
         self._held_file: Path | None = None
         self._shared = False
+        self._makes_file = True
         #: Known once the lock is held: whoever held it before died without letting go.
         self.predecessor_died = False
 
@@ -70,15 +71,19 @@ class FileLock:
     def held(self) -> bool:
         return self._fd is not None or self._held_file is not None
 
-    def acquire(self, timeout_s: float, purpose: str, *, shared: bool = False) -> None:
+    def acquire(
+        self, timeout_s: float, purpose: str, *, shared: bool = False, makes_file: bool = True
+    ) -> None:
         """Take the lock, waiting up to `timeout_s`; `LockedError` names holder and purpose.
 
         Any number may share it, and none of them is named in its file. Where the system has
-        exclusive locks only, sharers wait for each other.
+        exclusive locks only, sharers wait for each other. Unless it `makes_file`, one that is not
+        there cannot be taken: `WorkspaceError`.
         """
         if self.held:
             raise RuntimeError("this lock is held already")
         self.predecessor_died = False
+        self._makes_file = makes_file
         deadline = time.monotonic() + timeout_s
         pause_s = _FIRST_PAUSE_S
         while not self._try(purpose, shared):
@@ -130,7 +135,7 @@ class FileLock:
             raise
         if taken is None:
             os.close(fd)
-            return self._try_exclusive_file(purpose)
+            return self._makes_file and self._try_exclusive_file(purpose)
         # Somebody may have removed the file between our open and our lock: then we hold nothing.
         if not taken or not _same_file(fd, self.path):
             os.close(fd)
@@ -148,7 +153,8 @@ class FileLock:
         return True
 
     def _open(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        flags |= os.O_CREAT if self._makes_file else 0
         try:
             return os.open(self.path, flags, 0o600)
         except OSError as error:

@@ -160,6 +160,23 @@ def test_no_directory_is_a_clear_error(tmp_path: Path) -> None:
     assert caught.value.hint
 
 
+def test_who_makes_no_file_takes_a_lock_that_is_there_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = FileLock(tmp_path / "lock")
+    with pytest.raises(WorkspaceError):
+        lock.acquire(0, "", makes_file=False)
+    assert os.listdir(tmp_path) == []
+    lock.acquire(0, "")
+    lock.release()
+    lock.acquire(0, "", makes_file=False)
+    lock.release()
+    monkeypatch.setattr(locks, "_kernel_lock", lambda *_: None)
+    with pytest.raises(LockedError):
+        lock.acquire(0, "", makes_file=False)
+    assert os.listdir(tmp_path) == ["lock"]
+
+
 def test_a_link_in_the_lock_files_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("keep")
     (tmp_path / "lock").symlink_to("victim")
