@@ -105,6 +105,21 @@ class Agent:
         except OSError:
             return []  # gone meanwhile
 
+    def worlds(self) -> list[Path]:
+        """The directories of this workspace's worlds: beside its history, and of those that are
+        nobody's, elsewhere."""
+        beside = self.workspace / ".substrate-git" / "worlds"
+        elsewhere = Path(self.env["SUBSTRATE_HOME"], "worlds")
+        found = list(beside.iterdir()) if beside.is_dir() else []
+        return found + [path for path in elsewhere.glob("*") if self._is_ours(path)]
+
+    def _is_ours(self, world: Path) -> bool:
+        try:
+            root = json.loads((world / "meta.json").read_text())["root"]
+        except OSError:  # being made, or going
+            return False
+        return bool(root == str(self.workspace))
+
     def spans(self) -> list[dict[str, Any]]:
         if not self.trace.exists():
             return []

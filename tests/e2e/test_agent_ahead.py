@@ -30,10 +30,6 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
         yield started
 
 
-def _worlds(agent: Agent) -> list[Path]:
-    return list((agent.workspace / ".substrate-git" / "worlds").iterdir())
-
-
 def _until_ahead(agent: Agent) -> Path:
     """Until one is made: it takes a moment, and somebody's mount may put an end to it."""
     for _ in range(60):
@@ -47,7 +43,7 @@ def _until_ahead(agent: Agent) -> Path:
 
 
 def _ahead(agent: Agent) -> Path | None:
-    for path in _worlds(agent):
+    for path in agent.worlds():
         if path.name.startswith("ahead-") and (path / "work" / "work").exists():
             return path
     return None
@@ -176,7 +172,7 @@ def test_each_of_several_workspaces_has_one(agent: Agent, tmp_path: Path) -> Non
     for other in others:
         done = other.run("-c", "pwd", cwd=other.workspace / "below")
         assert done.stdout == f"{other.workspace / 'below'}\n".encode()
-    until(lambda: not _worlds(agent), "the end of the fourth, which was asked for longest ago")
+    until(lambda: not agent.worlds(), "the end of the fourth, which was asked for longest ago")
 
 
 def _until_history_is_open(agent: Agent) -> None:
@@ -232,23 +228,23 @@ def test_it_goes_with_the_agent(agent: Agent) -> None:
     _until_ahead(agent)
     assert agent.run("agent", "stop").returncode == 0
     until(lambda: not pids_with(f"SUBSTRATE_SOCKET={agent.socket}"), "the end of all")
-    assert _worlds(agent) == []
+    assert agent.worlds() == []
 
 
 def test_it_goes_with_a_killed_agent(agent: Agent) -> None:
     _until_ahead(agent)
     os.kill(agent.pid, signal.SIGKILL)
     until(lambda: not pids_with(f"SUBSTRATE_SOCKET={agent.socket}"), "the end of all")
-    assert _worlds(agent) == []
+    assert agent.worlds() == []
 
 
-def test_killed_itself_it_is_cleared_away_by_the_next_command(agent: Agent) -> None:
+def test_killed_itself_it_is_cleared_away_after_the_next_command(agent: Agent) -> None:
     left = _until_ahead(agent)
     for child in _children(agent):
         os.kill(child, signal.SIGKILL)
     done = agent.run("-c", "echo fine > file")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert not left.exists()
+    until(lambda: not left.exists(), "its end")
     assert (agent.workspace / "file").read_text() == "fine\n"
     assert agent.run("world", "list", "--json").stdout.count(b"wld_") == 0
 

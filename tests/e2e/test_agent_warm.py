@@ -167,8 +167,7 @@ def test_what_is_appended_while_a_command_runs_is_in_nobodys_way(agent: Agent) -
 
 def _waiting(agent: Agent) -> list[str]:
     """The worlds that wait, each with the number of its process in its name."""
-    names = os.listdir(agent.workspace / ".substrate-git" / "worlds")
-    return [name for name in names if name.startswith("ahead-")]
+    return [world.name for world in agent.worlds() if world.name.startswith("ahead-")]
 
 
 def _sockets(pid: int) -> set[str]:

@@ -157,7 +157,7 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
     if asked.undos:
         notes += carry_out(place._replace(session=running.session_id), asked.undos, done.held)
     if outcome.layer is not None and not done.is_kept:
-        afterwards.do(partial(world.discard, outcome.layer))
+        world.discard(outcome.layer)
     opened = None if place.kept is None else place.kept.store
     if done.changes and afterwards.is_postponing() and opened is not None:
         afterwards.do(partial(_save_the_next_one_work, place, opened))

@@ -17,16 +17,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError
-from substrate.system import afterwards, clock, files, ids
+from substrate.system import afterwards, clock, files
 from substrate.system.linux import mounts
 from substrate.system.watch_talk import StillTree, tree_of
 from substrate.workspace import untouched
+from substrate.world import aside, layers, probe
 from substrate.world import kept as views
-from substrate.world import layers, probe
 from substrate.world.kept import Kept
 from substrate.world.news import News
 from substrate.world.open_world import Ended, OpenWorld, open_world
@@ -142,9 +143,10 @@ def _make_new(
     from substrate.world import overlay
 
     root, worlds = Path(os.fsdecode(recipe.root)), Path(os.fsdecode(recipe.worlds))
-    # Whose it is shows from the first moment on: who tidies up leaves it to us.
-    name = f"ahead-{os.getpid()}-{ids.new_id('wld')}"
-    layer = overlay.new_layer(worlds, name, root, ahead=True)
+    where = aside.place(worlds, root, Path(os.fsdecode(recipe.elsewhere)))
+    if where != worlds:
+        aside.sweep(where)
+    layer = overlay.new_layer(where, aside.name(), root, ahead=True)
     view = overlay.overlay_view(layer)
     made = _opened(recipe, looks, layer, view, meanwhile, keeps_view=keeps_view)
     layers.smooth(layer)
@@ -233,7 +235,7 @@ def _taken(made: Made, world_id: str) -> Made | None:
     elif made.ask is not None:
         # Nothing is looked up before the command does: its view begins now.
         token = _token(made.ask, made.recipe.root)
-    layer = layers.renamed(made.layer, world_id)
+    layer = layers.renamed(made.layer, Path(os.fsdecode(made.recipe.worlds)), world_id)
     views.set_times(layer)
     return made._replace(layer=layer, token=token)
 
@@ -261,6 +263,21 @@ def over(layer: Layer, ended: Ended) -> None:
             news = news._replace(walked=is_nothing)
     if made is not None:
         made.opened.drop_view()
+
+
+def leave(layer: Layer, elsewhere: Path) -> None:
+    """Nothing of the command's world is needed any more: out of the project before the answer, and
+    cleared away after it."""
+    global _in_use
+    worlds = layer.directory.parent
+    where = aside.place(worlds, layer.lower, elsewhere)
+    if where != worlds:
+        with suppress(OSError):
+            moved = aside.put(layer, where)
+            if _in_use is not None and _in_use.layer == layer:
+                _in_use = _in_use._replace(layer=moved)
+            layer = moved
+    afterwards.do(partial(layers.remove, layer))
 
 
 def settle() -> int:

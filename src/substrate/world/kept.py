@@ -21,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.system import clock, ids
+from substrate.system import clock
 from substrate.system.linux import mounts
 from substrate.workspace import untouched
 from substrate.workspace.layer import OVERLAY_MARKS
-from substrate.world import layers
+from substrate.world import aside, layers
 from substrate.world.protocol import Layer
 
 #: Not for ever: flags that `chattr` sets are remembered, too, and of those nobody is told.
@@ -134,7 +134,7 @@ def put_by(layer: Layer) -> Layer:
     """As it was before its command; nobody's, but ours to clear away."""
     # Whoever copies the workspace now would come across it.
     (layer.upper / _STORE_NAME).unlink(missing_ok=True)
-    return _renamed(layer)
+    return aside.put(layer, layer.directory.parent)
 
 
 def set_times(layer: Layer) -> None:
@@ -150,7 +150,7 @@ def take_over(kept: Kept) -> Layer:
     layer = kept.layer(kept.directory)
     # First whose it is, then the name: nobody who tidies up finds it without an owner.
     layers.note_kind(layer)
-    return _renamed(layer)
+    return aside.put(layer, layer.directory.parent)
 
 
 def see_off(layer: Layer) -> None:
@@ -161,7 +161,7 @@ def see_off(layer: Layer) -> None:
             return
         clock.sleep(_TICK_S)
     with suppress(OSError):
-        layers.remove(_renamed(layer))
+        layers.remove(aside.put(layer, layer.directory.parent))
 
 
 def attach(view: int, root: bytes) -> Callable[[], None]:
@@ -174,10 +174,3 @@ def attach(view: int, root: bytes) -> Callable[[], None]:
             raise OSError(30, "the view was made read-only")
 
     return mount_view
-
-
-def _renamed(layer: Layer) -> Layer:
-    name = f"ahead-{os.getpid()}-{ids.new_id('wld')}"
-    directory = layer.directory.with_name(name)
-    os.rename(layer.directory, directory)
-    return layer._replace(world_id=name, directory=directory, upper=directory / layers.UPPER)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from substrate.errors import WorldFailedError
-from substrate.system import environment, ids, platform, spawn, streams
+from substrate.system import afterwards, environment, ids, platform, spawn, streams
 from substrate.system.files import real_path
 from substrate.system.process import Stdio
 from substrate.world import ahead, door, layers, pid_space, surroundings
@@ -177,7 +177,10 @@ class LayeredWorld:
         return worlds_directory(self._wanted)
 
     def discard(self, layer: Layer) -> None:
-        layers.remove(layer)
+        if afterwards.is_postponing():
+            ahead.leave(layer, environment.current().substrate_home / "worlds")
+        else:
+            layers.remove(layer)
 
     def limits(self, request: RunRequest) -> Limits:
         return Limits(request.timeout_s, request.kill_children)
@@ -232,9 +235,11 @@ class LayeredWorld:
         here = environment.current()
         is_full = self._wanted.tier == "full"
         where = door.directory(self._wanted.tier, here.substrate_home) if with_door else b""
-        if not self._worlds.is_dir():  # only what is there is hidden: not from the first of all
-            with suppress(OSError):
-                layers.make_private(self._worlds)
+        elsewhere = here.substrate_home / "worlds"
+        for directory in (self._worlds, elsewhere):
+            if not directory.is_dir():  # only what is there is hidden: not from the first of all
+                with suppress(OSError):
+                    layers.make_private(directory)
         masked = surroundings.masked(here, allow_host_services=self._wanted.allow_host_services)
         return Recipe(
             worlds=os.fsencode(self._worlds),
@@ -249,6 +254,7 @@ class LayeredWorld:
             readable=surroundings.readable(here, self._wanted) if is_full else (),
             private=(os.fsencode(here.home),) if is_full and here.home is not None else (),
             door=where,
+            elsewhere=os.fsencode(elsewhere),
         )
 
 

@@ -72,12 +72,13 @@ def _have_room(directory: Path) -> None:
         inode_groups.make_elsewhere(os.fsencode(directory), spare)
 
 
-def renamed(layer: Layer, world_id: str) -> Layer:
-    """A layer that was made ahead, under its command's own name and looking like the root does now.
+def renamed(layer: Layer, worlds: Path, world_id: str) -> Layer:
+    """A layer that was made ahead, under its command's own name in `worlds` and looking like the
+    root does now.
 
     An overlay over it does not mind: it holds on to the directories, not to their names.
     """
-    directory = layer.directory.with_name(world_id)
+    directory = worlds / world_id
     os.rename(layer.directory, directory)
     moved = layer._replace(world_id=world_id, directory=directory, upper=directory / UPPER)
     _hide_store(moved)
@@ -151,6 +152,20 @@ def pid_space(layer: Layer) -> tuple[int, PidSpace] | None:
     if space is None or not is_running(layer):
         return None
     return cast(int, meta["init_pid"]), space
+
+
+def has_maker(directory: Path) -> bool:
+    """Whether the process that made a world ahead is alive: its number is in the name, before
+    anything is written in it, and in more detail inside."""
+    try:
+        meta = _read_meta(directory)
+    except (SubstrateError, OSError):
+        meta = {}
+    pid = meta.get("pid")
+    if isinstance(pid, int):
+        return meta.get("boot_id") == platform.boot_id() and is_same(pid, str(meta["pid_start"]))
+    number = directory.name.partition("-")[2].partition("-")[0]
+    return number.isdecimal() and platform.pid_alive(int(number))
 
 
 def _space(meta: dict[str, object]) -> PidSpace | None:

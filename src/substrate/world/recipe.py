@@ -25,6 +25,8 @@ class Recipe(NamedTuple):
     private: tuple[bytes, ...]
     #: The directory of its door.
     door: bytes = b""
+    #: Where it may wait while it is nobody's: `aside.place`.
+    elsewhere: bytes = b""
 
     def sandbox(
         self, layer: Layer, mount_view: Callable[[], None], network: Network | None
