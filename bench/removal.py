@@ -1,10 +1,10 @@
 """How often a project cannot be removed right after a command, and which file was in the way.
 
-    python bench/removal.py [--rounds N] [--way rm,rmtree] [--program substrate] [--dir DIRECTORY]
-                            [--home DIRECTORY]
+    python bench/removal.py [--rounds N] [--way rm,rmtree] [--pauses 0,5,20,60]
+                            [--program substrate] [--dir DIRECTORY] [--home DIRECTORY]
 
 Each round makes a project, runs one to three commands there, with and without changes, waits for
-0, 5, 20 or 60 ms, and removes it: with ``rm -rf`` or as a Python program does. What the agent still
+some milliseconds, and removes it: with ``rm -rf`` or as a Python program does. What the agent still
 does there then is in its way. Told is each removal that failed, what it said and what was left, and
 whether the project came back after it was gone. With `--dir` on another file system than `--home`
 worlds wait in the project itself: see docs/decisions/0030-a-world-ahead.md.
@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-_PAUSES_MS = (0, 5, 20, 60)
 _COMMANDS = (
     "true",
     "echo {n} > made",
@@ -107,6 +106,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Whether a project goes, right after a command.")
     parser.add_argument("--rounds", type=int, default=240)
     parser.add_argument("--way", default="rm")
+    parser.add_argument("--pauses", default="0,5,20,60")
     parser.add_argument("--program", default="substrate")
     parser.add_argument("--dir", default=None)
     parser.add_argument("--home", default=None)
@@ -123,7 +123,8 @@ def main() -> int:
         time.sleep(2)
         tally = Tally()
         try:
-            turns = itertools.cycle(itertools.product(args.way.split(","), _PAUSES_MS))
+            pauses_ms = [int(each) for each in args.pauses.split(",")]
+            turns = itertools.cycle(itertools.product(args.way.split(","), pauses_ms))
             for turn, (way, pause_ms) in zip(range(args.rounds), turns, strict=False):
                 # Each pause meets each number of commands, and a git repository as often as none.
                 number = turn + turn // 8

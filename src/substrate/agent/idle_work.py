@@ -90,7 +90,7 @@ def record(place: Place, suspects: dict[RelPath, bool]) -> Result:
             return {"recorded": []}
         if outside.has_other_names(store, found):
             found = outside.differing_anywhere(store)
-        with store.writing(f"{IDLE}record outside edits", timeout_s=0.0):
+        with store.writing(f"{IDLE}record outside edits", timeout_s=0.0, only_this=True):
             if not outside.record_suspects(store, found):
                 return {"busy": True}
         return {"recorded": [bytes(path) for path in found]}
@@ -103,7 +103,7 @@ def tidy_up(place: Place, is_watched: bool) -> Result:
             return {"busy": True}
         found = {} if is_watched else outside.differing_anywhere(store)
         report = None
-        with store.writing(f"{IDLE}tidy up", timeout_s=0.0):
+        with store.writing(f"{IDLE}tidy up", timeout_s=0.0, only_this=True):
             if found and not outside.record_suspects(store, found):
                 return {"busy": True}
             _, trashed = compact.expire(store)

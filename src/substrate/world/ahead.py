@@ -277,7 +277,7 @@ def leave(layer: Layer, elsewhere: Path) -> None:
             if _in_use is not None and _in_use.layer == layer:
                 _in_use = _in_use._replace(layer=moved)
             layer = moved
-    afterwards.do(partial(layers.remove, layer))
+    afterwards.do(partial(layers.remove, layer, worlds))
 
 
 def settle() -> int:

@@ -193,12 +193,16 @@ def find(worlds: Path) -> Iterator[Layer]:
             )  # fmt: skip
 
 
-def remove(layer: Layer) -> None:
-    """Remove the directories, whatever modes the command gave to what lies in them."""
+def remove(layer: Layer, *others: Path) -> None:
+    """Remove the directories, whatever modes the command gave to what lies in them.
+
+    `others`: where worlds are made, too, and not in place of these.
+    """
     if sys.platform == "linux":
         from substrate.system.linux import inode_groups
 
-        inode_groups.note_removal(os.fsencode(layer.directory), os.fsencode(layer.upper))
+        noted = (os.fsencode(layer.directory), os.fsencode(layer.upper))
+        inode_groups.note_removal(*noted, *map(os.fsencode, others))
     files.remove_tree(layer.upper)  # first: see `history.held.remove_directory`
     files.remove_tree(layer.directory)
 

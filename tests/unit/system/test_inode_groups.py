@@ -65,6 +65,14 @@ def test_the_next_world_lies_elsewhere(disk: Path) -> None:
     assert os.listdir(disk / "worlds") == []
 
 
+def test_it_is_noted_wherever_the_next_one_may_be_made(disk: Path) -> None:
+    (disk / "elsewhere").mkdir()
+    layers.remove(new_world(disk, 1, count=200), disk / "elsewhere", disk / "worlds")
+    notes = os.getxattr(disk / "worlds", _NOTES)
+    assert len(notes.split()) == 1
+    assert os.getxattr(disk / "elsewhere", _NOTES) == notes
+
+
 def test_a_few_files_are_no_reason(disk: Path) -> None:
     for number in range(3):
         layers.remove(new_world(disk, number, count=3))

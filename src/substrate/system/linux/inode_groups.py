@@ -31,15 +31,16 @@ _PROBES = 5
 _PATIENCE_NS = 20_000_000
 
 
-def note_removal(directory: bytes, content: bytes) -> None:
-    """Before `directory` goes: remember its place, if many files are removed with `content`."""
-    above = os.path.dirname(directory)
+def note_removal(directory: bytes, content: bytes, *others: bytes) -> None:
+    """Before `directory` goes: remember its place, if many files are removed with `content`; for
+    `others`, too, in which directories will be made."""
     with suppress(OSError):
         at = os.stat(directory)
         if not _holds_many(content) or not _has_no_journal(at.st_dev):
             return
-        notes = [*_notes(above), (_group(at), _now_s())][-_MOST_NOTES:]
-        os.setxattr(above, _NOTES, b" ".join(b"%d:%d" % one for one in notes))
+        for above in dict.fromkeys((os.path.dirname(directory), *others)):
+            notes = [*_notes(above), (_group(at), _now_s())][-_MOST_NOTES:]
+            os.setxattr(above, _NOTES, b" ".join(b"%d:%d" % one for one in notes))
 
 
 def make_elsewhere(directory: bytes, spare_names: Iterable[bytes]) -> None:
