@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from substrate.system import files, ids
+from substrate.system import files, ids, platform
 from substrate.world import layers
 from substrate.world.protocol import Layer
 
@@ -33,7 +33,7 @@ def place(worlds: Path, root: Path, elsewhere: Path) -> Path:
 
     if not elsewhere.is_absolute() or not all(map(_is_ours, (elsewhere.parent, elsewhere))):
         return worlds
-    if os.path.realpath(elsewhere).startswith(f"{root}{os.sep}"):
+    if files.real_path(elsewhere).startswith(f"{root}{os.sep}"):
         return worlds
     is_same = is_same_ground(os.fsencode(worlds), os.fsencode(elsewhere))
     return elsewhere if is_same else worlds
@@ -59,7 +59,10 @@ def put(layer: Layer, where: Path) -> Layer:
 def sweep(where: Path) -> None:
     """Clear away what those left who were killed."""
     for found in os.listdir(where):
-        if found.startswith(_NOBODYS) and not layers.has_maker(where / found):
+        # By the number alone: this is done for every world. Where another process has it by now
+        # the rest stays until that has ended, too.
+        maker = found.removeprefix(_NOBODYS).partition("-")[0] if found.startswith(_NOBODYS) else ""
+        if maker.isdecimal() and not platform.pid_alive(int(maker)):
             with suppress(OSError):  # somebody else is at it, or it was taken after all
                 # Only what is ours by name goes: its maker may live where we cannot see him.
                 mine = where / name()

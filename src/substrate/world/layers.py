@@ -154,20 +154,6 @@ def pid_space(layer: Layer) -> tuple[int, PidSpace] | None:
     return cast(int, meta["init_pid"]), space
 
 
-def has_maker(directory: Path) -> bool:
-    """Whether the process that made a world ahead is alive: its number is in the name, before
-    anything is written in it, and in more detail inside."""
-    try:
-        meta = _read_meta(directory)
-    except (SubstrateError, OSError):
-        meta = {}
-    pid = meta.get("pid")
-    if isinstance(pid, int):
-        return meta.get("boot_id") == platform.boot_id() and is_same(pid, str(meta["pid_start"]))
-    number = directory.name.partition("-")[2].partition("-")[0]
-    return number.isdecimal() and platform.pid_alive(int(number))
-
-
 def _space(meta: dict[str, object]) -> PidSpace | None:
     found = meta.get("pid_space")
     return PidSpace(**found) if isinstance(found, dict) else None

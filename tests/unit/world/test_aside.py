@@ -97,14 +97,6 @@ def test_what_was_killed_is_swept_and_nothing_else(home: Home) -> None:
     assert set(os.listdir(home.elsewhere)) == found
 
 
-def test_one_of_a_process_with_a_dead_ones_number_is_swept(home: Home) -> None:
-    layer = home.layer(aside.name())
-    meta = layer.directory / "meta.json"
-    meta.write_text(meta.read_text().replace('"pid_start": "', '"pid_start": "0'))
-    aside.sweep(home.elsewhere)
-    assert os.listdir(home.elsewhere) == []
-
-
 def test_put_by_it_is_nobodys_and_keeps_what_it_holds(home: Home) -> None:
     layer = layers.create(home.worlds, "wld_a", home.root, "overlay", _PREFIX, ahead=True)
     (layer.upper / "file").write_text("x")
@@ -112,4 +104,3 @@ def test_put_by_it_is_nobodys_and_keeps_what_it_holds(home: Home) -> None:
     assert os.listdir(home.worlds) == []
     assert (moved.upper / "file").read_text() == "x"
     assert moved.directory.name.startswith(f"ahead-{os.getpid()}-")
-    assert layers.has_maker(moved.directory)
