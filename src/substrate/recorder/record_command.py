@@ -132,21 +132,8 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         context()
         _save_seen(place)
 
-    outcome: RunOutcome | None = None
-    try:
-        with live.recording(place, running), first_use.baseline_beside(place, running) as baseline:
-            if not running.base_commit:
-                wanted = wanted._replace(before_real_files=baseline.ensure)
-            outcome = world.run(wanted._replace(meanwhile=meanwhile))
-            running = baseline.known_to(running)
-    except BaseException:
-        if request.inside is not None:
-            request.inside.finish()
-        # Otherwise a scan must tell what it had done by then; or it has run, and whoever did not
-        # want to wait for the baseline finds its world among those that wait.
-        if running.world_id and outcome is None:
-            _never_ran(place, running, request)
-        raise
+    wanted = wanted._replace(meanwhile=meanwhile)
+    outcome, running = _run(place, world, request, running, wanted)
     asked = Asked() if request.inside is None else request.inside.finish()
     if outcome.layer is None:
         _save_seen(place)  # if no world could be made after all: what follows is a scan
@@ -168,6 +155,27 @@ def _record(place: Place, world: World, request: CommandRequest) -> Recording:
         outcome, done.entry.command_id, running.span_id, running.session_id, done.entry,
         done.changes, "", tuple(notes), running.world_id if done.held else "", done.held,
     )  # fmt: skip
+
+
+def _run(
+    place: Place, world: World, request: CommandRequest, running: Running, wanted: RunRequest
+) -> tuple[RunOutcome, Running]:
+    """How the command went, and the command with the base that was taken beside it."""
+    outcome: RunOutcome | None = None
+    try:
+        with live.recording(place, running), first_use.baseline_beside(place, running) as baseline:
+            if not running.base_commit:
+                wanted = wanted._replace(before_real_files=baseline.ensure)
+            outcome = world.run(wanted)
+            return outcome, baseline.known_to(running)
+    except BaseException:
+        if request.inside is not None:
+            request.inside.finish()
+        # Otherwise a scan must tell what it had done by then; or it has run, and whoever did not
+        # want to wait for the baseline finds its world among those that wait.
+        if running.world_id and outcome is None:
+            _never_ran(place, running, request)
+        raise
 
 
 def _scene(place: Place, running: Running, isolation: Isolation, request: CommandRequest) -> Scene:
