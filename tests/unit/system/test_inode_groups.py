@@ -112,3 +112,41 @@ def test_where_nothing_better_is_found_it_stays(disk: Path) -> None:
     inode_groups.make_elsewhere(bytes(worlds / "one"), names)
     assert os.listdir(worlds) == ["one"]
     assert (worlds / "one").stat().st_ino == before
+
+
+def test_of_slow_places_the_best_is_taken(disk: Path) -> None:
+    """Where others removed theirs nobody noted it: the time that a file takes there tells."""
+    worlds = disk / "worlds"
+    worlds.mkdir()
+    os.setxattr(worlds, _NOTES, b"999:%d" % (clock.now_ns() // 10**9))
+    (worlds / "one").mkdir()
+    assert inode_groups.cost_ns(bytes(worlds / "one"), set()) is not None
+    inodes: dict[bytes, int] = {}
+
+    def cost_ns(directory: bytes, _: set[int]) -> int | None:
+        name = os.path.basename(directory)
+        inodes[name] = os.stat(directory).st_ino
+        return {b"one": 60_000, b"a1": None, b"a3": 20_000}.get(name, 30_000)
+
+    names = [bytes(worlds / f"a{n}") for n in range(20)]
+    inode_groups.make_elsewhere(bytes(worlds / "one"), names, cost_ns)
+    assert os.listdir(worlds) == ["one"]
+    assert (worlds / "one").stat().st_ino == inodes[b"a3"]
+    assert len(inodes) < 10
+
+
+def test_the_first_quick_place_will_do(disk: Path) -> None:
+    worlds = disk / "worlds"
+    worlds.mkdir()
+    os.setxattr(worlds, _NOTES, b"999:%d" % (clock.now_ns() // 10**9))
+    (worlds / "one").mkdir()
+    asked: list[bytes] = []
+
+    def cost_ns(directory: bytes, _: set[int]) -> int | None:
+        asked.append(os.path.basename(directory))
+        return 5_000 if len(asked) == 2 else 50_000
+
+    names = [bytes(worlds / f"a{n}") for n in range(20)]
+    inode_groups.make_elsewhere(bytes(worlds / "one"), names, cost_ns)
+    assert asked == [b"one", b"a0"]
+    assert os.listdir(worlds) == ["one"]
