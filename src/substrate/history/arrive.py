@@ -38,14 +38,13 @@ from substrate.objects import snapshot as snapshots
 from substrate.objects.batch import Batch
 from substrate.objects.snapshot import Snapshot
 from substrate.system import clock
-from substrate.workspace import look_ahead
 from substrate.workspace.apply import Applier, Report, Staged
 from substrate.workspace.dirwalk import Directory
 from substrate.workspace.layer import LayerDiff, LayerSource
-from substrate.workspace.look_ahead import LookAhead
 from substrate.workspace.newer import holds_newer
 from substrate.workspace.plan import How, Op, Times
 from substrate.workspace.site import State
+from substrate.workspace.still_so import still_so
 from substrate.workspace.trash import Trash
 
 #: How often the tree may change under our eyes before the world is held instead.
@@ -143,29 +142,15 @@ def _or_the_next_call(state: str) -> Iterator[None]:
 
 
 def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: LayerSource) -> _Ready:
-    files = [
-        one.path
-        for one in arriving.diff.entries
-        if one.old.kind is one.new.kind is Kind.FILE and not one.beyond
-    ]
-    with look_ahead.looking(store.root, files) as ahead:
-        return _decided(store, batch, arriving, source, ahead)
-
-
-def _decided(
-    store: HistoryStore,
-    batch: Batch,
-    arriving: Arriving,
-    source: LayerSource,
-    ahead: LookAhead | None,
-) -> _Ready:
+    stood = still_so(store.root, arriving.diff.stood)
     base = store.snapshot_of(arriving.running.base_commit)
     changes = arriving.diff.changes()
     with Directory.open_root(store.dir) as own:
         may_rename = source.is_beside(own)
     for _ in range(_MOST_TRIES):
         below = met.look_below_emptied(store, batch, arriving.diff.emptied)
-        odd = [] if below.changes else met.not_as_known(store, batch, _put_back(arriving.diff))
+        touched = [] if below.changes else _put_back(arriving.diff)
+        odd = met.not_as_known(store, batch, touched, stood)
         found = below.changes or met.look_again(store, batch, odd)
         if not found:
             world = edited(batch, base, changes)
@@ -178,7 +163,7 @@ def _decided(
             except ValueError:
                 # What stood below when the layer was read cannot be below what stands there now.
                 break
-            staged = _applier(store, arriving.running, source).look(coming.plan, ahead)
+            staged = _applier(store, arriving.running, source).look(coming.plan, stood)
             clashing = [c.path for c in staged.conflicts]
             suspects = {**_done_by_others(staged), **dict.fromkeys(clashing, True)}
             found = met.compared(store, batch, batch, suspects)
@@ -186,7 +171,7 @@ def _decided(
                 return _Ready(changes, wish, world, coming, staged, kept)
         if not found:
             break  # in the way, and nothing that history could take note of
-        ahead = None  # what it saw was before that
+        stood = {}  # it was seen before that
         met.record_met(store, batch, found)
         seen = met.seen_by_command(store, found, arriving.running.started_ns)
         base = edited(batch, base, seen)

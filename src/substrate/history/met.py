@@ -25,7 +25,7 @@ from substrate.objects.snapshot import Reader, Snapshot
 from substrate.system import clock, ids
 from substrate.workspace.dirwalk import Walker
 from substrate.workspace.plan import Op
-from substrate.workspace.probe import kind_of, look
+from substrate.workspace.probe import Seen, kind_of, look
 from substrate.workspace.scan import node_at, observe
 
 #: Paths that something happened to. True: with all below it; False: the directory's own mode and
@@ -110,8 +110,15 @@ def excluded_below(store: HistoryStore, path: RelPath) -> list[Op]:
     return out
 
 
-def not_as_known(store: HistoryStore, reader: Reader, paths: Iterable[RelPath]) -> list[RelPath]:
-    """Those of many paths, not directories, that may not stand as the tip says."""
+def not_as_known(
+    store: HistoryStore,
+    reader: Reader,
+    paths: Iterable[RelPath],
+    seen: Mapping[RelPath, Seen],
+) -> list[RelPath]:
+    """Those of many paths, not directories, that may not stand as the tip says.
+
+    `seen`: some of them, looked at a moment ago."""
     tip, walker = store.tip(), Walker(store.root, keep=True)
     out: list[RelPath] = []
     above, known = None, None
@@ -119,13 +126,15 @@ def not_as_known(store: HistoryStore, reader: Reader, paths: Iterable[RelPath]) 
         here, name = split(path)
         if here != above:
             above, known = here, snapshots.directory(reader, tip, here)
-        try:
-            place, _ = walker.parent_of(path)
-            with place:
-                is_so = known is not None and look(place, name).node == known.node(name)
-        except OSError:
-            is_so = False
-        if not is_so:
+        found = seen.get(path)
+        if found is None:
+            try:
+                place, _ = walker.parent_of(path)
+                with place:
+                    found = look(place, name)
+            except OSError:
+                found = None
+        if found is None or known is None or found.node != known.node(name):
             out.append(path)
     walker.close()
     return out

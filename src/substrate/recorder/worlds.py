@@ -307,12 +307,21 @@ def read(
     base = Base(batch, store.snapshot_of(running.base_commit))
     rules = _rules(store, layer)
     try:
-        return read_layer(layer, base, rules, batch, may_vanish=may_vanish)
+        diff = read_layer(layer, base, rules, batch, may_vanish=may_vanish)
     except OSError as error:
         raise WorkspaceError(
             f"the world {layer.world_id} cannot be read: {error.strerror or error}",
             hint=f"it is kept in {layer.directory}; `substrate world apply` tries again",
         ) from error
+    return diff if _is_same(layer.lower, store.root) else diff._replace(stood={})
+
+
+def _is_same(lower: Path, root: Path) -> bool:
+    """Not if the workspace was moved while the world waited: another tree may stand there now."""
+    try:
+        return os.path.samefile(lower, root)
+    except OSError:
+        return False
 
 
 def _rules(store: HistoryStore, layer: Layer) -> Exclusions:

@@ -27,8 +27,8 @@ from substrate.model.paths import RelPath
 from substrate.workspace import leftovers, rewrite_in_place, whole_removal
 from substrate.workspace.apply_cases import handler_of
 from substrate.workspace.layer import LayerSource
-from substrate.workspace.look_ahead import LookAhead
 from substrate.workspace.plan import Plan, Times, shown
+from substrate.workspace.probe import Seen
 from substrate.workspace.site import (
     Conflict,
     Excluder,
@@ -118,13 +118,14 @@ class Applier:
         with self._site() as site:
             return self._stage(site, Stage(site, items), items)
 
-    def look(self, plan: Plan, ahead: LookAhead | None = None) -> Staged:
+    def look(self, plan: Plan, seen: Mapping[RelPath, Seen] | None = None) -> Staged:
         """The first half of phase one: what stands in the way. `fill` does the other half.
 
-        `ahead`: has begun to look at some of the paths."""
+        `seen`: some of the paths, looked at a moment ago. Each is checked again before it is
+        changed."""
         items = [Item(number, op) for number, op in enumerate(plan.ops)]
         with self._site() as site:
-            stage = Stage(site, items, seen=ahead.result() if ahead is not None else None)
+            stage = Stage(site, items, seen=seen)
             try:
                 stage.look_at_all()
             except OSError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from substrate.model.nodes import ABSENT, Change, Node
 from substrate.model.paths import RelPath
 from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.openings import Openings
+from substrate.workspace.probe import Seen
 
 #: Marks of overlayfs in all its namespaces: none of them ever reaches the user's tree.
 OVERLAY_MARKS = ("trusted.overlay.", "user.overlay.", "user.fuseoverlayfs.")
@@ -62,6 +64,9 @@ class LayerDiff(NamedTuple):
     left_out: tuple[LeftOut, ...] = ()
     #: Directories of the tree that the command emptied or removed: what it saw there is gone.
     emptied: tuple[RelPath, ...] = ()
+    #: Plain files of the tree in whose place such files of the layer come, as they were seen when
+    #: the layer was read: what a look in that moment would have seen. Not all of them.
+    stood: Mapping[RelPath, Seen] = {}
 
     def changes(self) -> list[Change]:
         """What history records: exact, and without mere touches.

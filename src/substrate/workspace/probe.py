@@ -70,6 +70,29 @@ class Seen(NamedTuple):
 #: Nothing is there.
 NOT_THERE = Seen(ABSENT, None)
 
+#: A file that was seen, as it passes between processes: content id, attributes, whether it is
+#: settled; mode, inode, device, links, owner, group, size; access, change, creation in ns.
+SeenRow = tuple[bytes, Xattrs, bool, tuple[int, ...], tuple[int, int, int]]
+_SECOND_NS = 10**9
+
+
+def as_row(seen: Seen) -> SeenRow | None:
+    """None of what is no file that could be read."""
+    node, at, is_settled = seen
+    if at is None or node.kind is not Kind.FILE or not node.oid:
+        return None
+    plain = (at.st_mode, at.st_ino, at.st_dev, at.st_nlink, at.st_uid, at.st_gid, at.st_size)
+    times = (at.st_atime_ns, at.st_mtime_ns, at.st_ctime_ns)
+    return node.oid, node.xattrs, is_settled, plain, times
+
+
+def from_row(row: SeenRow) -> Seen:
+    oid, xattrs, is_settled, plain, (accessed, modified, changed) = row
+    seconds = (accessed // _SECOND_NS, modified // _SECOND_NS, changed // _SECOND_NS)
+    exact = {"st_atime_ns": accessed, "st_mtime_ns": modified, "st_ctime_ns": changed}
+    at = os.stat_result((*plain, *seconds), exact)
+    return Seen(Node(Kind.FILE, plain[0] & 0o7777, oid, xattrs), at, is_settled)
+
 
 def _signature(at: os.stat_result) -> tuple[int, ...]:
     return at.st_dev, at.st_ino, at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns

@@ -98,7 +98,8 @@ class Reading:
         reason = layers.new_look(self.layer)
         self.left_out += [LeftOut(RelPath(b"."), reason)] if reason else []
         self.entries.sort(key=lambda one: one.path)
-        return LayerDiff(tuple(self.entries), tuple(self.left_out), tuple(sorted(self.emptied)))
+        emptied = tuple(sorted(self.emptied))
+        return LayerDiff(tuple(self.entries), tuple(self.left_out), emptied, self.plain.stood)
 
     def forget(self, gone: RelPath) -> None:
         """The directory, and what was found in it so far: it is as if it had not been listed."""

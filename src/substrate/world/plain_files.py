@@ -3,6 +3,9 @@
 A plain file has one name, no attributes of anybody's, no set-id bits, and takes the place of
 such a file or of nothing. Whatever is unusual in any way is left to `changes`, which says what
 each thing means.
+
+The file whose place it takes is read with it, while its directory is at hand: who brings the
+change in must know what stands there.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from substrate.system.forked import Portions, can_fork, fork, processors
 from substrate.workspace.dirwalk import Directory
 from substrate.workspace.exclude import METADATA_FILES, Exclusions
 from substrate.workspace.layer import FILE_CAPABILITIES, OVERLAY_MARKS, LayerEntry
+from substrate.workspace.probe import Seen, SeenRow, as_row, from_row, read_open_file
 from substrate.world.origin import is_copy_of
 
 #: Larger ones are read in pieces, by others.
@@ -31,7 +35,7 @@ _PORTION_BYTES = 4 << 20
 _CHILD_BYTES = 64 << 20
 #: With fewer files a child costs more than it saves; and what each takes next.
 WORTH_A_FORK = 800
-_CHUNK = 100
+_CHUNK = 50
 _MOST_CHUNKS = 500
 #: A named tuple of as many values as it has fields, made without asking each for its default.
 _new = tuple.__new__
@@ -67,8 +71,17 @@ _File = tuple[int, int, bool, bool, tuple[int, int], tuple[int, int]]
 _IN_PLACE = 2
 #: Some of a group, by its number: from the first name to before the last.
 _Chunk = tuple[int, int, int]
-#: What a child says of one chunk: its number, the files, their blobs, and contents still needed.
-_Answer = tuple[int, list[_File], list[ReadyBlob], list[bytes]]
+#: What a child says of one chunk: its number, the files, their blobs, contents still needed, and
+#: what stood where the files come, by the number of the name.
+_Answer = tuple[int, list[_File], list[ReadyBlob], list[bytes], list[tuple[int, SeenRow]]]
+
+
+class _Portion(NamedTuple):
+    """Plain files with their contents, and what stood in their places."""
+
+    files: list[_File]
+    contents: list[bytes]
+    stood: list[tuple[int, Seen]]
 
 
 class PlainFiles:
@@ -79,6 +92,8 @@ class PlainFiles:
         self._exclusions = exclusions
         self._blobs = blobs
         self._most_bytes = min(_MOST_BYTES, exclusions.size_cap_bytes)
+        #: See `LayerDiff`.
+        self.stood: dict[RelPath, Seen] = {}
 
     def read(self, groups: list[Group]) -> list[list[LayerEntry]]:
         """Of each group, those that are plain. Many are shared with a child."""
@@ -122,9 +137,10 @@ class PlainFiles:
         finally:
             portions.close()
             answer = child.answer() if child is not None else None
-        for number, files, blobs, contents in cast("list[_Answer]", answer or []):
+        for number, files, blobs, contents, stood in cast("list[_Answer]", answer or []):
             theirs = groups[chunks[number][0]]
             self._blobs.add_ready(blobs, contents)
+            self._note(theirs, [(name, from_row(row)) for name, row in stood])
             done[number] = _as_entries(theirs, files, [oid for oid, *_ in blobs])
         found: list[list[LayerEntry]] = [[] for _ in groups]
         for number, (which, start, stop) in enumerate(chunks):
@@ -142,9 +158,11 @@ class PlainFiles:
         room = _CHILD_BYTES
         for number in portions.claims():
             which, start, stop = chunks[number]
-            files, contents = self._files(groups[which], iter(range(start, stop)), sys.maxsize)
+            numbers = iter(range(start, stop))
+            files, contents, stood = self._files(groups[which], numbers, sys.maxsize)
             soon = contents if any(one[_IN_PLACE] for one in files) else []
-            answers.append((number, files, self._blobs.readied(contents), soon))
+            rows = [(name, row) for name, seen in stood if (row := as_row(seen)) is not None]
+            answers.append((number, files, self._blobs.readied(contents), soon, rows))
             room -= sum(map(len, contents))
             if room < 0:
                 break
@@ -154,17 +172,20 @@ class PlainFiles:
         found: list[LayerEntry] = []
         numbers = iter(range(start, stop))
         while True:
-            files, contents = self._files(group, numbers, _PORTION_BYTES)
+            files, contents, stood = self._files(group, numbers, _PORTION_BYTES)
             if not files:
                 return found
+            self._note(group, stood)
             # What is renamed in is not read again; what is written to where it stands is.
             soon = any(one[_IN_PLACE] for one in files)
             oids = self._blobs.add_blobs(contents, are_read_soon=soon)
             found += _as_entries(group, files, oids)
 
-    def _files(
-        self, group: Group, numbers: Iterator[int], room: int
-    ) -> tuple[list[_File], list[bytes]]:
+    def _note(self, group: Group, stood: list[tuple[int, Seen]]) -> None:
+        prefix, names = group.path + b"/" if group.path else b"", group.names
+        self.stood.update([(RelPath(prefix + names[number]), seen) for number, seen in stood])
+
+    def _files(self, group: Group, numbers: Iterator[int], room: int) -> _Portion:
         """Plain files and their contents, not many more bytes than `room`; none: no more."""
         prefix = group.path + b"/" if group.path else b""
         names, known, below = group.names, group.known, group.below
@@ -173,8 +194,9 @@ class PlainFiles:
         any_rules = self._exclusions.may_exclude_files
         found: list[_File] = []
         contents: list[bytes] = []
+        standing: list[int] = []
         for number in numbers:
-            name = names[number]
+            name, stood = names[number], None
             try:
                 fd = os.open(name, _READ, dir_fd=here)
             except OSError:
@@ -208,10 +230,12 @@ class PlainFiles:
             times, owner = (at.st_atime_ns, at.st_mtime_ns), (at.st_uid, at.st_gid)
             found.append((number, mode, in_place, origin in marks, times, owner))
             contents.append(data)
+            if stood is not None and stood.st_size <= most_bytes:
+                standing.append(number)
             room -= size
             if room < 0:
                 break
-        return found, contents
+        return _Portion(found, contents, [] if tree is None else _seen(tree, names, standing))
 
     def _is_left_out(self, path: bytes, size: int) -> bool:
         return self._exclusions.own_reason(RelPath(path), is_dir=False, size=size) is not None
@@ -268,3 +292,22 @@ def _stood(directory: int, name: bytes) -> os.stat_result | None:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _seen(directory: int, names: list[bytes], numbers: list[int]) -> list[tuple[int, Seen]]:
+    """The files that stand there, without what is none any more, or just being changed."""
+    found = []
+    for number in numbers:
+        try:
+            fd = os.open(names[number], _READ, dir_fd=directory)
+        except OSError:
+            continue
+        try:
+            seen = read_open_file(fd)
+        except OSError:
+            continue
+        finally:
+            os.close(fd)
+        if seen is not None:
+            found.append((number, seen))
+    return found

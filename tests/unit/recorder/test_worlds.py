@@ -11,12 +11,15 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from substrate.errors import SubstrateError
 from substrate.history import record
 from substrate.model.paths import RelPath
+from substrate.recorder import worlds
+from substrate.recorder.git_arrival import look_after_git
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
 from substrate.system import clock, environment
@@ -141,6 +144,34 @@ def test_an_edit_made_while_the_command_ran_is_merged(bench: Bench) -> None:
     mine = "".join(["mine\n", *lines])
     done = do(bench, "echo its >> long", write(bench.root / "long", mine))
     assert (bench.root / "long").read_text() == mine + "its\n"
+    assert any("merged" in note for note in done.notes)
+    assert bench.kinds()[-2:] == ["external", "command"]
+    assert is_settled(bench)
+
+
+def test_an_edit_made_after_the_layer_was_read_is_merged(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file in the tree was seen with the layer's: that is no longer how it stands."""
+    lines = [f"line {n}\n" for n in range(20)]
+    for name in ("long", "touched"):
+        (bench.root / name).write_text("".join(lines))
+    do(bench, "true > x")
+    bench.settle()
+    mine = "".join(["mine\n", *lines])
+    seen: set[bytes] = set()
+
+    def edit_first(*words: Any) -> Any:
+        seen.update(words[2].stood)
+        for name in ("long", "touched"):
+            write(bench.root / name, mine)()
+        return look_after_git(*words)
+
+    monkeypatch.setattr(worlds, "look_after_git", edit_first)
+    done = do(bench, "echo its >> long; touch touched")
+    assert seen == {b"long", b"touched"}
+    assert (bench.root / "long").read_text() == mine + "its\n"
+    assert (bench.root / "touched").read_text() == mine
     assert any("merged" in note for note in done.notes)
     assert bench.kinds()[-2:] == ["external", "command"]
     assert is_settled(bench)

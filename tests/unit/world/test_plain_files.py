@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from substrate.objects.store import ObjectStore
+from substrate.workspace.dirwalk import Walker
 from substrate.workspace.exclude import Exclusions
 from substrate.workspace.layer import LayerEntry
+from substrate.workspace.probe import look
 from substrate.world import changes, plain_files
 from tests.unit.world.overlays import Answer, Overlay
 
@@ -119,6 +121,31 @@ def test_two_read_what_one_reads(
     in_place = {one.path for one in found.diff.entries if one.in_place}
     assert {b"old/0/0", b"old/10/28"} <= in_place
     assert b"old/0/3" not in in_place
+
+
+def test_what_stands_in_their_places_is_seen_as_a_look_sees_it(
+    overlay: Overlay, forks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = _run(overlay)
+    assert forks
+    monkeypatch.setattr(plain_files, "processors", lambda: 1)
+    alone = overlay.read(Exclusions.load(overlay.lower))
+    assert found.diff.stood.keys() == alone.diff.stood.keys()
+    # Written to, replaced, given another mode; nothing stands where new files come.
+    assert {b"old/0/0", b"old/0/3", b"old/0/5"} <= found.diff.stood.keys()
+    assert all(path.startswith(b"old/") for path in found.diff.stood)
+    walker = Walker(overlay.lower)
+    for path, seen in found.diff.stood.items():
+        parent, name = walker.parent_of(path)
+        with parent:
+            wanted = look(parent, name)
+        at, then = seen.stat, wanted.stat
+        assert at is not None
+        assert then is not None
+        assert seen.node == wanted.node
+        assert seen.same_inode_untouched(then)
+        for each in ("st_nlink", "st_uid", "st_gid", "st_atime_ns"):
+            assert getattr(at, each) == getattr(then, each)
 
 
 def _no_process(_: Callable[[], int]) -> int:
