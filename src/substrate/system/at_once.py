@@ -9,9 +9,8 @@ other disks they cost no more than one after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
@@ -54,7 +53,7 @@ class AtOnce:
     def for_each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
         """`work` must not mind which thread it is in, nor the order. Every item gets its turn;
         the first error that was met is raised then."""
-        job = _Job([partial(work, item) for item in reversed(items)])
+        job = _Job(work, items)
         helpers = self._helpers(len(items) - 1) if len(items) >= self._several else []
         if helpers:
             from threading import Semaphore
@@ -95,20 +94,22 @@ class AtOnce:
 
 
 class _Job:
-    def __init__(self, calls: list[Callable[[], object]]) -> None:
-        self._calls = calls
+    def __init__(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
+        self._work: Callable[[Any], object] = work
+        self._left: list[Any] = [*reversed(items)]
         self.errors: list[Exception] = []
         #: One for each thread that has nothing more to do for it.
         self.left: Semaphore | None = None
 
     def run(self) -> None:
+        work, left = self._work, self._left
         while True:
             try:
-                call = self._calls.pop()
+                item = left.pop()
             except IndexError:
                 return
             try:
-                call()
+                work(item)
             except Exception as error:  # noqa: BLE001  raised by who waits for all of them
                 self.errors.append(error)
 

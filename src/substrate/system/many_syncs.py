@@ -45,13 +45,10 @@ class ManySyncs:
         kept, self._kept = self._kept, []
         try:
             with AtOnce(_SEVERAL) as several:
-                several.for_each(_sync, kept)
+                several.for_each(fsync_fd, kept)
         except OSError as error:
             self._errors.append(error)
-
-
-def _sync(fd: int) -> None:
-    try:
-        fsync_fd(fd)
-    finally:
-        os.close(fd)
+        finally:
+            # Not by the threads: each call of theirs is a turn that they must wait for.
+            for fd in kept:
+                os.close(fd)
