@@ -50,6 +50,7 @@ def _after_the_answer() -> None:
     ahead.prepare(recipe)
     places.open_ahead(Path(os.fsdecode(recipe.root)))
     ahead.see_off()
+    afterwards.run_clearing()
 
 
 def _names_after(
@@ -67,6 +68,7 @@ def _names_after(
     after = _names(root)
     ahead.drop()
     afterwards.run()
+    afterwards.run_clearing()
     places.drop_ahead()
     return before, after
 

@@ -94,6 +94,7 @@ def _clear_up(household: Household) -> None:
     if missed is not None:
         household.report_pages(missed)
     ahead.see_off()
+    afterwards.run_clearing()
 
 
 def _serve_run(

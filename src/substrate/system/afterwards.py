@@ -5,8 +5,11 @@ What is postponed must be safe to leave undone: a kill may come first.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Protocol
+
+_NICENESS = 10
 
 
 class Closable(Protocol):
@@ -14,6 +17,8 @@ class Closable(Protocol):
 
 
 _waiting: list[Callable[[], object]] | None = None
+#: What does not matter to whoever comes next.
+_clearing: list[Callable[[], object]] = []
 _left_open: list[Closable] = []
 
 
@@ -32,11 +37,30 @@ def do(work: Callable[[], object]) -> None:
         _waiting.append(work)
 
 
+def clear(work: Callable[[], object]) -> None:
+    """The same for what only has to be gone some time: it comes last, and gives way to others."""
+    if _waiting is None:
+        work()
+    else:
+        _clearing.append(work)
+
+
 def run() -> None:
     """Do what was postponed. What fails was safe to leave undone; the rest is done all the same."""
-    while _waiting:
+    _do_all(_waiting or [])
+
+
+def run_clearing() -> None:
+    """Do what is left after that, with less of the processors than who comes next gets."""
+    if _clearing:
+        os.nice(_NICENESS)
+        _do_all(_clearing)
+
+
+def _do_all(works: list[Callable[[], object]]) -> None:
+    while works:
         try:
-            _waiting.pop(0)()
+            works.pop(0)()
         except Exception:  # noqa: BLE001  the answer is out: nobody is left to tell
             continue
 
@@ -45,6 +69,7 @@ def forget() -> None:
     """In a forked child: what was postponed is the parent's to do; what comes is done at once."""
     global _waiting
     _waiting = None
+    _clearing.clear()
 
 
 def is_postponing() -> bool:

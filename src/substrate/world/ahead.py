@@ -277,7 +277,7 @@ def leave(layer: Layer, elsewhere: Path) -> None:
             if _in_use is not None and _in_use.layer == layer:
                 _in_use = _in_use._replace(layer=moved)
             layer = moved
-    afterwards.do(partial(layers.remove, layer, worlds))
+    afterwards.clear(partial(layers.remove, layer, worlds))
 
 
 def settle() -> int:
@@ -342,7 +342,7 @@ def _remove(made: Made) -> None:
     if made.still is not None:
         made.still.close()
     made.opened.close()
-    afterwards.do(lambda: layers.remove(made.layer))
+    afterwards.clear(lambda: layers.remove(made.layer))
 
 
 def _is_plain(recipe: Recipe) -> bool:
