@@ -147,6 +147,8 @@ def _with_merged_index(workspace: Workspace, upper: Path, git: GitArrival) -> Gi
         return git
     if entry is None or workspace.git_dir != workspace.root / ".git":
         return git
+    if _is_on_another_commit(workspace, before.state, git.own):
+        return git
     base = before.old_index.content()
     merged = merged_index.merge_into_layer(workspace.root, upper, entry, base)
     if merged is None:
@@ -159,6 +161,18 @@ def _with_merged_index(workspace: Workspace, upper: Path, git: GitArrival) -> Gi
         own={**git.own, b"index": merged.entry},
         before=before._replace(stamps=(merged.stood, *before.stamps[1:])),
     )
+
+
+def _is_on_another_commit(
+    workspace: Workspace, before: GitState, own: dict[bytes, LayerEntry]
+) -> bool:
+    """Whether both sides have gone to other commits, one by a commit, say, and one by a checkout:
+    what one has committed would stand there as staged for the other's branch."""
+    now = git_state(workspace)
+    branch = before.head.removeprefix("ref:").strip()
+    if own.keys().isdisjoint((b"HEAD", b"packed-refs", os.fsencode(branch))):
+        return False
+    return before.head != now.head or before.refs.get(branch) != now.refs.get(branch)
 
 
 @contextmanager

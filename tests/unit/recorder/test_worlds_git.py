@@ -263,6 +263,22 @@ def test_both_sides_stage_the_same_path(bench: Bench, ours: str) -> None:
     assert ".git/index was written meanwhile" in done.held
 
 
+@pytest.mark.parametrize("is_its", [True, False])
+def test_one_side_commits_and_the_other_goes_to_another_branch(bench: Bench, is_its: bool) -> None:
+    """Neither moved what the other did; but what one has committed is not to be staged here."""
+    commit = "echo new > a; git commit -qam new"
+    switch = "git checkout -q other"
+    bash(bench, "git checkout -qb other; git rm -q c; git commit -qm gone; git checkout -q -")
+    its, ours = (commit, switch) if is_its else (switch, commit)
+    done = do(bench, its, lambda: bash(bench, ours))
+    assert ".git/index was written meanwhile" in done.held
+    assert git(bench.root, "status", "--porcelain") == ""
+
+
+def bash(bench: Bench, script: str) -> None:
+    subprocess.run(["bash", "-ec", script], cwd=bench.root, check=True)
+
+
 def test_an_index_is_not_put_together_for_a_world_that_shall_wait(bench: Bench) -> None:
     (bench.root / "mine").write_text("mine\n")
 
