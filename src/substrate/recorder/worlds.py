@@ -47,7 +47,7 @@ from substrate.world.protocol import Layer
 
 #: How the reason begins for which a world is held that somebody may want all the same.
 _REPOSITORY = "your repository was changed on both sides: "
-_FIRST_READ = "also changed by somebody else while the project was read for the first time: "
+_FIRST_READ = "perhaps changed by others, too, while the project was read for the first time: "
 BOTH_SIDES = (_REPOSITORY, _FIRST_READ)
 _SHOWN = 20
 
@@ -341,13 +341,15 @@ def _collisions(
     running = request.running
     if request.knows_collisions:
         return ""
-    if in_git:
-        return _REPOSITORY + "; ".join(in_git)
-    if running.base_known != record.BESIDE:
-        return ""
-    changed = [change.path for change in diff.changes()]
-    found = perhaps_unseen(store, changed, running.started_ns)
-    return _FIRST_READ + ", ".join(map(display, found[:_SHOWN])) if found else ""
+    # All at once: who is told of one and wants the world's is not asked again.
+    out = [_REPOSITORY + "; ".join(in_git)] if in_git else []
+    if running.base_known == record.BESIDE:
+        changed = [change.path for change in diff.changes()]
+        found = perhaps_unseen(store, changed, running.started_ns)
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        if found:
+            out.append(_FIRST_READ + ", ".join(map(display, found[:_SHOWN])) + more)
+    return "; ".join(out)
 
 
 def _why_held(

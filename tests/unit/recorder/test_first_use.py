@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,7 +132,7 @@ def test_an_edit_that_the_baseline_has_and_the_command_had_not_seen_is_not_overw
                   record.Result(0, 1, {}), "held", "a test")  # fmt: skip
     store.close()
     _, brought = held_worlds.apply_world(place_at(root), "wld_x")
-    assert brought.held.startswith("also changed by somebody else") and "notes" in brought.held
+    assert brought.held.startswith("perhaps changed by others, too") and "notes" in brought.held
     assert "mine" not in brought.held
     assert (root / "notes").read_text() == "one\ntwo\nthree\nfour by hand\n"
     assert brought.is_refused_once
@@ -139,6 +140,28 @@ def test_an_edit_that_the_baseline_has_and_the_command_had_not_seen_is_not_overw
     assert not brought.held, "who knows it may have the world's"
     assert (root / "notes").read_text() == "ONE\ntwo\nthree\n"
     assert (root / "mine").read_text() == "mine\n"
+
+
+def test_who_is_told_that_his_repository_was_changed_is_told_of_his_edits_too(root: Path) -> None:
+    """Not only of the one: whoever applies the world then gets all of it."""
+
+    def bash(script: str) -> None:
+        subprocess.run(["bash", "-ec", script], cwd=root, check=True)
+
+    bash("git init -q .; git add notes; git -c user.name=a -c user.email=a@b commit -qm a")
+    store, running = begun(root)
+    world = ScriptWorld(root, "sed -i s/one/ONE/ notes; git add notes; rm d1/*")
+    world.run(RunRequest(root, shell="x", world_id="wld_x"))
+    bash("echo four by hand >> notes; git add notes; touch d1/*")
+    with store.writing("a test"):
+        record.ensure_baseline(store)
+        held.hold(store, running._replace(base_commit=record.base_of(store, running)),
+                  record.Result(0, 1, {}), "held", "a test")  # fmt: skip
+    store.close()
+    _, brought = held_worlds.apply_world(place_at(root), "wld_x")
+    assert brought.is_refused_once
+    assert ".git/index was written meanwhile" in brought.held
+    assert "d1/f0" in brought.held and brought.held.endswith(" and 81 more")
 
 
 def test_an_edit_after_the_baseline_is_merged_as_ever(root: Path) -> None:
