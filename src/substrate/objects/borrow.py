@@ -93,8 +93,7 @@ def read_index(index: Path) -> tuple[bytes, int]:
 def entries_in(index: Path) -> int:
     """How many an index says that it has, by its first bytes alone; none if there is no saying."""
     try:
-        with open(index, "rb") as file:
-            head = file.read(12)
+        head = read_bytes_or_none(index, most_bytes=12) or b""
     except OSError:
         return 0
     is_index = len(head) == 12 and head.startswith(b"DIRC")

@@ -168,8 +168,8 @@ def read_kernel_file(path: str) -> bytes:
         os.close(fd)
 
 
-def read_bytes_or_none(path: Path) -> bytes | None:
-    """The file's bytes, or None when there is no such file.
+def read_bytes_or_none(path: Path, most_bytes: int | None = None) -> bytes | None:
+    """The file's bytes, or the first of them, or None when there is no such file.
 
     Anything but a regular file is an `OSError`: reading a FIFO would wait for ever.
     """
@@ -177,7 +177,7 @@ def read_bytes_or_none(path: Path) -> bytes | None:
         with open(path, "rb", buffering=0, opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", str(path))
-            return file.readall()
+            return file.readall() if most_bytes is None else file.read(most_bytes)
     except (FileNotFoundError, NotADirectoryError):
         return None
 

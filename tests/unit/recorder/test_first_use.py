@@ -358,3 +358,14 @@ def test_a_moment_is_after_every_change_before_and_before_every_one_after(tmp_pa
         assert (tmp_path / "before").stat().st_ctime_ns < moment
         assert (tmp_path / "after").stat().st_ctime_ns >= moment
     assert sorted(os.listdir(tmp_path)) == ["after", "before"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_an_index_that_is_none_is_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    from substrate.objects.borrow import entries_in
+
+    assert entries_in(tmp_path / "index") == 0
+    make(tmp_path / "index")
+    assert entries_in(tmp_path / "index") == 0
