@@ -161,11 +161,11 @@ def test_an_edit_made_after_the_layer_was_read_is_merged(
     mine = "".join(["mine\n", *lines])
     seen: set[bytes] = set()
 
-    def edit_first(*words: Any) -> Any:
+    def edit_first(*words: Any, **more: Any) -> Any:
         seen.update(words[2].stood)
         for name in ("long", "touched"):
             write(bench.root / name, mine)()
-        return look_after_git(*words)
+        return look_after_git(*words, **more)
 
     monkeypatch.setattr(worlds, "look_after_git", edit_first)
     done = do(bench, "echo its >> long; touch touched")
