@@ -74,7 +74,7 @@ def test_nothing_is_lost_when_all_of_them_rotate(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     append_from_many(path, count=150, rotate_bytes=200_000)
     files = [file for file in tmp_path.iterdir() if not file.name.endswith(".lock")]
-    assert len(files) > 8
+    assert len(files) > 2  # who cannot get the lock at once leaves it to the next
     aside = [file for file in files if file != path]
     assert all(file.stat().st_size > 200_000 - 10_000 for file in aside)
     spans = written(*files)
