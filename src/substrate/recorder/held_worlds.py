@@ -21,6 +21,7 @@ from substrate.history.store import LOCK_TIMEOUT_S, HistoryStore
 from substrate.model.paths import RelPath, is_within
 from substrate.objects.batch import Batch
 from substrate.recorder import worlds
+from substrate.recorder.collisions import BOTH_SIDES
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
 from substrate.system import ids
@@ -115,7 +116,7 @@ def _request(world: Held, layer: Layer) -> worlds.Request:
     return worlds.Request(
         running._replace(command=f"world apply {world.world_id}: {world.command}"),
         layer, Result(0, None, detail), None, is_decided=True,
-        knows_collisions=world.reason.startswith(worlds.BOTH_SIDES),
+        knows_collisions=world.reason.startswith(BOTH_SIDES),
     )  # fmt: skip
 
 

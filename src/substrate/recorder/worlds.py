@@ -21,7 +21,6 @@ from substrate.errors import (
 from substrate.history import held, record, sessions
 from substrate.history.arrival_journal import mark_decided
 from substrate.history.arrive import Arrived, Arriving, arrive, foresee
-from substrate.history.beside import perhaps_unseen
 from substrate.history.ledger import Entry
 from substrate.history.record import InWorld, Result, Running
 from substrate.history.store import HistoryStore
@@ -29,7 +28,8 @@ from substrate.model.nodes import Change
 from substrate.model.paths import RelPath, display
 from substrate.objects.batch import Batch
 from substrate.recorder import fresh_index, outside_edits, seen_before
-from substrate.recorder.git_arrival import GitWatch, look_after_git, undisturbed
+from substrate.recorder.collisions import BOTH_SIDES, told
+from substrate.recorder.git_arrival import GitArrival, GitWatch, look_after_git, undisturbed
 from substrate.recorder.git_outside import is_outside
 from substrate.recorder.place import Place
 from substrate.recorder.runs_code import runs_code
@@ -45,10 +45,6 @@ from substrate.world.changes import Base, read_layer
 from substrate.world.nothing_done import says_nothing
 from substrate.world.protocol import Layer
 
-#: How the reason begins for which a world is held that somebody may want all the same.
-_REPOSITORY = "your repository was changed on both sides: "
-_FIRST_READ = "perhaps changed by others, too, while the project was read for the first time: "
-BOTH_SIDES = (_REPOSITORY, _FIRST_READ)
 _SHOWN = 20
 
 
@@ -182,7 +178,7 @@ def _bring_in(place: Place, store: HistoryStore, batch: Batch, request: Request)
         may_merge=not is_live and not request.hold,
     )  # fmt: skip
     diff = git.diff
-    collisions = _collisions(store, request, diff, git.collisions)
+    collisions = _collisions(store, request, git)
     code = tuple(runs_code(diff.entries, lambda path: configs(place, layer, path)))
     reason = request.hold or _why_held(store, request, collisions, code)
     said = [f"{display(one.path)}: {one.reason}" for one in diff.left_out[:_SHOWN]]
@@ -278,7 +274,7 @@ def foresee_bringing_in(
     """Inside the lock: what `bring_in` would meet."""
     running, upper = request.running, request.layer.upper
     git = look_after_git(place.workspace, upper, diff, request.git, running.started_ns)
-    collisions = _collisions(store, request, diff, git.collisions)
+    collisions = _collisions(store, request, git)
     reason = _why_held(store, request, collisions, ())
     if reason:
         return Foreseen(held=reason)
@@ -334,22 +330,10 @@ def _rules(store: HistoryStore, layer: Layer) -> Exclusions:
     return Exclusions.load(layer.upper, size_cap_bytes=store.config.max_file_bytes)
 
 
-def _collisions(
-    store: HistoryStore, request: Request, diff: LayerDiff, in_git: tuple[str, ...]
-) -> str:
-    """What only a person can decide on who has not been told of it yet; empty if nothing is."""
-    running = request.running
+def _collisions(store: HistoryStore, request: Request, git: GitArrival) -> str:
     if request.knows_collisions:
         return ""
-    # All at once: who is told of one and wants the world's is not asked again.
-    out = [_REPOSITORY + "; ".join(in_git)] if in_git else []
-    if running.base_known == record.BESIDE:
-        changed = [change.path for change in diff.changes()]
-        found = perhaps_unseen(store, changed, running.started_ns)
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        if found:
-            out.append(_FIRST_READ + ", ".join(map(display, found[:_SHOWN])) + more)
-    return "; ".join(out)
+    return told(store, request.running, git.diff, git.collisions)
 
 
 def _why_held(

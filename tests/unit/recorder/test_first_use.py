@@ -79,6 +79,14 @@ def begun(root: Path) -> tuple[HistoryStore, Running]:
     return store, running
 
 
+def held_with_its_baseline(store: HistoryStore, running: Running) -> None:
+    with store.writing("a test"):
+        record.ensure_baseline(store)
+        held.hold(store, running._replace(base_commit=record.base_of(store, running)),
+                  record.Result(0, 1, {}), "held", "a test")  # fmt: skip
+    store.close()
+
+
 def test_the_command_begins_first_and_all_is_recorded(root: Path) -> None:
     store, running = begun(root)
     assert running.base_commit == b"" and running.base_known == "beside"
@@ -126,11 +134,7 @@ def test_an_edit_that_the_baseline_has_and_the_command_had_not_seen_is_not_overw
     outcome = world.run(RunRequest(root, shell="x", world_id="wld_x"))
     (root / "notes").write_text("one\ntwo\nthree\nfour by hand\n")
     assert outcome.layer is not None
-    with store.writing("a test"):
-        record.ensure_baseline(store)
-        held.hold(store, running._replace(base_commit=record.base_of(store, running)),
-                  record.Result(0, 1, {}), "held", "a test")  # fmt: skip
-    store.close()
+    held_with_its_baseline(store, running)
     _, brought = held_worlds.apply_world(place_at(root), "wld_x")
     assert brought.held.startswith("perhaps changed by others, too") and "notes" in brought.held
     assert "mine" not in brought.held
@@ -153,11 +157,7 @@ def test_who_is_told_that_his_repository_was_changed_is_told_of_his_edits_too(ro
     world = ScriptWorld(root, "sed -i s/one/ONE/ notes; git add notes; rm d1/*")
     world.run(RunRequest(root, shell="x", world_id="wld_x"))
     bash("echo four by hand >> notes; git add notes; touch d1/*")
-    with store.writing("a test"):
-        record.ensure_baseline(store)
-        held.hold(store, running._replace(base_commit=record.base_of(store, running)),
-                  record.Result(0, 1, {}), "held", "a test")  # fmt: skip
-    store.close()
+    held_with_its_baseline(store, running)
     _, brought = held_worlds.apply_world(place_at(root), "wld_x")
     assert brought.is_refused_once
     assert ".git/index was written meanwhile" in brought.held
