@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 _NICENESS = 10
@@ -53,7 +54,8 @@ def run() -> None:
 def run_clearing() -> None:
     """Do what is left after that, with less of the processors than who comes next gets."""
     if _clearing:
-        os.nice(_NICENESS)
+        with suppress(OSError):  # a sandbox may forbid it: that is no reason to leave it all there
+            os.nice(_NICENESS)
         _do_all(_clearing)
 
 

@@ -40,3 +40,25 @@ def test_put_off_until_the_answer(tmp_path: Path) -> None:
             os._exit(0)
     os.waitpid(child, 0)
     assert said.read_text() == "answer first second "
+
+
+@pytest.mark.needs("posix")
+def test_it_is_cleared_away_where_nobody_may_give_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: int) -> int:
+        raise PermissionError
+
+    layer = tmp_path / "layer"
+    layer.mkdir()
+    child = os.fork()
+    if child == 0:
+        try:
+            monkeypatch.setattr(os, "nice", refuse)
+            afterwards.postpone()
+            afterwards.clear(layer.rmdir)
+            afterwards.run_clearing()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert not layer.exists()
