@@ -277,6 +277,8 @@ def leave(layer: Layer, elsewhere: Path) -> None:
             if _in_use is not None and _in_use.layer == layer:
                 _in_use = _in_use._replace(layer=moved)
             layer = moved
+        # Here, too: where no world can be made ahead nobody else would.
+        afterwards.clear(partial(aside.sweep, where))
     afterwards.clear(partial(layers.remove, layer, worlds))
 
 

@@ -33,7 +33,7 @@ def place(worlds: Path, root: Path, elsewhere: Path) -> Path:
 
     if not elsewhere.is_absolute() or not all(map(_is_ours, (elsewhere.parent, elsewhere))):
         return worlds
-    if files.real_path(elsewhere).startswith(f"{root}{os.sep}"):
+    if f"{files.real_path(elsewhere)}{os.sep}".startswith(f"{root}{os.sep}"):
         return worlds
     is_same = is_same_ground(os.fsencode(worlds), os.fsencode(elsewhere))
     return elsewhere if is_same else worlds
@@ -61,8 +61,9 @@ def sweep(where: Path) -> None:
     for found in os.listdir(where):
         # By the number alone: this is done for every world. Where another process has it by now
         # the rest stays until that has ended, too.
-        maker = found.removeprefix(_NOBODYS).partition("-")[0] if found.startswith(_NOBODYS) else ""
-        if maker.isdecimal() and not platform.pid_alive(int(maker)):
+        maker, _, world = found.removeprefix(_NOBODYS).partition("-")
+        is_named_so = found.startswith(_NOBODYS) and world.startswith("wld_")
+        if is_named_so and maker.isdecimal() and not platform.pid_alive(int(maker)):
             with suppress(OSError):  # somebody else is at it, or it was taken after all
                 # Only what is ours by name goes: its maker may live where we cannot see him.
                 mine = where / name()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from substrate.system import ids
 from substrate.system.linux.same_ground import is_same_ground
-from substrate.world import aside, layers
+from substrate.world import ahead, aside, layers
 from substrate.world.protocol import Layer
 
 pytestmark = pytest.mark.needs("linux")
@@ -31,6 +32,13 @@ class Home:
 
     def layer(self, name: str) -> Layer:
         return layers.create(self.elsewhere, name, self.root, "overlay", _PREFIX, ahead=True)
+
+
+def _nobody() -> int:
+    """The number of a process that is no more."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    return gone.pid
 
 
 @pytest.fixture
@@ -59,6 +67,29 @@ def test_in_the_project_if_elsewhere_is_in_it(home: Home) -> None:
     assert home.place() == home.worlds
 
 
+def test_in_the_project_if_elsewhere_is_the_project_itself(home: Home) -> None:
+    home.root = home.elsewhere
+    home.worlds = home.root / ".substrate-git" / "worlds"
+    home.worlds.mkdir(parents=True, mode=0o700)
+    assert home.place() == home.worlds
+
+
+def test_what_only_looks_like_a_name_of_ours_stays(home: Home) -> None:
+    notes = home.elsewhere / f"ahead-{_nobody()}-plan" / "notes"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    aside.sweep(home.elsewhere)
+    assert notes.read_text() == "mine"
+
+
+def test_who_leaves_a_world_there_clears_away_what_others_left(home: Home) -> None:
+    aside.place.cache_clear()
+    (home.elsewhere / f"ahead-{_nobody()}-{ids.new_id('wld')}" / "upper").mkdir(parents=True)
+    layer = layers.create(home.worlds, "wld_a", home.root, "overlay", _PREFIX, ahead=True)
+    ahead.leave(layer, home.elsewhere)
+    assert os.listdir(home.elsewhere) == os.listdir(home.worlds) == []
+
+
 def test_another_file_system_is_other_ground(tmp_path: Path) -> None:
     assert is_same_ground(bytes(tmp_path), bytes(tmp_path))
     assert not is_same_ground(bytes(tmp_path), b"/proc")
@@ -85,11 +116,9 @@ def test_a_list_that_new_files_would_get_is_other_ground(tmp_path: Path) -> None
 
 
 def test_what_was_killed_is_swept_and_nothing_else(home: Home) -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
     mine, held = home.layer(aside.name()), home.layer("wld_held")
     being_made = home.elsewhere / f"ahead-{os.getpid()}-x"
-    left = home.elsewhere / f"ahead-{gone.pid}-x"
+    left = home.elsewhere / f"ahead-{_nobody()}-wld_x"
     for directory in (being_made, left):
         (directory / "upper").mkdir(parents=True)
     aside.sweep(home.elsewhere)
