@@ -43,7 +43,7 @@ from substrate.workspace.dirwalk import Directory
 from substrate.workspace.layer import LayerDiff, LayerSource
 from substrate.workspace.newer import holds_newer
 from substrate.workspace.plan import How, Op, Times
-from substrate.workspace.site import State
+from substrate.workspace.site import EXCLUDED, State
 from substrate.workspace.still_so import still_so
 from substrate.workspace.trash import Trash
 
@@ -118,10 +118,15 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
     # What somebody changed in that very moment stays his; the layer then keeps ours.
     with _or_the_next_call("the change is made"):
         entry = journal.complete(store, intent, announced, is_all=not report.conflicts)
-    if overtaken and ref is None:
-        way_back(store, new, overtaken)
+    in_use = _in_use(ready, report)
+    if (overtaken or in_use) and ref is None:
+        way_back(store, new, [*overtaken, *in_use])
     arrived = _arrived(entry, ready, ref, report)
-    return arrived._replace(notes=[*arrived.notes, *_notes_of_overtaken(entry, overtaken)])
+    notes = [
+        *_notes_of_trash(entry, "changed by others while the command ran", overtaken),
+        *_notes_of_trash(entry, "others were writing to it when it was replaced", in_use),
+    ]
+    return arrived._replace(notes=[*arrived.notes, *notes])
 
 
 @contextmanager
@@ -374,10 +379,18 @@ def _arrived(entry: Entry, ready: _Ready, ref: str | None, report: Report | None
     )
 
 
-def _notes_of_overtaken(entry: Entry, paths: list[RelPath]) -> list[str]:
+def _in_use(ready: _Ready, report: Report) -> list[RelPath]:
+    """Kept although history has what was expected there: somebody has it open for writing, or wrote
+    to it in that very moment. What is written through a mapping shows in no time of the file."""
+    known = {op.path for op in ready.arrival.plan.ops if op.expect.oid}
+    kept = {one.path for one in report.trash_entries if not one.reason.startswith(EXCLUDED)}
+    return sorted(known & kept)
+
+
+def _notes_of_trash(entry: Entry, why: str, paths: list[RelPath]) -> list[str]:
     if not paths:
         return []
     names = ", ".join(display(path) for path in paths[:_MOST_NAMED])
     more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    said = f"changed by others while the command ran, and now in the trash: {names}{more}"
+    said = f"{why}, and now in the trash: {names}{more}"
     return [said + f" (`substrate recover restore {entry.command_id}` brings them back)"]

@@ -30,6 +30,8 @@ from substrate.workspace.trash import Trash, TrashEntry
 _SEVERAL = 4
 #: A rewrite in place was about to begin: of one item (after its number), or of those listed.
 MARK, MARKS = b".inplace", b"inplace"
+#: How the reason begins why something goes to the trash that history leaves out.
+EXCLUDED = "excluded from history"
 
 
 class Excluder(Protocol):

@@ -20,7 +20,7 @@ from substrate.system.xattrs import write_user_xattrs
 from substrate.workspace.move import copy, discard
 from substrate.workspace.plan import How
 from substrate.workspace.probe import NOT_THERE, Seen, blob_id, kind_of, open_to_read
-from substrate.workspace.site import Conflict, Item, Noted, Site, State, matches
+from substrate.workspace.site import EXCLUDED, Conflict, Item, Noted, Site, State, matches
 
 #: Sockets belong to a running process; a device node is not ours to make.
 NEVER_MADE = frozenset({Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE})
@@ -95,7 +95,7 @@ class Stage:
         excluded = None
         if item.seen.stat is not None:
             excluded = self._site.excluded(item.path, item.seen.stat)
-            item.keep = f"excluded from history ({excluded})" if excluded else ""
+            item.keep = f"{EXCLUDED} ({excluded})" if excluded else ""
         if not (matches(op.expect, found) or excluded or self._is_half_done(item, found)):
             return _difference(op.expect, found)
         is_there = item.seen.stat is not None
@@ -118,7 +118,7 @@ class Stage:
             return "" if found.kind is Kind.DIRECTORY else "it is gone from the world's layer"
         if item.seen.stat is not None:
             excluded = self._site.excluded(item.path, item.seen.stat)
-            item.keep = f"excluded from history ({excluded})" if excluded else ""
+            item.keep = f"{EXCLUDED} ({excluded})" if excluded else ""
         if found != ABSENT and not item.keep and not matches(item.op.expect, found):
             return _difference(item.op.expect, found)
         if found.kind is Kind.DIRECTORY and not item.keep:

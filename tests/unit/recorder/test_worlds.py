@@ -22,6 +22,7 @@ from substrate.recorder import worlds
 from substrate.recorder.git_arrival import look_after_git
 from substrate.recorder.place import Place
 from substrate.recorder.record_command import CommandRequest, Recording, record_command
+from substrate.recorder.roll_back import restore_recovery
 from substrate.system import clock, environment
 from substrate.workspace.trash import Trash
 from tests.mounts import mounted, tmpfs_words
@@ -175,6 +176,22 @@ def test_an_edit_made_after_the_layer_was_read_is_merged(
     assert any("merged" in note for note in done.notes)
     assert bench.kinds()[-2:] == ["external", "command"]
     assert is_settled(bench)
+
+
+@pytest.mark.parametrize("script", ["echo new > .b; mv .b b", "rm b"])
+def test_what_others_write_to_a_file_that_was_taken_from_them_is_told_of_and_comes_back(
+    bench: Bench, script: str
+) -> None:
+    path = bench.root / "b"
+    with path.open("ab", buffering=0) as log:
+        done = do(bench, script)
+        log.write(b"more\n")
+    assert done.entry is not None
+    [note] = [one for one in done.notes if "now in the trash: b " in one]
+    assert f"`substrate recover restore {done.entry.command_id}`" in note
+    place = Place.at(bench.root, environment.current(), None, "ada")
+    restore_recovery(place, done.entry.command_id, (), dry_run=False)
+    assert path.read_text() == "b\nmore\n"
 
 
 @pytest.mark.parametrize("is_seen", [True, False])
