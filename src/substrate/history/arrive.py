@@ -124,7 +124,7 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
     arrived = _arrived(entry, ready, ref, report)
     notes = [
         *_notes_of_trash(entry, "changed by others while the command ran", overtaken),
-        *_notes_of_trash(entry, "others were writing to it when it was replaced", in_use),
+        *_notes_of_trash(entry, "others were still writing when it was taken away", in_use),
     ]
     return arrived._replace(notes=[*arrived.notes, *notes])
 
