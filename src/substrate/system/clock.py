@@ -5,27 +5,53 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-_clock: Callable[[], int] = time.time_ns
+#: Time since boot, including suspend, where the system has such a clock.
+_BOOT_TIME = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def now_ns() -> int:
     """Wall-clock time in nanoseconds since 1970. It may jump, and it may run backwards."""
-    return _clock()
+    return _clocks.wall()
 
 
 def monotonic_ns() -> int:
-    """For durations: never runs backwards, says nothing about the date."""
+    """For durations: never runs backwards, has no relation to the date."""
     return time.monotonic_ns()
+
+
+def elapsed_ns() -> int:
+    """Time since boot, including suspend; setting the wall clock does not change it."""
+    return _clocks.elapsed()
+
+
+def real_elapsed_ns() -> int:
+    return time.monotonic_ns() if _BOOT_TIME is None else time.clock_gettime_ns(_BOOT_TIME)
+
+
+class _Clocks:
+    """The clocks in use; tests set others."""
+
+    __slots__ = ("elapsed", "wall")
+
+    def __init__(self) -> None:
+        self.wall: Callable[[], int] = time.time_ns
+        self.elapsed: Callable[[], int] = real_elapsed_ns
+
+
+_clocks = _Clocks()
 
 
 def sleep(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def set_clock(clock: Callable[[], int] | None) -> None:
-    """Tests put their own wall clock here; `None` brings back the real one."""
-    global _clock
-    _clock = time.time_ns if clock is None else clock
+def set_clock(clock: Callable[[], int] | None, elapsed: Callable[[], int] | None = None) -> None:
+    """Replace the wall clock in tests; `None` restores the real one.
+
+    `elapsed_ns` uses the same clock unless `elapsed` is given.
+    """
+    _clocks.wall = time.time_ns if clock is None else clock
+    _clocks.elapsed = elapsed or (real_elapsed_ns if clock is None else clock)
 
 
 def iso(ns: int) -> str:

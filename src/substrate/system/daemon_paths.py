@@ -1,13 +1,13 @@
-"""Where the agent is met: its sockets, its lock, and whether they can be trusted.
+"""Where to reach the daemon: its sockets, its lock, and whether they can be trusted.
 
-On the thin client's path, so nothing is imported here that the interpreter has not loaded
-already: `posix` and not `os`, and the raw environment (bytes), for `system/environment.py` costs
-a `pathlib`.
+The thin client imports this module, so it imports only what the interpreter has already loaded:
+`posix` instead of `os`, and the raw environment (bytes), because `system/environment.py` would
+import `pathlib`.
 
     /run/substrate.sock         HTTP, for root; else $SUBSTRATE_HOME/run/substrate.sock
     /run/substrate.agent/       mode 0700
-        door.sock               the command line's own way in
-        watch.sock              who watches the workspaces answers here
+        door.sock               the command line connects here
+        watch.sock              the process that watches the workspaces answers here
         lock  state.json  log
 """
 
@@ -28,21 +28,20 @@ if sys.platform == "win32":
 else:
     import posix as os
 
-#: What sockaddr_un holds, with the final NUL.
+#: The capacity of sockaddr_un's path, including the final NUL.
 _LONGEST_ADDRESS = 108
 _SO_PEERCRED = 17
 
 
 def variables() -> Mapping[bytes, bytes]:
-    """The environment as the kernel gave it; `os.environb` would be the same, one copy later."""
+    """The environment as the kernel gave it; `os.environb` is a copy of the same."""
     import posix
 
     return posix.environ
 
 
 def forget_coerced_locale() -> None:
-    """Where the locale is C, Python adds LC_CTYPE to the environment: the command that we run would
-    get it, too. (Linux.)"""
+    """Remove the LC_CTYPE that Python adds in a C locale: commands must not inherit it (Linux)."""
     import posix
 
     if posix.environ.get(b"LC_CTYPE") != b"C.UTF-8":
@@ -52,14 +51,14 @@ def forget_coerced_locale() -> None:
             return
     del posix.environ[b"LC_CTYPE"]
     posix.unsetenv(b"LC_CTYPE")
-    if "os" in sys.modules:  # it has a copy
+    if "os" in sys.modules:  # `os` has a copy of the environment
         from substrate.system import environment
 
         environment.forget("LC_CTYPE")
 
 
 def socket_path(env: Mapping[bytes, bytes]) -> bytes | None:
-    """Where the agent serves HTTP; None if nobody can say."""
+    """Where the daemon serves HTTP; None if there is no home directory to put it in."""
     named = env.get(b"SUBSTRATE_SOCKET")
     if named:
         return _absolute(named)
@@ -77,13 +76,13 @@ def socket_path(env: Mapping[bytes, bytes]) -> bytes | None:
 def _absolute(path: bytes) -> bytes:
     if path.startswith(b"/") and not any(odd in path + b"/" for odd in (b"//", b"/./", b"/../")):
         return path
-    import posixpath  # brings `os`
+    import posixpath  # imports `os`
 
     return posixpath.abspath(path)
 
 
 def directory(socket: bytes) -> bytes:
-    """The directory beside the socket that holds the rest."""
+    """The directory beside the socket that holds the daemon's other files."""
     return socket.removesuffix(b".sock") + b".agent"
 
 
@@ -96,7 +95,7 @@ def watch(directory: bytes) -> bytes:
 
 
 def is_ours(directory: bytes) -> bool:
-    """A real directory that only we can write to: nobody else can have put a socket there."""
+    """A real directory that only we can write to, so no other user can have put a socket there."""
     try:
         found = os.lstat(directory)
     except OSError:
@@ -109,7 +108,7 @@ def is_ours(directory: bytes) -> bool:
 
 
 class Address:
-    """A socket's address that fits, whatever the length of its path: use it with `with`."""
+    """A socket's address that fits sockaddr_un however long its path is: use it with `with`."""
 
     def __init__(self, path: bytes) -> None:
         self._path = path
@@ -129,7 +128,7 @@ class Address:
 
 
 def connect(path: bytes) -> _socket.socket:
-    """A connection to the door; `OSError` if nobody answers, or somebody else does."""
+    """A connection to the door; `OSError` if nothing answers, or another user's process does."""
     import _socket
 
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
@@ -137,7 +136,7 @@ def connect(path: bytes) -> _socket.socket:
         with Address(path) as address:
             connection.connect(address)
         if peer(connection)[1] != os.geteuid():
-            raise PermissionError("the agent belongs to another user")
+            raise PermissionError("the daemon belongs to another user")
     except BaseException:
         connection.close()
         raise

@@ -9,55 +9,65 @@ from typing import NamedTuple, cast
 
 
 class Environment(NamedTuple):
-    """What the environment said when it was read; nothing here changes afterwards."""
+    """A snapshot of the environment; it never changes afterwards."""
 
-    #: The user's home directory; `None` where nobody can say.
+    #: The user's home directory; `None` if it is unknown.
     home: Path | None
-    #: ``SUBSTRATE_HOME``, else ``~/.substrate``, else a directory of our own in the temp directory.
+    #: ``SUBSTRATE_HOME``, else ``~/.substrate``, else a directory with our uid in the temp
+    #: directory.
     substrate_home: Path
     #: ``SUBSTRATE_TRACE``, else ``trace.jsonl`` in `substrate_home`.
     trace_path: Path
     #: ``SUBSTRATE_SESSION_ID``, `None` if a session should be found or opened.
     session_id: str | None
-    #: ``SUBSTRATE_AGENT_ID``, else what a coding agent says of itself, else ``"human"``.
+    #: ``SUBSTRATE_AGENT_ID``, else the coding agent's own variables, else ``"human"``.
     agent_id: str
-    #: ``SUBSTRATE_WORLD``: ``"enabled"``, ``"disabled"``, or `None` if it was not said.
+    #: ``SUBSTRATE_WORLD``: ``"enabled"``, ``"disabled"``, or `None` if not set.
     world: str | None
-    #: ``SUBSTRATE_AGENT=off`` runs everything in process.
-    agent_enabled: bool
+    #: ``SUBSTRATE_DAEMON=off`` runs everything in process; `SUBSTRATE_AGENT` is its former name.
+    daemon_enabled: bool
     #: ``SUBSTRATE_PARENT_SPAN``: set for commands we run, so that a nested call knows its parent.
     parent_span: str | None
-    #: ``NO_COLOR`` was set to something.
+    #: ``NO_COLOR`` is set and not empty.
     no_color: bool
-    #: Everything, for the commands we run. It holds secrets: never write it down.
+    #: All variables, for the commands we run. They hold secrets: never write them to disk.
     variables: Mapping[str, str]
 
     def get(self, name: str) -> str | None:
-        """One variable; set but empty counts as not set."""
+        """One variable; an empty value counts as not set."""
         return self.variables.get(name) or None
 
     @property
     def columns(self) -> int:
-        """``COLUMNS``: how wide pages for people are to be; 0 if it was not said."""
+        """``COLUMNS``: the width of output for people; 0 if not set."""
         said = self.get("COLUMNS") or ""
         return int(said) if said.isascii() and said.isdecimal() else 0
 
 
-_last: tuple[Mapping[object, object], Environment] | None = None
+class _Newest:
+    """The last environment that was parsed, after the raw variables it was parsed from."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: tuple[Mapping[object, object], Environment] | None = None
+
+
+_newest = _Newest()
 
 
 def current() -> Environment:
     """Read the environment of this process."""
-    global _last
-    # As the system has it: decoding all of it takes a while, and a command asks many times.
+    # Compare the raw bytes: decoding the whole environment is slow, and a command asks many times.
     raw = cast("Mapping[object, object]", getattr(os.environ, "_data", os.environ))
-    if _last is None or _last[0] != raw:
-        _last = dict(raw), parse(_decoded(raw))
-    return _last[1]
+    found = _newest.found
+    if found is None or found[0] != raw:
+        found = _newest.found = dict(raw), parse(_decoded(raw))
+    return found[1]
 
 
 def _decoded(raw: Mapping[object, object]) -> dict[str, str]:
-    """As `os.environ` has it, without looking each name up there again."""
+    """The same as `os.environ`, without a lookup per name."""
     if os.name == "nt":
         return dict(os.environ)
     decode = os.fsdecode
@@ -65,8 +75,8 @@ def _decoded(raw: Mapping[object, object]) -> dict[str, str]:
 
 
 def replace(variables: Mapping[bytes, bytes]) -> None:
-    """Make `variables` the environment of this process, for whom we stand in."""
-    # Most of it is what we have already: only what differs is given to the system again.
+    """Make `variables` the environment of this process, which acts for another process."""
+    # Most variables are already the same: set only those that differ.
     for name in [name for name in os.environb if name not in variables]:
         del os.environb[name]
     for name, value in variables.items():
@@ -75,12 +85,12 @@ def replace(variables: Mapping[bytes, bytes]) -> None:
 
 
 def forget(name: str) -> None:
-    """Take a variable out that nobody set for us."""
+    """Remove a variable that the caller of this process did not set."""
     os.environ.pop(name, None)
 
 
 def parse(variables: Mapping[str, str]) -> Environment:
-    """The same from any mapping."""
+    """Build an `Environment` from any mapping."""
 
     def get(name: str) -> str | None:
         return variables.get(name) or None
@@ -102,24 +112,48 @@ def parse(variables: Mapping[str, str]) -> Environment:
         session_id=get("SUBSTRATE_SESSION_ID"),
         agent_id=get("SUBSTRATE_AGENT_ID") or _coding_agent(variables) or "human",
         world=world if world in ("enabled", "disabled") else None,
-        agent_enabled=(get("SUBSTRATE_AGENT") or "").lower() != "off",
+        daemon_enabled="off"
+        not in ((get(name) or "").lower() for name in ("SUBSTRATE_DAEMON", "SUBSTRATE_AGENT")),
         parent_span=get("SUBSTRATE_PARENT_SPAN"),
         no_color=get("NO_COLOR") is not None,
         variables=variables,
     )
 
 
+#: A coding agent sets these in the environment of its commands.
+_AGENTS_BY_VARIABLE = {
+    "CLAUDECODE": "claude-code",
+    "GEMINI_CLI": "gemini-cli",
+    "CURSOR_AGENT": "cursor",
+}
+#: Settings that Codex users have in their own shells.
+_USERS_OWN = frozenset({"CODEX_HOME", "CODEX_API_KEY", "CODEX_SQLITE_HOME"})
+
+
 def _coding_agent(variables: Mapping[str, str]) -> str:
-    """Whose tool call this is: Claude Code says ``claude-code_2-1-325_agent``, Codex only names its
-    session. A name without a version, so that a session outlasts an update."""
+    """The coding agent whose tool call this is, from the variables it sets.
+
+    Claude Code sets ``claude-code_2-1-325_agent``: the version is cut off, so that a session
+    continues after an update.
+    """
     named = variables.get("AI_AGENT", "").partition("_")[0]
-    return named or ("codex" if variables.get("CODEX_SESSION_ID") else "")
+    if named:
+        return named
+    for name, agent in _AGENTS_BY_VARIABLE.items():
+        if variables.get(name):
+            return agent
+    set_by_codex = (
+        value
+        for name, value in variables.items()
+        if name.startswith("CODEX_") and name not in _USERS_OWN
+    )
+    return "codex" if any(set_by_codex) else ""
 
 
 def _home(variables: Mapping[str, str]) -> Path | None:
     named = variables.get("HOME") or variables.get("USERPROFILE")
     if named:
-        # A relative HOME would name another directory after every chdir.
+        # A relative HOME would mean another directory after every chdir.
         return _absolute(named)
     try:
         import pwd
@@ -138,7 +172,7 @@ def _absolute(text: str) -> Path | None:
 
 
 def _homeless(variables: Mapping[str, str]) -> Path:
-    """Without a home: a directory that carries our uid, which others cannot take for theirs."""
+    """Without a home directory: a temporary directory with our uid in its name."""
     temp = variables.get("TMPDIR") or variables.get("TEMP") or os.path.join(os.sep, "tmp")
     owner = str(os.getuid()) if hasattr(os, "getuid") else "user"
     return Path(os.path.abspath(temp)) / f"substrate-{owner}"

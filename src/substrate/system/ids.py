@@ -1,4 +1,4 @@
-"""Ids that sort by the time they were made: ``c-1jg2k3m4n7x2w``, ``spn_…``."""
+"""Ids that sort by creation time: ``c-1jg2k3m4n7x2w``, ``spn_…``."""
 
 from __future__ import annotations
 
@@ -8,24 +8,36 @@ from typing import Literal
 
 from substrate.system import clock
 
-Prefix = Literal["c", "s", "spn", "wld"]
+Prefix = Literal["c", "p", "s", "spn", "wld"]
 
-_SEPARATOR = {"c": "-", "s": "-", "spn": "_", "wld": "_"}
+_SEPARATOR = {"c": "-", "p": "-", "s": "-", "spn": "_", "wld": "_"}
 #: Crockford's base 32, lower case: no i, l, o, u, and ASCII order is numeric order.
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_DIGITS = 9
 _RANDOM_DIGITS = 4
 _RANDOM_LIMIT = 32**_RANDOM_DIGITS
 
-_lock = allocate_lock()
-#: (process, milliseconds, random part) of the newest id. The process is kept because a forked
-#: child that counted on from its parent's last id would make the very ids its parent makes.
-_last = (0, -1, 0)
+
+class _Sequence:
+    """The newest id of this process: its process id, milliseconds and random part.
+
+    The process id is kept because a forked child that counted on from its parent's last id would
+    make the same ids as its parent.
+    """
+
+    __slots__ = ("last", "lock")
+
+    def __init__(self) -> None:
+        self.last = (0, -1, 0)
+        self.lock = allocate_lock()
+
+
+_sequence = _Sequence()
 
 
 def new_id(prefix: Prefix) -> str:
-    """A fresh id, greater than every earlier one of this process even if the clock runs back."""
-    with _lock:
+    """A new id, greater than every earlier one of this process even if the clock runs backwards."""
+    with _sequence.lock:
         milliseconds, random = _next()
     return (
         prefix
@@ -36,12 +48,11 @@ def new_id(prefix: Prefix) -> str:
 
 
 def _next() -> tuple[int, int]:
-    global _last
-    pid, last_ms, last_random = _last
+    pid, last_ms, last_random = _sequence.last
     here = os.getpid()
     milliseconds = max(0, clock.now_ns() // 1_000_000)
-    # Half the range is left above the first id of a millisecond, so that counting on rarely
-    # runs over.
+    # The first id of a millisecond uses the lower half of the range, so counting up rarely
+    # overflows.
     random = int.from_bytes(os.urandom(4), "big") % (_RANDOM_LIMIT // 2)
     if milliseconds <= last_ms:
         milliseconds = last_ms
@@ -49,7 +60,7 @@ def _next() -> tuple[int, int]:
             random = last_random + 1
             if random == _RANDOM_LIMIT:
                 milliseconds, random = milliseconds + 1, 0
-    _last = (here, milliseconds, random)
+    _sequence.last = (here, milliseconds, random)
     return milliseconds, random
 
 

@@ -1,51 +1,54 @@
-r"""Asking the agent's watcher what others changed: one packet each way.
+r"""Asking the daemon's watcher what other processes changed: one packet each way.
 
     recorder                                       watcher
       Q root \0 $SUBSTRATE_HOME               ─▶
-                                              ◀─   W generation \0 path \0 path …   these, no more
+                                              ◀─   W generation \0 path \0 path …   only these
                                               ◀─   N why                            not known
-      D generation                            ─▶   (those of the answer are recorded now)
+      D generation                            ─▶   (the paths of the answer are recorded now)
+      L root \0 $SUBSTRATE_HOME               ─▶   processes outlive their command in a world
+                                              ◀─   L           their changes arrive by themselves
       K root, or P root (in passing)          ─▶
                                               ◀─   K token     the same while nothing happens
-                                              ◀─   X           something has (said once)
+                                              ◀─   X           something happened (sent once)
 
-A path that begins with ``=`` is a directory of which only its own mode is meant, any other begins
-with ``+``. On the way of every command: nothing is imported that is not loaded already.
+A path with the prefix ``=`` is a directory whose own mode may have changed, nothing below it; any
+other path has the prefix ``+``. Every command uses this module: it imports only what is already
+loaded.
 """
 
 from __future__ import annotations
 
 import os
 
-from substrate.system.agent_place import Address
+from substrate.system.daemon_paths import Address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
 
-QUESTION, DONE, STATUS, REPORT = b"Q", b"D", b"S", b"R"
+QUESTION, DONE, STATUS, REPORT, LEFT = b"Q", b"D", b"S", b"R", b"L"
 WATCHED, NOT_WATCHED = b"W", b"N"
 STILL, IN_PASSING, STIRRED = b"K", b"P", b"X"
-#: An answer that is longer is none: the watcher records those by itself, a little later.
+#: A longer answer is not sent: the watcher records those changes by itself, a little later.
 MOST_BYTES = 64 * 1024
-#: A watcher that is kept from running must not keep a command from running.
+#: A watcher that cannot run now must not delay a command.
 PATIENCE_S = 0.01
-#: More is lost if this is not answered: a view in which everything has been looked up. And nobody
-#: waits for what is asked in passing.
+#: Without this answer a view with a warm name cache is lost, so wait longer. And no command waits
+#: for a question asked in passing.
 STILL_PATIENCE_S, IN_PASSING_S = 0.1, 1.0
 
 
 class Answer:
-    """What the watcher said; `done` tells it that the suspects are recorded."""
+    """The watcher's answer; `done` reports back that the suspects are recorded."""
 
     __slots__ = ("_connection", "generation", "suspects", "why_not")
 
     def __init__(self, connection: _socket.socket | None, said: bytes) -> None:
         self._connection = connection
         self.generation = 0
-        #: Path → whether all below it is meant, too.
+        #: Path -> whether everything below it may have changed, too.
         self.suspects: dict[bytes, bool] = {}
-        #: Empty, or why it is not known what others changed.
+        #: Empty, or why the changes are not known.
         self.why_not = ""
         if said[:1] != WATCHED:
             self.why_not = os.fsdecode(said[1:]) or "nobody watches"
@@ -59,7 +62,7 @@ class Answer:
             try:
                 self._connection.send(DONE + b"%d" % self.generation)
             except OSError:
-                pass  # it will ask again what became of them
+                pass  # the watcher will check them again
 
     def close(self) -> None:
         if self._connection is not None:
@@ -67,23 +70,27 @@ class Answer:
 
 
 class Question:
-    """What others changed below `root`; whoever asks is heard of, and watched from then on.
+    """What other processes changed below `root`; from then on the watcher watches that root.
 
-    It is asked at once, and the answer fetched when it is needed: the watcher thinks meanwhile.
+    The question is sent at once, and the answer fetched when it is needed: the watcher works in
+    between.
     """
 
     __slots__ = ("_connection",)
 
-    def __init__(self, socket: bytes, root: bytes, home: bytes) -> None:
+    def __init__(
+        self, socket: bytes, root: bytes, home: bytes, patience_s: float = PATIENCE_S
+    ) -> None:
         self._connection: _socket.socket | None = None
         try:
             self._connection = connect(socket)
+            self._connection.settimeout(patience_s)
             self._connection.send(QUESTION + root + b"\0" + home)
         except OSError:
             self.close()
 
     def answer(self) -> Answer:
-        """Waits for it; the connection is the answer's from then on."""
+        """Wait for the answer, which owns the connection from then on."""
         connection, self._connection = self._connection, None
         if connection is None:
             return Answer(None, b"")
@@ -94,14 +101,14 @@ class Question:
             return Answer(None, b"")
 
     def close(self) -> None:
-        """Nobody wants to know any more; harmless once it is answered."""
+        """The answer is not needed any more; harmless after it arrived."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
 class StillTree:
-    """Whether anything happens in a tree. Can be asked again; `close` it."""
+    """Whether anything happens in a tree. Can be asked repeatedly; `close` it."""
 
     def __init__(self, socket: bytes, root: bytes) -> None:
         self._root = root
@@ -112,10 +119,10 @@ class StillTree:
             pass
 
     def token(self, *, in_passing: bool = False) -> bytes:
-        """The same as long as nothing happens, as of now; empty if nobody knows.
+        """A token that stays the same as long as nothing happens; empty if that is not known.
 
-        `in_passing`: a file that has just come is given time to go again; ask once more before
-        you rely on it.
+        `in_passing`: the watcher waits whether a new file disappears again; ask once more before
+        you rely on the token.
         """
         if self._connection is None:
             return b""
@@ -125,13 +132,13 @@ class StillTree:
             said = self._connection.recv(MOST_BYTES)
         except OSError:
             said = b""
-        if said[:1] != STILL:  # or the next answer would be that to this question
+        if said[:1] != STILL:  # otherwise a late answer would be taken for the next question's
             self.close()
             return b""
         return said[1:]
 
     def fileno(self) -> int:
-        """Readable when something has happened since; -1 if nobody would tell."""
+        """Readable when something has happened since; -1 if there is no watcher to report it."""
         return -1 if self._connection is None else self._connection.fileno()
 
     def close(self) -> None:
@@ -140,14 +147,32 @@ class StillTree:
             self._connection = None
 
 
+def tell_left_running(socket: bytes, root: bytes, home: bytes) -> bool:
+    """Tell the watcher that worlds at `root` outlive their commands; whether it collects them."""
+    try:
+        connection = connect(socket)
+    except OSError:
+        return False
+    try:
+        connection.settimeout(STILL_PATIENCE_S)
+        connection.send(LEFT + root + b"\0" + home)
+        return connection.recv(MOST_BYTES) == LEFT
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
 def tree_of(token: bytes) -> bytes:
-    """What of a token stays the same even if files came and went again: enough for a view through
-    which nobody has looked in between."""
+    """The part of a token that does not change when files came and went again.
+
+    It is enough for a view that no process has used in between.
+    """
     return token.rpartition(b"/")[0]
 
 
 def report(socket: bytes, patience_s: float) -> bytes:
-    """What the watcher says about itself, as JSON; `OSError` if there is none."""
+    """The watcher's report about itself, as JSON; `OSError` if there is no watcher."""
     connection = connect(socket)
     try:
         connection.settimeout(patience_s)
@@ -158,7 +183,7 @@ def report(socket: bytes, patience_s: float) -> bytes:
 
 
 def connect(socket: bytes) -> _socket.socket:
-    """`OSError` if nobody is there, or somebody else."""
+    """Connect to the watcher; `OSError` if there is none, or if it belongs to another user."""
     import _socket
 
     kind = _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC
@@ -176,7 +201,7 @@ def connect(socket: bytes) -> _socket.socket:
 
 
 def peer(connection: _socket.socket) -> tuple[int, int]:
-    """The other side's process and user, as the kernel knows them."""
+    """The other side's process and user, as the kernel reports them."""
     import _socket
     import sys
 
@@ -188,7 +213,7 @@ _SO_PEERCRED = 17
 
 
 def answer(generation: int, suspects: dict[bytes, bool]) -> bytes:
-    """As a packet; a `NOT_WATCHED` one if there are too many."""
+    """The answer as a packet; a `NOT_WATCHED` packet if there are too many suspects."""
     paths = [(b"+" if deep else b"=") + path for path, deep in suspects.items()]
     said = WATCHED + b"\0".join([b"%d" % generation, *paths])
     return said if len(said) <= MOST_BYTES else not_watched("many changes are being looked at")

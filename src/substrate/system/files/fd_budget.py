@@ -1,10 +1,10 @@
-"""How many files one part of the work may keep open."""
+"""How many files one part of the program may keep open."""
 
 from __future__ import annotations
 
 
 def share(most: int, part: int) -> int:
-    """`most`, or one in `part` of what this process may have open if that is less."""
+    """`most`, or the process's limit on open files divided by `part`, whichever is less."""
     try:
         import resource  # not on Windows
     except ImportError:

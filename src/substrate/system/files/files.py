@@ -1,4 +1,4 @@
-"""Small file work that must not tear: atomic writes, directory syncs, removal of our own trees."""
+"""Small file operations that must be atomic: writes, directory syncs, removal of our own trees."""
 
 from __future__ import annotations
 
@@ -9,25 +9,41 @@ import stat
 import sys
 from pathlib import Path
 
-from substrate.system.at_once import AtOnce
+from substrate.system.process import AtOnce
 
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.unlink in os.supports_dir_fd
 _DIRECTORY_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
-#: To hold on to a file without opening it; 0 where the system cannot.
+#: To refer to a file without opening it; 0 where the system cannot.
 _BY_PATH = getattr(os, "O_PATH", 0) | getattr(os, "O_CLOEXEC", 0) if sys.platform == "linux" else 0
-#: What the kernel adds to the path of a file that has been removed.
+#: Suffix that the kernel adds to the path of a removed file.
 _GONE = " (deleted)"
-#: How the names begin that `write_atomic` renames away; a kill can leave one behind.
+#: Prefix of the temporary names that `write_atomic` renames into place; a kill can leave one.
 TEMPORARY = ".tmp-"
-#: Directories held open at once; anything deeper is moved up and removed from there.
+#: Directories held open at once; deeper ones are moved to the top and removed from there.
 _MAX_DEPTH = 60
+
+
+#: The error that `lacks_inodes` detects, and the hint for it.
+NO_INODES = (
+    "no free inodes on the file system",
+    "remove some files there (`df -i` shows how many it can hold), then try again",
+)
+
+
+def lacks_inodes(path: str | bytes | Path) -> bool:
+    """Whether the file system of `path` has free space but no free inode."""
+    try:
+        found = os.statvfs(os.path.dirname(path) or os.curdir)
+    except (OSError, AttributeError):  # AttributeError: Windows
+        return False
+    return found.f_files > 0 and found.f_ffree == 0
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
     """Make `path` hold `data`: readers see the old bytes or the new ones, never a mixture.
 
-    `mode` is exact, whatever the umask. With `durable` the bytes and the name survive a power
-    cut once this returns. On any error the old file stands and no temporary is left.
+    `mode` is exact, whatever the umask. With `durable` the bytes and the name survive a power cut
+    once this returns. On any error the old file is unchanged and no temporary file is left.
     """
     temporary = path.parent / f"{TEMPORARY}{os.getpid():x}-{os.urandom(6).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -51,10 +67,9 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o600, durable: bool = 
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """As `os.path.realpath`, but asked of the kernel in one go where it can say.
+    """Like `os.path.realpath`, but with one kernel lookup where possible.
 
-    Python looks at each part of a path by itself, some twenty paths of them on the way of a
-    command.
+    Python checks each component of a path separately, and a command resolves about twenty paths.
     """
     if _BY_PATH:
         try:
@@ -64,8 +79,9 @@ def real_path(path: str | os.PathLike[str]) -> str:
             finally:
                 os.close(fd)
         except (OSError, ValueError):
-            return os.path.realpath(path)  # it is not there, or may not be asked for
-        # What is no file has no path, and a file whose name went away meanwhile is told so.
+            return os.path.realpath(path)  # missing, or no permission to look it up
+        # A descriptor that is not a file has no path; a file removed in between ends in
+        # "(deleted)".
         if found.startswith("/") and not found.endswith(_GONE):
             return found
     return os.path.realpath(path)
@@ -79,7 +95,7 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
 
 
 def fsync_dir(path: Path) -> None:
-    """Make the names in a directory durable; silently nothing where the system cannot (Windows)."""
+    """Make the names in a directory durable; a no-op where the system cannot (Windows)."""
     if os.name == "nt":
         return
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
@@ -90,7 +106,7 @@ def fsync_dir(path: Path) -> None:
 
 
 def fsync_file(path: Path) -> None:
-    """Make the content of a file durable that another program wrote."""
+    """Make durable the content of a file that another program wrote."""
     fd = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         fsync_fd(fd)
@@ -99,7 +115,7 @@ def fsync_file(path: Path) -> None:
 
 
 def fsync_fd(fd: int) -> None:
-    """`os.fsync`, for directories too: some file systems answer EINVAL there and mean "no need"."""
+    """`os.fsync`, for directories too: some file systems answer EINVAL there, meaning "no need"."""
     try:
         os.fsync(fd)
     except OSError as error:
@@ -110,7 +126,7 @@ def fsync_fd(fd: int) -> None:
 def sync_filesystem(fd: int) -> bool:
     """Write out everything on the file system that holds `fd`; False where there is no such call.
 
-    For hundreds of new files at once this is one wait instead of hundreds.
+    For hundreds of new files, this is one wait instead of hundreds.
     """
     if sys.platform != "linux":
         return False
@@ -125,17 +141,17 @@ def sync_filesystem(fd: int) -> bool:
     return True
 
 
-#: ext4: directories made in this one have nothing to do with each other (`chattr +T`).
+#: ext4: subdirectories of this directory are unrelated to each other (`chattr +T`).
 _TOP_DIRECTORY = 0x00020000
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
 
 
 def spread_subdirectories(path: Path) -> None:
-    """Let the file system put each new directory in `path` elsewhere on the disk, if it can.
+    """Let the file system place each new directory in `path` elsewhere on the disk, if it can.
 
-    ext4 makes new files beside those of the directory above, and there it steps over every inode
-    deleted within the last minutes, one by one: after a thousand were removed, making a thousand
-    in the next directory takes five times as long.
+    ext4 puts new files near those of the parent directory, and there it skips, one by one, every
+    inode deleted within the last minutes: after a thousand removals, creating a thousand files in
+    the next directory takes five times as long.
     """
     if sys.platform != "linux":
         return
@@ -151,13 +167,13 @@ def spread_subdirectories(path: Path) -> None:
             wanted = (flags | _TOP_DIRECTORY).to_bytes(8, sys.byteorder)
             fcntl.ioctl(fd, _SET_FLAGS, wanted)
     except OSError:
-        pass  # another file system: it has no such notion
+        pass  # another file system without such a flag
     finally:
         os.close(fd)
 
 
 def read_kernel_file(path: str) -> bytes:
-    """All of a small file below ``/proc``, of which a file object would ask much that it is not."""
+    """All of a small file below ``/proc``; a file object would make extra system calls."""
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
         said = b""
@@ -169,9 +185,9 @@ def read_kernel_file(path: str) -> bytes:
 
 
 def read_bytes_or_none(path: Path, most_bytes: int | None = None) -> bytes | None:
-    """The file's bytes, or the first of them, or None when there is no such file.
+    """The file's bytes (at most `most_bytes`), or None if there is no such file.
 
-    Anything but a regular file is an `OSError`: reading a FIFO would wait for ever.
+    Anything but a regular file is an `OSError`: reading a FIFO would block forever.
     """
     try:
         with open(path, "rb", buffering=0, opener=_open_at_once) as file:
@@ -186,11 +202,17 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
+def make_directory(path: str | Path, mode: int = 0o777) -> None:
+    """Create one directory unless it exists; its parent must exist."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, mode)
+
+
 def remove_tree(path: Path) -> None:
     """Remove a tree of our own (scratch, worlds, expired trash), whatever its modes.
 
-    Links are removed, never followed; another process removing the same things meanwhile is
-    fine; what is mounted inside is left alone (and the error then says so).
+    Symlinks are removed, never followed. Another process may remove the same files at the same
+    time. Anything mounted inside is left alone, and the error then says so.
     """
     try:
         found = os.lstat(path)
@@ -226,13 +248,13 @@ def _empty(fd: int, top: int, depth: int, several: AtOnce) -> None:
         several.for_each(lambda name: _unlink(name, fd), plain)
         for name in [name for name, is_directory in entries if is_directory]:
             if depth >= _MAX_DEPTH:
-                # Deeper than we hold descriptors for: hang it under the top and go on there.
+                # Too deep to hold a descriptor per level: move it to the top and continue there.
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(name, f"deep-{os.urandom(8).hex()}", src_dir_fd=fd, dst_dir_fd=top)
             else:
                 _remove_child(name, fd, top, depth, device, several)
                 moved_up = moved_up or depth == 0
-        # Only the top can have gained entries, and only while it had directories to descend.
+        # Only the top can have gained entries, and only if it had subdirectories to descend into.
         if not moved_up or not _has_entries(fd):
             return
 
@@ -256,7 +278,7 @@ def _remove_child(name: str, fd: int, top: int, depth: int, device: int, several
 
 
 def _open_for_removal(path: Path | str, dir_fd: int | None) -> int | None:
-    """A descriptor on the directory, made writable first when its mode is in the way."""
+    """A descriptor on the directory; makes it writable first if its mode forbids removal."""
     for attempt in (1, 2):
         try:
             fd = os.open(path, _DIRECTORY_FLAGS, dir_fd=dir_fd)
@@ -265,7 +287,8 @@ def _open_for_removal(path: Path | str, dir_fd: int | None) -> int | None:
         except PermissionError:
             if attempt == 2:
                 raise
-            # Not followed: a link here would have failed with ELOOP or ENOTDIR, not EACCES.
+            # chmod follows no symlink here: a symlink would have failed with ELOOP or ENOTDIR, not
+            # EACCES.
             os.chmod(path, 0o700, dir_fd=dir_fd)
             continue
         if hasattr(os, "geteuid") and os.geteuid() != 0 and os.fstat(fd).st_mode & 0o300 != 0o300:
@@ -295,7 +318,7 @@ def _remove_by_path(path: Path) -> None:
         try:
             _unlink(name, None)
         except PermissionError:
-            # Windows refuses to remove a read-only file until the flag is off.
+            # Windows does not remove a read-only file until the flag is cleared.
             os.chmod(name, stat.S_IWRITE)
             _unlink(name, None)
     _rmdir(path, None)

@@ -1,27 +1,27 @@
-"""Making many files durable, several at a time (`system/at_once.py`).
+"""Making many files durable, several at a time (`system/process/thread_fanout.py`).
 
-To sync the whole file system instead is a wait for everybody else's work as well, and for what is
-about to be removed.
+Syncing the whole file system instead would also wait for other processes' writes, and for files
+that are about to be removed.
 """
 
 from __future__ import annotations
 
 import os
 
-from substrate.system.at_once import AtOnce
-from substrate.system.descriptors import share
-from substrate.system.files import fsync_fd
+from substrate.system.files.fd_budget import share
+from substrate.system.files.files import fsync_fd
+from substrate.system.process import AtOnce
 
-#: A sync is worth a thread sooner than a removal is.
+#: A sync justifies a thread sooner than a removal does.
 _SEVERAL = 8
-#: So many are kept open and then synced together, if this process may have that many: whoever
-#: waits while others still write makes the file system write small pieces, and each portion
-#: starts its threads anew.
+#: Keep this many files open and sync them together, if this process may open that many: a sync
+#: while other files are still being written makes the file system write small pieces, and each
+#: batch starts its threads again.
 _MOST_KEPT = 1200
 
 
 class ManySyncs:
-    """Takes open descriptors; syncs and closes them in portions, and the last in `finish`."""
+    """Takes open descriptors; syncs and closes them in batches, the last batch in `finish`."""
 
     def __init__(self) -> None:
         self._kept: list[int] = []
@@ -29,13 +29,13 @@ class ManySyncs:
         self._errors: list[OSError] = []
 
     def add(self, fd: int) -> None:
-        """`fd` is ours from here on."""
+        """Takes ownership of `fd`."""
         self._kept.append(fd)
         if len(self._kept) >= self._most_kept:
             self._sync_kept()
 
     def finish(self) -> None:
-        """Wait until everything is on disk; the first `OSError` that was met is raised."""
+        """Wait until everything is on disk; raises the first `OSError` that occurred."""
         self._sync_kept()
         errors, self._errors = self._errors, []
         if errors:
@@ -49,6 +49,6 @@ class ManySyncs:
         except OSError as error:
             self._errors.append(error)
         finally:
-            # Not by the threads: each call of theirs is a turn that they must wait for.
+            # Not in the threads: each of their calls would have to wait for the interpreter lock.
             for fd in kept:
                 os.close(fd)

@@ -1,7 +1,7 @@
 """The two renames Python lacks: swap two names, and rename only onto a free name.
 
-Both are one system call on Linux (renameat2) and macOS (renameatx_np). ctypes is imported at
-the first use, because most runs change nothing.
+Both are one system call on Linux (renameat2) and macOS (renameatx_np). ctypes is imported on first
+use, because most runs change nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from functools import cache
 
 _AT_FDCWD = -2 if sys.platform == "darwin" else -100
-#: The flag values differ: (only onto a free name, exchange).
+#: The flag values differ between systems: (only onto a free name, exchange).
 _FLAGS = (0x4, 0x2) if sys.platform == "darwin" else (0x1, 0x2)
-#: For a libc without the wrapper.
+#: For a libc without the wrapper function.
 _SYSCALL_NUMBERS = {"x86_64": 316, "aarch64": 276, "riscv64": 276, "loongarch64": 276}
 #: The kernel, or the file system in question, does not know the flag.
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -27,9 +27,9 @@ _RawRename = Callable[[int, bytes, int, bytes, int], int]
 def exchange(
     src: bytes, dst: bytes, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
 ) -> bool:
-    """Swap what stands at two names, atomically and whatever their kinds.
+    """Swap the entries at two names, atomically and whatever their kinds.
 
-    False when the system cannot do that here (nothing has happened then).
+    False if the system cannot do that here; nothing has changed then.
     """
     return _flagged(src, dst, src_dir_fd, dst_dir_fd, _FLAGS[1])
 
@@ -37,13 +37,13 @@ def exchange(
 def rename_new(
     src: bytes, dst: bytes, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None
 ) -> None:
-    """Rename onto a free name; `FileExistsError` when something stands there.
+    """Rename onto a free name; `FileExistsError` if the name is taken.
 
-    Where no system call does both at once: link and unlink for a file, which is as exact; and
-    for a directory a check and a rename, which at worst replaces an *empty* directory.
+    Where no single system call does this, a file is linked and unlinked, which is just as safe. A
+    directory is checked and then renamed, which at worst replaces an *empty* directory.
     """
     if os.name == "nt":
-        os.rename(src, dst)  # never replaces there
+        os.rename(src, dst)  # never replaces on Windows
         return
     if _flagged(src, dst, src_dir_fd, dst_dir_fd, _FLAGS[0]):
         return

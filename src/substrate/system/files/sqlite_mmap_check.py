@@ -1,8 +1,8 @@
-"""Whether SQLite may map the index of its log: what finds no room under a mapping is killed.
+"""Whether SQLite may map its WAL index: writing to a mapping on a full disk kills the process.
 
-SQLite makes the index (``-shm``) 32 kB long by one byte in every 4 kB, and then writes through a
-mapping. Where a file system hands out smaller blocks the rest are holes. On a full disk a byte
-written into one of them is no error to be told but a SIGBUS, the end of the process.
+SQLite makes the index (``-shm``) 32 kB long by writing one byte in every 4 kB, and then writes
+through a mapping. Where the file system allocates smaller blocks, the rest are holes. On a full
+disk, writing into a hole does not return an error but raises SIGBUS, which ends the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def leaves_holes(directory: Path) -> bool:
-    """Whether a mapping that SQLite makes there may have holes."""
+    """Whether a mapping that SQLite makes in `directory` may have holes."""
     if not hasattr(os, "statvfs"):
         return False
     with suppress(OSError):
@@ -28,22 +28,22 @@ def leaves_holes(directory: Path) -> bool:
 
 
 def may_map(database: Path) -> bool:
-    """Whether the index of its log has room, or nobody needs to ask."""
+    """Whether the WAL index has all its blocks, or room for them, or cannot have holes."""
     if not leaves_holes(database.parent):
         return True
     index = _index_of(database)
-    # Whoever is first to open it empties it, and so makes the room that it takes again.
+    # The first process to open the index truncates it, which frees the room that it takes again.
     return (index is not None and not _is_holey(index)) or _has_room(database.parent)
 
 
 def fill_holes(database: Path) -> bool:
-    """Give an index that this process has open all its blocks; False if there is no room."""
+    """Allocate all blocks of an index that this process has open; False if there is no room."""
     if not leaves_holes(database.parent):
         return True
     index = _index_of(database)
     if index is None or not _is_holey(index):
         return True
-    # Through SQLite's own descriptor: to close another one would give up SQLite's locks.
+    # Use SQLite's own descriptor: closing another one would release SQLite's locks.
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []:
         with suppress(OSError):
             if os.path.samestat(os.stat(int(name)), index):
@@ -63,7 +63,7 @@ def _is_holey(index: os.stat_result) -> bool:
 
 
 def _has_room(directory: Path) -> bool:
-    """By taking it, in a file without a name: quotas and reserves count too."""
+    """Test by allocating the room in an unnamed file: quotas and reserves count too."""
     try:
         fd = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:

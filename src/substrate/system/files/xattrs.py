@@ -1,4 +1,11 @@
-"""Extended attributes in the ``user.`` namespace: the only ones that are the user's own data."""
+"""The extended attributes that history keeps: the user's own, POSIX ACLs, file capabilities.
+
+    user.*                            the user's own data
+    system.posix_acl_access, _default other users' access; the default for new files in a directory
+    security.capability               what a program may do beyond its caller's rights
+
+Other names (labels, marks of overlayfs) belong to the system and are never touched.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +16,22 @@ from pathlib import Path
 
 Xattrs = tuple[tuple[bytes, bytes], ...]
 
-_PREFIX = "user."
+ACL_ACCESS = "system.posix_acl_access"
+ACL_DEFAULT = "system.posix_acl_default"
+CAPABILITY = "security.capability"
+#: Prefixes of the attribute names that history keeps.
+RECORDED = ("user.", ACL_ACCESS, ACL_DEFAULT, CAPABILITY)
 _HAS_THEM = hasattr(os, "listxattr")
-#: The file system has none, or none on this kind of file (links, FIFOs): read as "no attributes".
+#: No attributes on this file system or this kind of file (symlinks, FIFOs): read as "none".
 _UNSUPPORTED = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EINVAL})
 _GONE = frozenset({getattr(errno, "ENODATA", errno.ENOENT)})
 
 
-def read_user_xattrs(fd_or_path: int | bytes | str | Path, follow: bool = False) -> Xattrs:
-    """All ``user.*`` attributes as (name, value), sorted by name; empty where unsupported.
+def read_xattrs(fd_or_path: int | bytes | str | Path, follow: bool = False) -> Xattrs:
+    """The attributes that history keeps as (name, value), sorted by name; empty where unsupported.
 
-    Links are not followed unless asked. A file whose attributes may not be read (EACCES) is an
-    `OSError`: to call that "none" would lose them in the next restore.
+    Symlinks are not followed unless asked. If the attributes may not be read (EACCES), raises
+    `OSError`: returning "none" would lose them in the next restore.
     """
     if not _HAS_THEM:
         return ()
@@ -33,11 +44,11 @@ def read_user_xattrs(fd_or_path: int | bytes | str | Path, follow: bool = False)
         if error.errno in _UNSUPPORTED:
             return ()
         raise
-    if not names:  # as nearly always
+    if not names:  # nearly always
         return ()
     found = []
     for name in names:
-        if not name.startswith(_PREFIX):
+        if not name.startswith(RECORDED):
             continue
         try:
             value = os.getxattr(fd_or_path, name, **_following(fd_or_path, follow))
@@ -49,11 +60,11 @@ def read_user_xattrs(fd_or_path: int | bytes | str | Path, follow: bool = False)
     return tuple(sorted(found))
 
 
-def write_user_xattrs(target: int | bytes | str | Path, wanted: Xattrs, current: Xattrs) -> None:
-    """Change the ``user.*`` attributes from `current` to `wanted`; nothing else is touched.
+def write_xattrs(target: int | bytes | str | Path, wanted: Xattrs, current: Xattrs) -> None:
+    """Change the attributes that history keeps from `current` to `wanted`; no others are touched.
 
-    Links are not followed. Raises `OSError` (ENOTSUP) when something is wanted that the file
-    system cannot hold.
+    Symlinks are not followed. Raises `OSError` if the file system cannot hold an attribute
+    (ENOTSUP) or the caller may not set it (EPERM).
     """
     if wanted == current:
         return
@@ -79,5 +90,21 @@ def _remove(fd_or_path: int | bytes | str | Path, name: bytes) -> None:
 
 
 def _following(fd_or_path: int | bytes | str | Path, follow: bool) -> dict[str, bool]:
-    # A descriptor takes no follow_symlinks: Python raises ValueError for False.
+    # For a descriptor, Python raises ValueError if follow_symlinks is False.
     return {} if isinstance(fd_or_path, int) else {"follow_symlinks": follow}
+
+
+def write_what_can_be(target: int | bytes | str | Path, wanted: Xattrs, current: Xattrs) -> Xattrs:
+    """`write_xattrs`, one by one; returns those it could not set. A failed removal raises."""
+    write_xattrs(target, tuple(one for one in current if one in wanted), current)
+    refused = []
+    for one in wanted:
+        if one in current:
+            continue
+        try:
+            write_xattrs(target, (one,), ())
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            refused.append(one)
+    return tuple(refused)

@@ -1,4 +1,4 @@
-"""Calling libc and the kernel, with errors as `OSError`."""
+"""Calling libc and the kernel; errors are raised as `OSError`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ _NUMBERS = {
     "x86_64": {"pivot_root": 155, "seccomp": 317, "kcmp": 312, "capset": 126, "capget": 125},
     "generic": {"pivot_root": 41, "seccomp": 277, "kcmp": 272, "capset": 91, "capget": 90},
 }
-#: The same everywhere: they came after the tables were made one.
+#: The same number everywhere: these were added after the tables were unified.
 _SHARED = {
     "open_tree": 428,
     "move_mount": 429,
     "mount_setattr": 442,
+    "openat2": 437,
     "landlock_create_ruleset": 444,
     "landlock_add_rule": 445,
     "landlock_restrict_self": 446,
@@ -29,19 +30,19 @@ Argument = int | bytes | None
 
 @cache
 def libc() -> ctypes.CDLL:
-    """The C library that Python itself runs on."""
+    """The C library that Python itself uses."""
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: Argument) -> int:
-    """A function of libc that returns -1 on failure."""
+    """Call a libc function that returns -1 on failure."""
     return _checked(name, getattr(libc(), name)(*map(_wide, arguments)))
 
 
 def syscall(name: str, *arguments: Argument) -> int:
-    """A system call that libc may not know."""
+    """Make a system call that libc may have no wrapper for."""
     return _checked(name, libc().syscall(_wide(number(name)), *map(_wide, arguments)))
 
 
@@ -53,14 +54,14 @@ def number(name: str) -> int:
 
 
 def address(buffer: object) -> int:
-    """Where a ctypes object lies, to be passed as an argument."""
+    """The memory address of a ctypes object, to pass as an argument."""
     import ctypes
 
     return ctypes.addressof(buffer)  # type: ignore[arg-type]
 
 
 def _wide(argument: Argument) -> object:
-    """Variadic functions read whole registers: an int must fill one."""
+    """Variadic functions read whole registers: widen an int to fill one."""
     import ctypes
 
     return ctypes.c_long(argument) if isinstance(argument, int) else argument

@@ -1,12 +1,12 @@
-"""Where ext4 makes files slowly, and how to have a directory elsewhere.
+"""Where ext4 creates files slowly, and how to place a directory elsewhere.
 
-ext4 makes files in the group of inodes that their directory lies in. Without a journal it steps
-over every inode that was deleted there in the last minutes, one by one and again for each new
-file: where a command's 10,000 files were removed, the next one's take 0.4 ms each. A directory
-made in one that is marked (`files.spread_subdirectories`) goes to the group with the fewest
-directories, and that is the very one from which the last has just gone. So it is noted, in an
-attribute of the directory above, where many files are about to be removed. Where others removed
-theirs nobody notes; but making a file there takes several times as long, and that can be seen.
+ext4 creates files in the inode group of their directory. Without a journal it skips, one by one and
+again for each new file, every inode that was deleted there in the last minutes: where a command's
+10,000 files were removed, each file of the next command takes 0.4 ms. A directory created in a
+marked one (`files.spread_subdirectories`) goes to the group with the fewest directories, which is
+often the group whose directory was just removed. So before many files are removed, an attribute of
+the parent directory records that group. Removals by other programs are not recorded; but creating a
+file there takes several times as long, and that can be measured.
 """
 
 from __future__ import annotations
@@ -18,27 +18,30 @@ from contextlib import suppress
 from substrate.system import clock
 
 _NOTES = "user.substrate.removed"
-#: ext4's own choice for blocks of 4 KiB; with other groups we may try in vain, no more.
+#: ext4's own choice for blocks of 4 KiB; with other group sizes the search may fail, no more.
 _GROUP = 8192
 _MANY = 100
-#: ext4's own: a minute, and five more while what says so is not on disk.
+#: ext4's own limit: a minute, plus five while the deletion time is not on disk.
 _REMEMBERED_S = 360
 _MOST_NOTES = 64
-#: Behind so many it is slow, too, whoever removed them; and where a few new files lie so far
-#: apart, because ext4 found one good inode here and one there.
+#: A place in the group at or beyond this number is slow, too, whichever program removed the files;
+#: so is a place where a few new files are this far apart, because ext4 found free inodes only here
+#: and there.
 _CROWDED, _GAPS = 600, 40
 _PROBES = 5
-#: Making a file takes so little only where nothing is stepped over. A slower machine looks at some
-#: more places before it takes the best of them.
+#: Creating a file is this fast only where nothing is skipped. A slower machine tries some more
+#: places before it takes the best of them.
 _QUICK_NS = 10_000
 _ENOUGH = 6
-#: A command may be waiting for its world.
+#: Limit on the search: a command may be waiting for its world.
 _PATIENCE_NS = 20_000_000
 
 
 def note_removal(directory: bytes, content: bytes, *others: bytes) -> None:
-    """Before `directory` goes: remember its place, if many files are removed with `content`; for
-    `others`, too, in which directories will be made."""
+    """Before `directory` is removed: record its group, if `content` holds many files.
+
+    It is recorded in the parent directory and in `others`, where new directories will be created.
+    """
     with suppress(OSError):
         at = os.stat(directory)
         if not _holds_many(content) or not _has_no_journal(at.st_dev):
@@ -49,7 +52,7 @@ def note_removal(directory: bytes, content: bytes, *others: bytes) -> None:
 
 
 def cost_ns(directory: bytes, slow: set[int]) -> int | None:
-    """What it takes to make a file there, at best; None: too much, for certain."""
+    """The shortest time to create a file there; None: certainly too slow."""
     at = os.stat(directory)
     if _group(at) in slow or _place(at) >= _CROWDED:
         return None
@@ -75,11 +78,10 @@ def make_elsewhere(
     spare_names: Iterable[bytes],
     cost_ns: Callable[[bytes, set[int]], int | None] = cost_ns,
 ) -> None:
-    """Put another directory in place of this empty one, if it lies where it was noted, or where
-    making files takes longer than elsewhere.
+    """Replace this empty directory by another, if it is in a recorded group or in a slow place.
 
-    Those made on the way get `spare_names`, one after the other, and go again; they stand until
-    the choice is made, because each drives the next one away.
+    The candidates get `spare_names`, one after the other, and are removed again. They exist until
+    the choice is made, because each one makes ext4 place the next elsewhere.
     """
     slow = {group for group, _ in _notes(os.path.dirname(directory))}
     if not slow:
@@ -107,7 +109,7 @@ def make_elsewhere(
 
 
 def _place(at: os.stat_result) -> int:
-    """Its number within its group."""
+    """The inode's number within its group."""
     return (at.st_ino - 1) % _GROUP
 
 
@@ -120,13 +122,13 @@ def _now_s() -> int:
 
 
 def _notes(directory: bytes) -> list[tuple[int, int]]:
-    """Groups, and when that was."""
+    """The recorded groups, each with the time of the removal."""
     try:
         found = os.getxattr(directory, _NOTES)
         notes = [tuple(map(int, one.split(b":"))) for one in found.split()]
         now = _now_s()
         return [(group, at) for group, at in notes if 0 <= now - at < _REMEMBERED_S]
-    except (OSError, ValueError):  # none, or not ours
+    except (OSError, ValueError):  # no record, or not one of ours
         return []
 
 
@@ -141,7 +143,7 @@ def _holds_many(directory: bytes) -> bool:
 
 
 def _has_no_journal(device: int) -> bool:
-    """Only an ext4 without one remembers what was deleted."""
+    """Only an ext4 without a journal skips recently deleted inodes."""
     try:
         link = os.readlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
         with open(f"/sys/fs/ext4/{os.path.basename(link)}/journal_task", "rb") as file:

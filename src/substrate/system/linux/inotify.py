@@ -1,7 +1,7 @@
-"""inotify(7): the kernel tells what happens in directories.
+"""inotify(7): the kernel reports what happens in directories.
 
-An event is in the queue before the call that caused it returns. So whoever has emptied the queue
-has heard of everything that was done before, and needs no marker file to be sure.
+An event is in the queue before the call that caused it returns. So once the queue is empty, the
+reader knows of everything that happened before, and needs no marker file to be sure.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ CREATE = 0x100
 DELETE = 0x200
 DELETE_SELF = 0x400
 MOVE_SELF = 0x800
+UNMOUNT = 0x2000
 OVERFLOW = 0x4000
 IGNORED = 0x8000
 IS_DIRECTORY = 0x40000000
@@ -37,7 +38,7 @@ class Event(NamedTuple):
     #: Which watch it came from; -1 with `OVERFLOW`.
     watch: int
     mask: int
-    #: The entry of the directory that it is about; empty: the directory itself.
+    #: The directory entry that the event is about; empty: the directory itself.
     name: bytes
 
 
@@ -48,8 +49,11 @@ class Inotify:
         self.fd = calls.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
 
     def add(self, path: bytes, mask: int) -> int:
-        """Watch a file under all its names, or a directory; the same one again gives the same
-        number, and is watched for what was asked before, too."""
+        """Watch a file under all its names, or a directory.
+
+        A second call for the same file returns the same number and adds to the events that are
+        watched.
+        """
         return self._add(path, mask | _DO_NOT_FOLLOW)
 
     def add_open(self, directory: int, mask: int) -> int:
@@ -64,7 +68,7 @@ class Inotify:
         calls.call("inotify_rm_watch", self.fd, watch)
 
     def read(self) -> list[Event]:
-        """All that has happened until now."""
+        """Everything that has happened until now; does not wait."""
         events: list[Event] = []
         while True:
             try:
@@ -82,3 +86,37 @@ class Inotify:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+class Unmounts:
+    """Reports when a file system is released: no process has a file or directory of it open.
+
+    A lazily unmounted file system exists as long as a process is still in it; watching does not
+    keep it alive. File systems go by the number that `watch` returned.
+    """
+
+    def __init__(self) -> None:
+        self._fd = calls.call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def watch(self, path: bytes) -> int:
+        """Watch the file system mounted at `path`."""
+        # At least one event must be asked for; the end of the file system is always reported.
+        return calls.call("inotify_add_watch", self._fd, path, DELETE_SELF)
+
+    def gone(self) -> list[int]:
+        """Numbers of those that have ended since the last call; never waits."""
+        found: list[int] = []
+        while True:
+            try:
+                data = os.read(self._fd, _READ_BYTES)
+            except BlockingIOError:
+                return found
+            at = 0
+            while at < len(data):
+                number, mask, _, length = _HEADER.unpack_from(data, at)
+                at += _HEADER.size + length
+                if mask & UNMOUNT:
+                    found.append(number)

@@ -1,7 +1,8 @@
-"""Landlock: a process gives up access to files, for itself and all it starts."""
+"""Landlock: a process gives up access to files, for itself and every process it starts."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 
@@ -12,7 +13,7 @@ _RULE_PATH_BENEATH = 1
 _SCOPE_ABSTRACT_UNIX_SOCKET = 1
 _SCOPE_SIGNAL = 2
 
-#: Rights by the ABI version that brought them: execute, write, read, … as in landlock(7).
+#: Rights by bit, as in landlock(7): execute, write, read, … Later ABI versions added some.
 _WRITE_FILE = 1 << 1
 _REMOVE_DIR = 1 << 4
 _REMOVE_FILE = 1 << 5
@@ -33,15 +34,15 @@ _FILE_RIGHTS = _WRITE_FILE | _TRUNCATE
 
 
 def abi_version() -> int:
-    """Raises `OSError` where the kernel has no Landlock or it is switched off."""
+    """Raises `OSError` where the kernel has no Landlock or has it switched off."""
     return calls.syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION)
 
 
 def allow_writes_only_below(paths: Iterable[bytes]) -> None:
-    """From here on nothing can be changed but what lies below `paths`; reading is not touched.
+    """From now on, only files below `paths` can be changed; reading is not restricted.
 
-    Where the kernel can (ABI 6), abstract sockets and signals of others are out of reach, too.
-    Needs `privileges.forbid_new_privileges`, or CAP_SYS_ADMIN in our user namespace.
+    Where the kernel supports it (ABI 6), abstract sockets and signals to other processes are
+    blocked, too. Needs `privileges.forbid_new_privileges`, or CAP_SYS_ADMIN in our user namespace.
     """
     import ctypes
     import struct
@@ -55,6 +56,25 @@ def allow_writes_only_below(paths: Iterable[bytes]) -> None:
     try:
         for path in paths:
             _allow(ruleset, path, handled)
+        calls.syscall("landlock_restrict_self", ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
+def shut_abstract_sockets() -> None:
+    """From now on, no connection to abstract sockets that were made outside.
+
+    Needs ABI 6 (Linux 6.12), and what `allow_writes_only_below` needs.
+    """
+    import ctypes
+    import struct
+
+    if abi_version() < 6:
+        raise OSError(errno.EOPNOTSUPP, "Landlock cannot hold abstract sockets here")
+    raw = struct.pack("QQQ", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET)
+    attributes = ctypes.create_string_buffer(raw, len(raw))
+    ruleset = calls.syscall("landlock_create_ruleset", calls.address(attributes), len(raw), 0)
+    try:
         calls.syscall("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)

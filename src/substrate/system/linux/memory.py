@@ -1,4 +1,4 @@
-"""Having memory at hand before it is used, and letting go of it without waiting."""
+"""Fetching memory pages before they are used, and releasing memory without waiting."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from substrate.system.linux import calls
 
 _POPULATE_READ = 22
 _POPULATE_WRITE = 23
-#: Between two questions whether it is enough.
+#: Spans to fetch before asking again whether it is enough.
 _SPANS_AT_ONCE = 32
-#: Of /proc/self/pagemap, for each page: it is there, and nobody else has it.
+#: Bits of a page in /proc/self/pagemap: it is present; only this process has it.
 _PRESENT, _EXCLUSIVE = 1 << 63, 1 << 56
 _ENTRY_BYTES = 8
 _CLONE_VM = 0x100
 _CLONE_PARENT = 0x8000
 _STACK_BYTES = 1 << 16
-#: Never given back: a keeper stands on it.
+#: Never freed: a keeper process uses it as its stack.
 _stacks: list[mmap.mmap] = []
 
 
-#: Addresses, from and up to, and how to have the memory there at hand; in order.
+#: Memory ranges (start, end, the madvise advice that fetches them), in order.
 Spans = tuple[tuple[int, int, int], ...]
 
 
 def make_own(spans: Spans, is_enough: Callable[[], bool]) -> None:
     """Take our own copy of pages that we share with the process that forked us.
 
-    The kernel copies a page when it is first written to, one interruption each; Python writes
-    to many of them, if only to count references. `spans` is what others like us have used.
-    `is_enough` is asked now and then. Best effort: before Linux 5.14 nothing happens.
+    The kernel copies a page at the first write to it, with one interruption each, and Python writes
+    to many pages, if only to count references. `spans`: the pages that earlier processes of this
+    kind used. `is_enough` is called now and then. Best effort: before Linux 5.14 this is a no-op.
     """
     import ctypes
 
@@ -42,14 +42,14 @@ def make_own(spans: Spans, is_enough: Callable[[], bool]) -> None:
     for number, (start, end, advice) in enumerate(spans):
         if number % _SPANS_AT_ONCE == 0 and is_enough():
             return
-        madvise(start, end - start, advice)  # what cannot be had now comes when it is used
+        madvise(start, end - start, advice)  # a page that cannot be fetched now is fetched on use
 
 
 class Snapshot:
-    """Which of our memory is our own, to tell later what was `used_since`."""
+    """Which memory pages this process has for itself, to compare with later (`used_since`)."""
 
     def __init__(self) -> None:
-        #: What the kernel says of the pages of each mapping, by where it begins.
+        #: The kernel's entries for the pages of each mapping, by the mapping's start.
         self._pages: dict[int, tuple[int, bytes]] = {}
         with (
             suppress(OSError, ValueError),
@@ -61,7 +61,7 @@ class Snapshot:
                 self._pages[start] = (advice, said)
 
     def used_since(self) -> Spans:
-        """What has been written to that was not our own then, and the code that has been run."""
+        """Pages written to that were not our own at the snapshot, and code pages run since then."""
         found: list[tuple[int, int, int]] = []
         for start, (advice, said) in Snapshot()._pages.items():
             wanted = _PRESENT if advice == _POPULATE_READ else _PRESENT | _EXCLUSIVE
@@ -76,7 +76,7 @@ class Snapshot:
 
 
 def joined(*all_spans: Spans) -> Spans:
-    """All of them as one, where they touch."""
+    """All spans in one sequence, merged where they touch."""
     out: list[tuple[int, int, int]] = []
     for start, end, advice in sorted(span for spans in all_spans for span in spans):
         if out and start <= out[-1][1] and advice == out[-1][2]:
@@ -87,7 +87,7 @@ def joined(*all_spans: Spans) -> Spans:
 
 
 def shared(spans: Spans) -> Spans:
-    """What of it lies in memory of ours, which those that we fork will have, too."""
+    """The parts of `spans` in memory that is mapped here, and so also in processes we fork."""
     mine = list(_mappings())
     found = [
         (max(start, first), min(end, last), advice)
@@ -99,14 +99,14 @@ def shared(spans: Spans) -> Spans:
 
 
 def faults() -> int:
-    """How many pages had to be fetched or copied for us until now."""
+    """How many pages the kernel has fetched or copied for this process so far."""
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def _mappings() -> Iterator[tuple[int, int, int]]:
-    """What can be shared with the process that forked us, and how to have it at hand."""
+    """The mappings that can be shared with the process that forked us, and how to fetch each."""
     with open("/proc/self/maps", "rb") as file:
         lines = file.read().split(b"\n")
     for line in lines:
@@ -122,13 +122,14 @@ def _mappings() -> Iterator[tuple[int, int, int]]:
 
 
 def start_keeper() -> int:
-    """A process that shares our memory and only waits to be killed; 0 if none can be had.
+    """A process that shares our memory and only waits to be killed; 0 if none can be made.
 
-    Who becomes another program waits until the kernel has taken its memory down, a millisecond
-    and more for a Python with its modules. While somebody shares it, it stays, and goes when the
-    keeper is killed, with nobody waiting. The keeper is our parent's child: the program that we
-    become must not find one that it does not know. It runs one function of libc on a stack of its
-    own and no Python at all, so call this with signals blocked, of which only KILL can reach it.
+    A process that executes another program waits until the kernel has released its memory, a
+    millisecond or more for a Python with its modules. While the keeper shares the memory, it is not
+    released; killing the keeper releases it, and nothing waits for that. The keeper is a child of
+    our parent: the program that we execute must not find a child it does not know. It runs one libc
+    function on a stack of its own and no Python, so block signals before calling this; then only
+    KILL can reach it.
     """
     import ctypes
 

@@ -1,4 +1,4 @@
-"""Mounting, in whatever mount namespace we are in."""
+"""Mounting, in the mount namespace of this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from functools import lru_cache
 from typing import NamedTuple
 
-from substrate.system import files
+from substrate.system.files import files
 from substrate.system.linux import calls
 
 RDONLY = 0x1
@@ -29,7 +29,7 @@ _AT_EMPTY_PATH = 0x1000
 _OPEN_TREE_CLONE = 1
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 _MOVE_MOUNT_BENEATH = 0x200
-#: What a remount must repeat, or the kernel takes it for an attempt to lift it.
+#: Flags that a remount must repeat; otherwise the kernel treats it as an attempt to clear them.
 _KEPT_FLAGS = RDONLY | NOSUID | NODEV | NOEXEC | 0x400 | 0x800
 _RELATIME = 1 << 21
 
@@ -37,7 +37,7 @@ _RELATIME = 1 << 21
 class Mount(NamedTuple):
     """One line of mountinfo(5)."""
 
-    #: Absolute, as bytes.
+    #: Absolute path, as bytes.
     target: bytes
     fstype: bytes
     options: frozenset[bytes]
@@ -53,39 +53,39 @@ def bind(source: bytes, target: bytes, *, recursive: bool = False) -> None:
 
 
 def unmount(target: bytes) -> None:
-    """Lazily: it goes away from here now, and for good when nobody uses it."""
+    """Lazily: it disappears here now, and is released when no process uses it."""
     calls.call("umount2", target, _MNT_DETACH)
 
 
 def unmount_if_unused(target: bytes) -> None:
-    """Raises `OSError` (EBUSY) if somebody is in there, or has a file of it open."""
+    """Raises `OSError` (EBUSY) if a process is inside, or has a file of it open."""
     calls.call("umount2", target, 0)
 
 
 def move(source: bytes, target: bytes) -> None:
-    """What is mounted at `source` is from now on at `target`, and whoever is in it, too."""
+    """Move the mount at `source` to `target`; processes inside it stay in it."""
     calls.call("mount", source, target, None, MOVE, None)
 
 
 def make_private(target: bytes = b"/") -> None:
-    """What is mounted from now on stays here, and what others mount stays there."""
+    """Later mounts here are not visible elsewhere, and later mounts elsewhere not here."""
     calls.call("mount", None, target, None, REC | PRIVATE, None)
 
 
 def make_shared(target: bytes) -> None:
-    """What is mounted on `target` from now on also appears in copies of this namespace."""
+    """Later mounts on `target` also appear in copies of this namespace."""
     calls.call("mount", None, target, None, SHARED, None)
 
 
 def make_follower(target: bytes = b"/") -> None:
-    """What others mount on what is shared still appears here; what we mount stays here."""
+    """Other namespaces' mounts on shared mount points still appear here; our mounts stay here."""
     calls.call("mount", None, target, None, REC | SLAVE, None)
 
 
 def forget_names(target: bytes, flags: int) -> None:
-    """Have the file system at `target` look every name up again that nobody uses just now.
+    """Make the file system at `target` look up again every name that is not in use.
 
-    A remount with the `flags` it has: the kernel then drops the names it remembers of it.
+    A remount with its current `flags`: the kernel then drops its cached names.
     """
     calls.call("mount", None, target, None, REMOUNT | flags, None)
 
@@ -93,7 +93,7 @@ def forget_names(target: bytes, flags: int) -> None:
 def restrict(target: bytes, flags: int, *, recursive: bool = False) -> None:
     """Add `flags` (`RDONLY`, `NOSUID`, `NODEV`, `NOEXEC`) to a mount point.
 
-    Raises `OSError` if `target` is none.
+    Raises `OSError` if `target` is not a mount point.
     """
     try:
         _set_attributes(target, flags, 0, recursive)
@@ -105,7 +105,7 @@ def restrict(target: bytes, flags: int, *, recursive: bool = False) -> None:
 
 
 def relax(target: bytes) -> None:
-    """Take `RDONLY` off a mount point that we put it on."""
+    """Clear `RDONLY` on a mount point where we set it."""
     _set_attributes(target, 0, RDONLY, False)
 
 
@@ -113,7 +113,7 @@ def _set_attributes(target: bytes, added: int, removed: int, recursive: bool) ->
     import ctypes
     import struct
 
-    # struct mount_attr: attr_set, attr_clr, propagation, userns_fd. The bits are those of MS_*.
+    # struct mount_attr: attr_set, attr_clr, propagation, userns_fd. The bits are the same as MS_*.
     attributes = ctypes.create_string_buffer(struct.pack("QQQQ", added, removed, 0, 0), 32)
     calls.syscall(
         "mount_setattr", _AT_FDCWD, target, _AT_RECURSIVE if recursive else 0,
@@ -128,22 +128,22 @@ def clone_tree(path: bytes) -> int:
 
 
 def clone_mount(path: bytes) -> int:
-    """A descriptor of a detached copy of the mount at `path` alone: its file system lives on."""
+    """A descriptor of a detached copy of the mount at `path` alone; keeps its file system alive."""
     return calls.syscall("open_tree", _AT_FDCWD, path, _OPEN_TREE_CLONE | os.O_CLOEXEC)
 
 
 def attach_tree(tree: int, target: bytes) -> None:
-    """Put what `clone_tree` gave at `target`."""
+    """Attach the result of `clone_tree` at `target`."""
     calls.syscall("move_mount", tree, b"", _AT_FDCWD, target, _MOVE_MOUNT_F_EMPTY_PATH)
 
 
 def take_mount(path: bytes) -> int:
-    """A descriptor of the mount at `path` itself, with those below it, to be moved elsewhere."""
+    """A descriptor of the mount at `path` itself and those below it, to move elsewhere."""
     return calls.syscall("open_tree", _AT_FDCWD, path, os.O_CLOEXEC)
 
 
 def attach_beneath(tree: int, target: bytes) -> None:
-    """Put it under what is mounted at `target`, where it shows once that is unmounted.
+    """Attach `tree` below the mount at `target`, where it shows once that is unmounted.
 
     Raises `OSError` before Linux 6.5.
     """
@@ -152,21 +152,21 @@ def attach_beneath(tree: int, target: bytes) -> None:
 
 
 def pivot_root(new_root: bytes) -> None:
-    """Make `new_root` (a mount point) the root, and let go of the old one."""
+    """Make `new_root` (a mount point) the root, and detach the old one."""
     os.chdir(new_root)
     calls.syscall("pivot_root", b".", b".")
-    # The old root now lies on top of the new one, at ".".
+    # The old root is now mounted on top of the new one, at ".".
     calls.call("umount2", b".", _MNT_DETACH)
     os.chdir("/")
 
 
 def mounts() -> list[Mount]:
-    """What is mounted here, in order: a later one on the same target covers an earlier one."""
+    """The mounts here, in order: a later one on the same target covers an earlier one."""
     return list(_parsed(_table()))
 
 
 def file_system_of(path: bytes) -> bytes:
-    """The type of the file system that `path`, absolute and without links, lies in."""
+    """The type of the file system that holds `path` (absolute, without symlinks)."""
     return _file_system_of(_table(), path)
 
 

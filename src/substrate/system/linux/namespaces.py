@@ -1,4 +1,4 @@
-"""Namespaces: leaving ours, and the ids of a new user namespace."""
+"""Namespaces: leaving the current ones, and the ids of a new user namespace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ALL_IDS = 4294967295
 
 
 def unshare(flags: int) -> None:
-    """Raises `OSError`: EPERM where namespaces are forbidden, ENOSPC where they are used up."""
+    """Raises `OSError`: EPERM where namespaces are forbidden, ENOSPC at their limit."""
     calls.call("unshare", flags)
 
 
@@ -27,14 +27,14 @@ def setns(fd: int, kind: int = 0) -> None:
 
 
 def in_initial_user_namespace() -> bool:
-    """Whether root here is root everywhere: only then may it set ``trusted.`` attributes."""
+    """Whether root here is root everywhere: only that root may set ``trusted.`` attributes."""
     return _id_ranges("uid_map") == [(0, _ALL_IDS)]
 
 
 def map_every_id(pid: int) -> None:
-    """Every user and group we know is itself in the user namespace of `pid`. As root, outside.
+    """Map every user and group id to itself in the user namespace of `pid`. Run as root, outside.
 
-    All of them, one to one, so that files keep their owners and `chown` works.
+    All ids, one to one, so that files keep their owners and `chown` works.
     """
     for name in ("uid_map", "gid_map"):
         lines = [f"{first} {first} {count}\n" for first, count in _id_ranges(name)]
@@ -47,14 +47,14 @@ def _id_ranges(name: str) -> list[tuple[int, int]]:
 
 
 def map_own_id(uid: int, gid: int) -> None:
-    """In a new user namespace we are who we were (`uid`, `gid`), and nobody else exists."""
+    """In a new user namespace, keep our own ids (`uid`, `gid`); no others exist there."""
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{uid} {uid} 1\n")
     _write("/proc/self/gid_map", f"{gid} {gid} 1\n")
 
 
 def _write(path: str, text: str) -> None:
-    # One write: the kernel takes a map once and whole.
+    # One write: the kernel accepts a map only once and only as a whole.
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(fd, text.encode("ascii"))

@@ -1,11 +1,11 @@
 """Network namespaces: made, their loopback set up, and sockets taken out of them.
 
-A socket belongs to the network namespace it was made in, for good, whoever holds it. So a
-supervisor outside can listen inside: it is handed sockets that were made there.
+A socket always belongs to the network namespace it was made in, whichever process holds it. So a
+supervisor outside can listen inside: it receives sockets that were made there.
 
-Run as a script (``python -I -S netns.py DESCRIPTOR``) this is the maker of such sockets for a
-supervisor that has threads and may not enter a user namespace itself: see `SocketMaker`. It
-imports nothing of ours, because then it starts in ten milliseconds.
+Run as a script (``python -I -S netns.py DESCRIPTOR``), this makes such sockets for a supervisor
+that has threads and may not enter a user namespace itself: see `SocketMaker`. It imports nothing of
+ours, so that it starts in ten milliseconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RTA_OIF = 4
 _RTN_LOCAL, _RT_TABLE_LOCAL, _RT_SCOPE_HOST, _RTPROT_BOOT = 2, 255, 254, 3
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
-#: What `SocketMaker` asks for, one byte each.
+#: The requests of `SocketMaker`, one byte each.
 KINDS = {
     b"u": (socket.AF_INET, socket.SOCK_DGRAM),
     b"U": (socket.AF_INET6, socket.SOCK_DGRAM),
@@ -37,7 +37,7 @@ _DNS_PORT = 53
 
 
 def unshare(flags: int) -> None:
-    """Like unshare(2); `os.unshare` came with Python 3.12."""
+    """Like unshare(2); `os.unshare` exists since Python 3.12."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -47,7 +47,7 @@ def unshare(flags: int) -> None:
 
 
 def loopback_up() -> None:
-    """In a new network namespace ``lo`` is there, but down."""
+    """In a new network namespace ``lo`` exists, but is down."""
     import fcntl
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
@@ -57,8 +57,10 @@ def loopback_up() -> None:
 
 
 def add_address(address: str, prefix: int) -> None:
-    """Give ``lo`` another address. Without one outside 127/8 resolvers think there is no network,
-    and do not even ask."""
+    """Give ``lo`` another address.
+
+    If all addresses are in 127/8, resolvers conclude that there is no network and do not even ask.
+    """
     raw = socket.inet_aton(address)
     body = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, _RT_SCOPE_HOST, _loopback_index())
     body += _attribute(_IFA_LOCAL, raw) + _attribute(_IFA_ADDRESS, raw)
@@ -66,7 +68,7 @@ def add_address(address: str, prefix: int) -> None:
 
 
 def every_address_is_ours() -> None:
-    """Whatever address a program names is found on ``lo``: nothing can leave, all can be met."""
+    """Route every address to ``lo``: nothing can leave, and every connection can be received."""
     for family in (socket.AF_INET, socket.AF_INET6):
         body = struct.pack(
             "=BBBBBBBBI", family, 0, 0, 0, _RT_TABLE_LOCAL, _RTPROT_BOOT, _RT_SCOPE_HOST,
@@ -76,7 +78,7 @@ def every_address_is_ours() -> None:
         try:
             _netlink(_RTM_NEWROUTE, body)
         except OSError:
-            if family == socket.AF_INET:  # a kernel without IPv6 is no reason to fail
+            if family == socket.AF_INET:  # a kernel without IPv6 is not an error
                 raise
 
 
@@ -100,9 +102,9 @@ def _netlink(message: int, body: bytes) -> None:
 
 
 def resolver_sockets() -> list[socket.socket]:
-    """Sockets that stand at port 53 of every address: two for datagrams, two that listen.
+    """Sockets bound to port 53 of every address: two for datagrams, two that listen.
 
-    The IPv6 ones are missing where the kernel has no IPv6.
+    The IPv6 sockets are missing where the kernel has no IPv6.
     """
     made = []
     for family in (socket.AF_INET, socket.AF_INET6):
@@ -133,7 +135,7 @@ def _at_port_53(family: int, kind: int) -> socket.socket:
 
 
 def _make_on_demand(channel: socket.socket) -> None:
-    """Until the other side hangs up: one socket, bound to a port of its own, for each byte."""
+    """For each byte received, send one socket bound to a free port, until the channel closes."""
     try:
         unshare(CLONE_NEWNET)
     except OSError:

@@ -24,12 +24,12 @@ NAMES = (
     *("lease", "audit_write", "audit_control", "setfcap", "mac_override", "mac_admin", "syslog"),
     *("wake_alarm", "block_suspend", "audit_read", "perfmon", "bpf", "checkpoint_restore"),
 )
-#: No kernel has more yet; asking for one too many ends the loop.
+#: No kernel has more yet; asking for one that does not exist ends the loop.
 _HIGHEST = 63
 
 
 def keep_capabilities(names: Iterable[str]) -> None:
-    """Keep only these, now and in every program run from here on; the others are gone for good."""
+    """Keep only these, in this process and every program it runs; the others are lost for good."""
     kept = {NAMES.index(name) for name in names}
     for number in range(_HIGHEST + 1):
         if number in kept:
@@ -45,28 +45,28 @@ def keep_capabilities(names: Iterable[str]) -> None:
 
 
 def drop_own_capabilities(keep: Iterable[str] = ()) -> None:
-    """We give up all of ours but `keep`; what is run from here on may have its own."""
+    """Drop our own capabilities except `keep`; programs we run may still get theirs."""
     _clear_ambient()
     _set_capabilities(sum(1 << NAMES.index(name) for name in keep))
 
 
 def own_proc_entries() -> None:
-    """Our files in ``/proc/self`` are ours: after a change of user id they would be root's."""
+    """Keep our files in ``/proc/self`` ours: after a change of user id they would be root's."""
     calls.call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def hide_from_tracers() -> None:
-    """Nobody without privileges outside may trace us, or follow our ``/proc`` links."""
+    """Unprivileged processes outside may not trace us or follow our ``/proc`` links."""
     calls.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def forbid_new_privileges() -> None:
-    """No setuid program gives more than we have, from here on."""
+    """From now on, no setuid program gives more privileges than we have."""
     calls.call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def die_with_parent(signum: int) -> None:
-    """Have the kernel send us `signum` when the process that forked us ends; 0: no more."""
+    """Have the kernel send us `signum` when the process that forked us ends; 0 cancels that."""
     calls.call("prctl", _PR_SET_PDEATHSIG, signum, 0, 0, 0)
 
 
@@ -75,7 +75,7 @@ def _clear_ambient() -> None:
 
 
 def _set_capabilities(mask: int) -> None:
-    """Effective and permitted become what we have of `mask`; inheritable nothing."""
+    """Set effective and permitted to the part of `mask` that we have; clear inheritable."""
     import ctypes
     import struct
 

@@ -1,4 +1,4 @@
-"""What a process is called in a list of processes."""
+"""The name of a process in a process list."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from contextlib import suppress
 from substrate.system.linux import calls
 
 _PR_SET_NAME = 15
-#: Fields of ``/proc/PID/stat``, counted after the name: where the arguments lie in memory.
+#: Fields of ``/proc/PID/stat``, counted after the name: where the arguments are in memory.
 _ARG_START, _ARG_END = 48 - 3, 49 - 3
 
 
 def call_ourselves(name: bytes) -> None:
-    """As the short name, and in the place of the words we were started with, where that can be.
+    """Set the short name and, where possible, overwrite the arguments we were started with.
 
-    Who was forked looks like the one who forked it, and ``pkill`` would take it for that: a
-    command that ends its own server by ``pkill -9 python3`` must not end us with it.
+    A forked process looks like its parent to ``pkill``: a command that ends its own server with
+    ``pkill -9 python3`` must not end us as well.
     """
     import ctypes
 

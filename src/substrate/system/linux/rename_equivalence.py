@@ -1,7 +1,7 @@
-"""Whether a directory may be made in one place and moved to another, with nobody the wiser.
+"""Whether a directory made in one place and moved to another is as if made there.
 
-What is made in a directory takes from it: default access lists, security labels, a project's quota,
-flags such as encryption. Moved later on it keeps what it took, and some of it forbids the move.
+A new entry inherits from its directory: default access lists, security labels, a project quota,
+flags such as encryption. It keeps these when it is moved, and some of them forbid the move.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import sys
 
 _GET_FLAGS, _GET_PROJECT = 0x80086601, 0x801C581F
 _PROJECT = struct.Struct("=5I8x")
-#: FS_INDEX_FL, FS_EXTENT_FL and FS_TOPDIR_FL: how a directory itself is kept, not what is in it.
+#: FS_INDEX_FL, FS_EXTENT_FL, FS_TOPDIR_FL: about the directory's own storage, not its content.
 _OF_ITSELF = 0x1000 | 0x80000 | 0x20000
 _ENCRYPTED = 0x800
 _NO_SUCH_NOTION = (errno.ENOTTY, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def is_same_ground(one: bytes, other: bytes) -> bool:
-    """Whether what is made in the one directory is, once moved, as if made in the other."""
+    """Whether an entry made in one directory and moved to the other is as if made in the other."""
     try:
         return _ground(one) == _ground(other)
     except OSError:
@@ -52,11 +52,11 @@ def _asked(fd: int, question: int, size: int) -> bytes:
 
 
 def _is_given(attribute: str) -> bool:
-    """The user's own and an overlay's are not passed on, nor what holds for the directory alone."""
+    """The user's own, an overlay's and the directory's own access list are not inherited."""
     return not attribute.startswith(("user.", "trusted.", "system.posix_acl_access"))
 
 
 def _mount(fd: int) -> bytes:
-    """The kernel renames within one mount only, even where two show the same file system."""
+    """The kernel renames only within one mount, even where two mounts show the same file system."""
     with open(f"/proc/self/fdinfo/{fd}", "rb") as told:
         return next((line for line in told if line.startswith(b"mnt_id:")), b"")

@@ -1,8 +1,8 @@
-"""A filter that takes system calls away from a process and all it starts.
+"""A seccomp filter that refuses system calls for a process and everything it starts.
 
-A list of what is refused, not of what is allowed: programs use calls nobody here has heard of,
-and what must be held is held by namespaces, mounts and capabilities. The filter closes what
-those leave open: doors into the kernel that have been broken before, and new namespaces.
+It lists what is refused, not what is allowed: programs use calls that are unknown here, and
+namespaces, mounts and capabilities do the isolation. The filter closes what those leave open: parts
+of the kernel that have been exploited before, and new namespaces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _X32_BIT = 0x40000000
 _LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
 
-#: Refused with EPERM: name -> (x86-64, the generic table); None where there is no such call.
+#: Refused with EPERM: name -> (x86-64, the generic table); None where the call does not exist.
 REFUSED: dict[str, tuple[int, int | None]] = {
     # mounts, and files by handle
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "move_mount": (429, 429),
@@ -50,7 +50,7 @@ _CLONE3 = (435, 435)
 _IOCTL = (16, 29)
 #: Every kind of namespace that clone(2) can make.
 _NEW_NAMESPACES = 0x7E020000 | 0x00000080
-#: Put characters into a terminal's input: into the shell of whoever started us.
+#: Insert characters into a terminal's input, that is, into the shell that started us.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
@@ -64,7 +64,7 @@ def refuse_dangerous_calls() -> None:
 
 
 def install(program: bytes) -> None:
-    """On top of those that are there. Needs `privileges.forbid_new_privileges` first."""
+    """Add a filter to those already installed. Needs `privileges.forbid_new_privileges` first."""
     import ctypes
 
     buffer = ctypes.create_string_buffer(program, len(program))
@@ -81,7 +81,7 @@ def build() -> bytes:
     refused = [row[column] for row in REFUSED.values()]
     rows: list[tuple[int, int, int, int]] = [
         (_LD, 0, 0, _ARCH),
-        # 32-bit calls have other numbers: none of them is let through.
+        # 32-bit calls have other numbers: refuse all of them.
         (_JEQ, 1, 0, _ARCHITECTURES[machine]),
         (_RET, 0, 0, _RET_ERRNO | errno.ENOSYS),
         (_LD, 0, 0, _NUMBER),
@@ -91,7 +91,7 @@ def build() -> bytes:
     for number in refused:
         if number is not None:
             rows += [(_JEQ, 0, 1, number), (_RET, 0, 0, _RET_ERRNO | errno.EPERM)]
-    # Its flags lie in memory, where no filter can look: libraries then fall back on clone.
+    # clone3's flags are in memory, where no filter can read them: libraries fall back to clone.
     rows += [(_JEQ, 0, 1, _CLONE3[column]), (_RET, 0, 0, _RET_ERRNO | errno.ENOSYS)]
     rows += [
         (_JEQ, 0, 4, _CLONE[column]),

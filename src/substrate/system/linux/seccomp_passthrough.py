@@ -1,13 +1,13 @@
 """A process that lets every notified call go on, for commands that outlive their supervisor.
 
-When nobody holds a filter's listener, the calls it tells of fail. What a command left running
-must not lose its network because we are done, so ``python -I -S go_on.py DESCRIPTOR`` holds the
-listener until the last process with the filter has ended. It imports nothing of ours.
+When no process holds a filter's listener, the calls it reports fail. Processes that a command left
+running must not lose their network when we end, so ``python -I -S seccomp_passthrough.py
+DESCRIPTOR`` holds the listener until the last process with the filter has ended. It imports nothing
+of ours.
 """
 
 from __future__ import annotations
 
-import os
 import select
 import struct
 import sys
@@ -19,17 +19,10 @@ _DESCRIPTOR = 3
 
 
 def hand_over(listener: int) -> None:
-    """Start that process; ours may end then, or close the listener."""
-    os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-I", "-S", __file__, str(_DESCRIPTOR)],
-        {},
-        file_actions=[
-            *((os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)),
-            (os.POSIX_SPAWN_DUP2, listener, _DESCRIPTOR),
-        ],
-        setpgroup=0,
-    )
+    """Start that process; afterwards ours may end, or close the listener."""
+    from substrate.system.process import spawn_script  # that process can import nothing of ours
+
+    spawn_script(__file__, listener, _DESCRIPTOR, quiet=(0, 1, 2))
 
 
 def _go_on(listener: int) -> None:
@@ -47,7 +40,7 @@ def _go_on(listener: int) -> None:
                 number = struct.unpack_from("=Q", note)[0]
                 fcntl.ioctl(listener, _IOCTL_SEND, struct.pack("=QqiI", number, 0, 0, _CONTINUE))
             except OSError:
-                continue  # that process was killed meanwhile
+                continue  # that process was killed in between
 
 
 if __name__ == "__main__":

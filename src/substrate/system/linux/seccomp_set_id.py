@@ -1,10 +1,10 @@
-"""A filter by which no file can be given a set-user-id or set-group-id bit.
+"""A filter that prevents setting the set-user-id or set-group-id bit on any file.
 
-A world that may write where others look (a temporary directory) would otherwise leave a program
-there that runs with its maker's rights: root's, if root made it. No mount flag helps after the
-fact, and cleaning up afterwards can be raced. The bits are in the calls' own arguments, so that
-the filter is exact; what says them in memory (openat2, io_uring) is answered as if the kernel did
-not have it, and programs fall back.
+A world that may write to a shared place (a temporary directory) could otherwise leave a program
+there that runs with its maker's rights: root's, if root made it. No mount flag helps afterwards,
+and a cleanup afterwards is open to races. The bits are in the calls' own arguments, so the filter
+is exact. Calls that pass them in memory (openat2, io_uring) fail as if the kernel did not have
+them, and programs fall back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 from typing import NamedTuple
 
 _SET_ID = 0o6000
-#: O_CREAT and what O_TMPFILE adds: otherwise the mode of an open is whatever lay in the register.
+#: O_CREAT and the bit O_TMPFILE adds: without them, the mode argument of an open is undefined.
 _MAKES_A_FILE = 0o100 | 0o20000000
 _RET_ALLOW = 0x7FFF0000
 _REFUSED = 0x00050000 | errno.EPERM
@@ -28,16 +28,16 @@ Row = tuple[int, int, int, int]
 
 
 class _Calls(NamedTuple):
-    """One architecture's numbers."""
+    """The system call numbers of one architecture."""
 
     arch: int
-    #: (number, which argument is the mode)
+    #: (call number, index of the mode argument)
     modes: tuple[tuple[int, int], ...]
-    #: (number, which are the flags, which is the mode)
+    #: (call number, index of the flags, index of the mode)
     opens: tuple[tuple[int, int, int], ...]
 
 
-#: openat2; io_uring_setup, _enter, _register: the same everywhere. fchmodat2 has number 452.
+#: openat2; io_uring_setup, _enter, _register: the same everywhere (so is fchmodat2, 452).
 _IN_MEMORY = (437, 425, 426, 427)
 _X86_64 = _Calls(
     0xC000003E, ((90, 1), (91, 1), (268, 2), (452, 2), (85, 1), (133, 1), (259, 2)),
@@ -56,7 +56,7 @@ def is_supported() -> bool:
 
 
 def build() -> bytes:
-    """The BPF program for this machine; what speaks another instruction set is not let through."""
+    """The BPF program for this machine; calls of any other architecture are refused."""
     blocks = [_block(one) for one in _MACHINES[os.uname().machine]]
     rows: list[Row] = [(_LD, 0, 0, _ARCH)]
     for one, block in zip(_MACHINES[os.uname().machine], blocks, strict=True):
@@ -93,5 +93,5 @@ def _judge(mode: int) -> list[Row]:
 
 
 def _argument(which: int) -> int:
-    """Where the lower half of it lies in struct seccomp_data (little-endian)."""
+    """The offset of the argument's lower half in struct seccomp_data (little-endian)."""
     return 16 + 8 * which

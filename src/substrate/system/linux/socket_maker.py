@@ -1,4 +1,4 @@
-"""Sockets from a network namespace of their own, for a process that cannot enter one.
+"""Sockets from a separate network namespace, for a process that cannot enter one.
 
 A process with threads may not join a user namespace, and an ordinary user may not make a network
 namespace without one. A small process does it instead and passes the sockets out.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 
 from substrate.errors import MissingDependencyError
 from substrate.system.linux import netns
+from substrate.system.process import spawn_script
 
 _CHANNEL = 3
 _START_TIMEOUT_S = 10.0
@@ -19,24 +19,14 @@ _BYTES = {kind: letter for letter, kind in netns.KINDS.items()}
 
 
 class SocketMaker:
-    """In its namespace every address is on ``lo``; `resolvers` stand at port 53 of all of them."""
+    """In its namespace every address is on ``lo``; `resolvers` listen on port 53 of all of them."""
 
     def __init__(self) -> None:
         self._channel, theirs = socket.socketpair()
         self._pid = 0
         self.resolvers: list[socket.socket] = []
         try:
-            self._pid = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", netns.__file__, str(_CHANNEL)],
-                {},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), _CHANNEL),
-                    (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-                ],
-                # Ctrl-C is for the command.
-                setpgroup=0,
-            )
+            self._pid = spawn_script(netns.__file__, theirs.fileno(), _CHANNEL, quiet=(2,))
             theirs.close()
             self._channel.settimeout(_START_TIMEOUT_S)
             word, descriptors, _, _ = socket.recv_fds(self._channel, 1, 8)
@@ -49,7 +39,7 @@ class SocketMaker:
             raise MissingDependencyError(f"no network namespace could be made: {error}") from error
 
     def make(self, family: int, kind: int) -> socket.socket | None:
-        """A socket of that kind, bound to a port of its own."""
+        """A socket of that kind, bound to a free port."""
         letter = _BYTES.get((socket.AddressFamily(family), socket.SocketKind(kind)))
         if letter is None:
             return None

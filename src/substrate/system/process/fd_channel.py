@@ -1,6 +1,6 @@
 """Short messages and descriptors between two related processes (POSIX).
 
-`socket` costs ten times what `_socket` does at start-up, and every command would pay.
+`_socket` is used because importing `socket` costs ten times as much, for every command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ClosedError(Exception):
 
 
 class Channel:
-    """One end. Messages are tuples of plain values, the first of which says what it is."""
+    """One end. A message is a tuple of plain values; the first one names its type."""
 
     def __init__(self, fd: int) -> None:
         import _socket
@@ -33,7 +33,7 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, *message: object, fds: tuple[int, ...] = ()) -> None:
-        """Raises `ClosedError` if nobody is there to read it."""
+        """Raises `ClosedError` if the other end is closed."""
         import _socket
 
         body = marshal.dumps(message)  # type: ignore[arg-type]
@@ -48,7 +48,7 @@ class Channel:
             raise ClosedError from error
 
     def receive(self) -> tuple[Message, tuple[int, ...]]:
-        """The next message and the descriptors that came with it; `ClosedError` at the end."""
+        """The next message and its descriptors; `ClosedError` at the end."""
         head, fds = self._receive_with_fds(_LENGTH_BYTES)
         if len(head) < _LENGTH_BYTES:
             raise ClosedError
@@ -62,7 +62,7 @@ class Channel:
         return cast(Message, marshal.loads(body)), fds
 
     def rest(self) -> bytes:
-        """What the other end writes, as it is, until it closes."""
+        """The raw bytes that the other end writes, until it closes."""
         out = b""
         try:
             while chunk := self._receive_some(4096):
@@ -78,7 +78,7 @@ class Channel:
     def announce_by(self, signum: int) -> None:
         """Have the kernel send us `signum` whenever something arrives (Linux).
 
-        So that waiting for a signal is enough to hear of a message, too.
+        So a process that waits for signals also learns of messages.
         """
         announce_by(self.fileno(), signum)
 

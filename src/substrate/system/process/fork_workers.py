@@ -1,7 +1,7 @@
-"""Work shared with forked children that inherit what is in memory and answer over a pipe.
+"""Work shared with forked children that inherit our memory and answer over a pipe.
 
-A child reads and answers, nothing more. Whatever goes wrong with one, its answer is missing and
-the caller does that part itself, or does without.
+A child reads and answers, nothing more. If a child fails, its answer is missing, and the caller
+does that part itself or goes on without it.
 """
 
 from __future__ import annotations
@@ -14,33 +14,35 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TypeVar, cast
 
+from substrate.system.process.process import fork_child
+
 _NUMBER_BYTES = 2
-#: So many numbers fit into a pipe of one page, the smallest there is.
+#: This many numbers fit into a pipe of one page, the smallest there is.
 MOST_PORTIONS = 2000
 _PIPE_BYTES = 1 << 20
 _MOST_BY_WEIGHT = 200
-#: Who has answered leaves the processor to who goes on with the answer, if there is no other.
+#: Niceness of a child after its answer: on a single processor, the parent runs first.
 _LATER_IS_NICER = 5
 
 T = TypeVar("T")
 
 
 def can_fork() -> bool:
-    """A fork is safe while nobody else runs in this process; on macOS it never quite is."""
+    """A fork is safe only without other threads in this process, and never quite on macOS."""
     if not hasattr(os, "fork") or sys.platform == "darwin":
         return False
     return threading.active_count() == 1
 
 
 def processors() -> int:
-    """How many processes can really run at once here."""
+    """How many processes can really run at the same time here."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def by_weight(weights: Mapping[T, int], least: int) -> list[list[T]]:
-    """The keys in portions of about as much weight: at least `least`, at most some hundred."""
+    """The keys in portions of similar weight: at least `least` each, about 200 portions at most."""
     portion = max(least, sum(weights.values()) // _MOST_BY_WEIGHT)
     portions: list[list[T]] = [[]]
     filled = 0
@@ -54,11 +56,11 @@ def by_weight(weights: Mapping[T, int], least: int) -> list[list[T]]:
 
 
 class Portions:
-    """Numbers below `count`, each given once to whichever process asks next.
+    """Numbers below `count`, each given once, to the process that asks next.
 
-    On a busy machine no fixed share would be fair. Made before the fork; close it in the parent.
-    A child whose parent is gone gets none: it would do in vain what may take long, and keep what
-    it inherited, such as a lock, from whoever comes next.
+    On a busy machine no fixed share would be fair. Make it before the fork; close it in the parent.
+    A child whose parent has ended gets none: its work would be wasted, and it would keep what it
+    inherited, such as a lock, from the next process.
     """
 
     def __init__(self, count: int) -> None:
@@ -81,7 +83,7 @@ class Portions:
 
 
 class Forked:
-    """A child at work; `answer` must be called, once; or `early_answer` and then `late_answer`."""
+    """A child at work. Call `answer` once; or `early_answer` and then `late_answer`."""
 
     def __init__(self, pid: int, reader: int, aside: int | None = None) -> None:
         self._pid = pid
@@ -89,11 +91,11 @@ class Forked:
         self._aside = aside
 
     def fileno(self) -> int:
-        """Readable as soon as it has answered, or is gone."""
+        """Readable as soon as the child has answered or ended."""
         return self._reader
 
     def answer_within(self, timeout_s: float) -> object:
-        """Like `answer`, but a child that takes longer is ended, and its answer is None."""
+        """Like `answer`, but a child that takes longer is killed, and its answer is None."""
         import select
         import signal
 
@@ -102,17 +104,17 @@ class Forked:
         return self.answer()
 
     def answer(self) -> object:
-        """What its work returned; None if it could not say."""
+        """The result of its work; None if the child failed."""
         said = self.early_answer()
         return said if self._has_ended_well() else None
 
     def early_answer(self) -> object:
-        """The same, but the child may still be at what it was to do `then`."""
+        """The same, but the child may still be busy with its `then` work."""
         with os.fdopen(self._reader, "rb") as pipe:
             return _loaded(pipe.read())
 
     def late_answer(self) -> object:
-        """What it did `then`, when it is done; None if it could not say."""
+        """The result of its `then` work, once done; None if the child failed."""
         assert self._aside is not None
         with os.fdopen(self._aside, "rb") as file:
             if not self._has_ended_well():
@@ -124,11 +126,11 @@ class Forked:
         try:
             return os.waitpid(self._pid, 0)[1] == 0
         except ChildProcessError:
-            return True  # somebody ignores SIGCHLD: the answer must speak for itself
+            return True  # SIGCHLD is ignored, so there is no status: judge by the answer alone
 
 
 def _loaded(said: bytes) -> object:
-    """What is not all of an answer is none."""
+    """An incomplete answer counts as none."""
     try:
         return cast(object, marshal.loads(said)) if said else None
     except (ValueError, TypeError, EOFError):
@@ -136,7 +138,7 @@ def _loaded(said: bytes) -> object:
 
 
 def widen(pipe: int) -> None:
-    """Room for a whole answer, where the system grants it: who fills a pipe must wait."""
+    """Make room for a whole answer, if allowed: a writer to a full pipe must wait."""
     import fcntl  # only where there is fork
 
     if hasattr(fcntl, "F_SETPIPE_SZ"):
@@ -147,12 +149,12 @@ def widen(pipe: int) -> None:
 def fork(
     work: Callable[[], object], then: Callable[[], object] | None = None, *, alone: bool = False
 ) -> Forked | None:
-    """Do `work` in a child; None if the system has no process to spare.
+    """Do `work` in a child; None if the system cannot fork now.
 
-    The results must be plain values (what `marshal` takes). What it does `then` keeps nobody
-    waiting who has got its answer. Nothing of the parent's runs in the child afterwards, no handler
-    and no ``finally``. `alone`: nor does it have anything of the parent's open, so that whoever
-    waits for an end of one of those does not wait for the child.
+    The results must be plain values (what `marshal` takes). `then` runs after the answer is sent,
+    so the parent does not wait for it. None of the parent's code runs in the child afterwards: no
+    handler and no ``finally``. `alone`: the child closes all inherited descriptors, so that a
+    process that waits for the end of one of them does not wait for the child.
     """
     opened: list[int] = []
     try:
@@ -163,28 +165,61 @@ def fork(
             opened.append(aside)
         reader, writer = opened[:2]
         widen(writer)
-        child = os.fork()
+        child = fork_child(lambda: _work(work, then, opened, alone=alone))
     except OSError:
         for fd in opened:
             os.close(fd)
         return None
-    if child:
-        os.close(writer)
-        return Forked(child, reader, aside)
+    os.close(writer)
+    return Forked(child, reader, aside)
+
+
+def _work(
+    work: Callable[[], object],
+    then: Callable[[], object] | None,
+    opened: list[int],
+    *,
+    alone: bool,
+) -> None:
+    """In the child."""
+    reader, writer, *aside = opened
+    os.close(reader)
+    if alone:
+        _close_all_but(writer)
+    # If the parent has ended, no process reads the pipe: EPIPE then ends this process as well.
+    with os.fdopen(writer, "wb") as pipe:
+        pipe.write(marshal.dumps(work(), 2))  # type: ignore[arg-type]
+    if then is not None:
+        os.nice(_LATER_IS_NICER)
+        with os.fdopen(aside[0], "wb") as file:
+            file.write(marshal.dumps(then(), 2))  # type: ignore[arg-type]
+
+
+def share(
+    count: int,
+    children: int,
+    in_child: Callable[[Iterator[int]], object],
+    here: Callable[[int], object],
+) -> list[object]:
+    """Give each number below `count` to one of so many children or to this process.
+
+    Returns the children's answers. What a failed child took is in no answer: the caller must do
+    it, or go on without it.
+    """
     try:
-        os.close(reader)
-        if alone:
-            _close_all_but(writer)
-        # Nobody reads any more if the parent is gone: EPIPE then ends this process as well.
-        with os.fdopen(writer, "wb") as pipe:
-            pipe.write(marshal.dumps(work(), 2))  # type: ignore[arg-type]
-        if then is not None and aside is not None:
-            os.nice(_LATER_IS_NICER)
-            with os.fdopen(aside, "wb") as file:
-                file.write(marshal.dumps(then(), 2))  # type: ignore[arg-type]
-        os._exit(0)
+        portions = Portions(count)
+    except OSError:  # no descriptors left
+        for number in range(count):
+            here(number)
+        return []
+    started = [fork(lambda: in_child(portions.claims())) for _ in range(children)]
+    try:
+        for number in portions.claims():
+            here(number)
     finally:
-        os._exit(1)
+        portions.close()
+        answers = [child.answer() for child in started if child is not None]
+    return [answer for answer in answers if answer is not None]
 
 
 def _close_all_but(kept: int) -> None:
@@ -196,9 +231,9 @@ def _close_all_but(kept: int) -> None:
 
 
 def end_with_parent(parent: int) -> bool:
-    """In a child (Linux): what a terminal sends is not for it, and it does not outlive `parent`.
+    """In a child (Linux): ignore the terminal's signals, and do not outlive `parent`.
 
-    False if that is gone already.
+    False if `parent` has already ended.
     """
     import signal
 
@@ -212,7 +247,7 @@ def end_with_parent(parent: int) -> bool:
 
 
 def _file_without_name() -> int:
-    """In memory, or where a system has no such files (or a sandbox none to spare) on the disk."""
+    """In memory; on disk where the system lacks such files or a sandbox forbids them."""
     if hasattr(os, "memfd_create"):
         with suppress(OSError):
             return os.memfd_create("substrate", os.MFD_CLOEXEC)

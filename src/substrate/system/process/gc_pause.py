@@ -1,4 +1,4 @@
-"""Pausing Python's collector of cycles where many values are made that all stay."""
+"""Pausing Python's cyclic garbage collector while many lasting values are created."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Inside, cycles are not looked for: with several tuples for each of thousands of files the
-    collector would look at each of them again and again (a third of the whole time)."""
+    """Pause the collector inside.
+
+    With several tuples for each of thousands of files it would examine them again and again (a
+    third of the whole time).
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

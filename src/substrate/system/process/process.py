@@ -1,4 +1,5 @@
-"""Running other programs: captured, for our own use, and in the foreground, for the user.
+"""Starting processes; no other module does. Other programs run captured, for our own use, or in the
+foreground, for the user. Our own children start with `fork_child` or a function after it.
 
 `subprocess` is imported on first use: it costs as much start-up time as the rest of a small
 command, and running a user's command on a POSIX system does not need it.
@@ -8,8 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn
 
 from substrate.errors import MissingDependencyError, SubstrateError, WorkspaceError
 from substrate.system import clock, environment
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
 
 Arg = str | bytes
 PathArg = str | bytes | os.PathLike[str]
+Environ = Mapping[str, str] | Mapping[bytes, bytes]
 
-#: What timeout(1) exits with when it had to end the command.
+#: Exit status of timeout(1) after it ended the command.
 EXIT_TIMED_OUT = 124
 EXIT_NOT_EXECUTABLE = 126
 EXIT_NOT_FOUND = 127
-#: How long a command that was told to end may take before it is killed.
+#: Time between TERM and KILL.
 KILL_GRACE_S = 5.0
-#: What is read of a conversation at a time: with less, one who answers much is asked in vain.
+#: Buffer size of a conversation: with a smaller one, long answers take many more read calls.
 _CONVERSATION_BYTES = 128 << 10
 
 
 class Completed(NamedTuple):
-    """A captured run. `returncode` is negative for a death by signal."""
+    """A captured run. `returncode` is negative if a signal killed the program."""
 
     returncode: int
     stdout: bytes
@@ -39,7 +41,7 @@ class Completed(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """A program that is being asked: close both ends, then wait."""
+    """A program that answers questions: close both ends, then wait."""
 
     stdin: IO[bytes]
     stdout: IO[bytes]
@@ -47,7 +49,7 @@ class Conversation(NamedTuple):
 
 
 class Stdio(NamedTuple):
-    """Descriptors for a foreground command; `None` is ours."""
+    """Descriptors for a foreground command; `None` means our own."""
 
     stdin: int | None = None
     stdout: int | None = None
@@ -58,17 +60,17 @@ INHERITED = Stdio()
 
 
 class Finished(NamedTuple):
-    """How a foreground command ended, in the terms a shell would use."""
+    """How a foreground command ended, in the terms of a shell."""
 
-    #: The command's own status; 128+n if signal n killed it; 124, 126, 127 as above.
+    #: The command's exit status; 128+n if signal n killed it; 124, 126, 127 as above.
     exit_code: int
     #: The signal that killed it, if one did.
     signal: int | None
     timed_out: bool
     duration_ns: int
-    #: Why it could not be started, for stderr: ``foo: command not found``. Empty if it was.
+    #: Why it could not be started, for stderr: ``foo: command not found``. Empty if it was started.
     error: str = ""
-    #: How many processes that it had left running were ended (`kill_children`).
+    #: How many processes that it left running were ended (`kill_children`).
     killed_children: int = 0
 
 
@@ -81,11 +83,11 @@ def run(
     check: bool = False,
     timeout_s: float | None = None,
 ) -> Completed:
-    """Run a program to its end and capture what it printed; stdin is `input`, or empty.
+    """Run a program to its end and capture its output; stdin is `input`, or empty.
 
     Raises `MissingDependencyError` if there is no such program, `WorkspaceError` if there is no
-    such directory, `SubstrateError` on a timeout (the program is killed) and, with `check`, on
-    any status but 0.
+    such directory, `SubstrateError` on a timeout (the program is killed) and, with `check`, on any
+    exit status but 0.
     """
     import subprocess
 
@@ -115,7 +117,7 @@ def run(
 def converse(
     argv: Sequence[Arg], *, cwd: PathArg | None = None, env: Mapping[str, str] | None = None
 ) -> Conversation:
-    """Start a program that answers on stdout what it is asked on stdin; stderr is dropped.
+    """Start a program that reads requests on stdin and answers on stdout; stderr is dropped.
 
     Raises like `run` if it cannot be started.
     """
@@ -132,9 +134,9 @@ def converse(
     assert child.stdin is not None
     assert child.stdout is not None
     if os.name == "posix":
-        from substrate.system.forked import widen
+        from substrate.system.process.fork_workers import widen
 
-        widen(child.stdout.fileno())  # it goes on while we do something else
+        widen(child.stdout.fileno())  # it can go on while we do something else
     return Conversation(child.stdin, child.stdout, child.wait)
 
 
@@ -152,15 +154,14 @@ def run_foreground(
     """Run a program in our place: our terminal, our descriptors, our signals.
 
     The program stays in our process group, so the terminal's Ctrl-C, Ctrl-\\ and Ctrl-Z reach it
-    directly and once; a signal that somebody sends to us alone is passed on to it. Meanwhile none
-    of them ends us: the caller lives to write down what happened.
+    directly and once; a signal sent to us alone is passed on to it. None of these signals ends us
+    while it runs, so that the caller can record what happened.
 
-    A program that is not there is no error here but exit status 127, as in a shell, and 126 if it
-    cannot be executed; `Finished.error` holds the message. `WorkspaceError` if `cwd` is not a
-    directory. After `timeout_s` the program and everything it started get TERM, and KILL
-    `grace_s` later. `kill_children` ends what it left running, too, as far as the system lets us
-    find it. `prepare` is called before it begins, when nothing more is forked: if it raises,
-    nothing runs.
+    A missing program is not an error here but exit status 127, as in a shell, and 126 if it cannot
+    be executed; `Finished.error` holds the message. `WorkspaceError` if `cwd` is not a directory.
+    After `timeout_s` the program and everything it started get TERM, and KILL `grace_s` later.
+    `kill_children` also ends the processes it left running, as far as the system can find them.
+    `prepare` is called before the program begins, after the last fork: if it raises, nothing runs.
     """
     if not argv:
         raise ValueError("no program to run")
@@ -168,13 +169,67 @@ def run_foreground(
         raise _no_directory(cwd)
     if sys.platform == "win32":
         return _foreground_windows(argv, cwd, env, timeout_s, stdio)
-    from substrate.system import foreground, spawn
+    from substrate.system.process import spawn
+    from substrate.system.terminal import foreground
 
     return foreground.run(
         spawn.Program(tuple(os.fsencode(arg) for arg in argv), cwd, env, stdio),
         foreground.Limits(timeout_s, grace_s, kill_children),
         prepare,
     )
+
+
+def fork_child(work: Callable[[], object]) -> int:
+    """Do `work` in a forked child, and return the child's pid; `OSError` if the system refuses.
+
+    The child never returns into a second copy of the caller's code: it ends after `work`, with
+    status 0, or 1 if `work` raised.
+    """
+    pid = os.fork()
+    return pid if pid else _work_and_end(work)
+
+
+def fork_on_terminal(work: Callable[[], object]) -> tuple[int, int]:
+    """Like `fork_child`, with a new terminal as the child's stdin, stdout and stderr.
+
+    Returns the pid, and a descriptor of the terminal's other end.
+    """
+    import pty
+
+    pid, master = pty.fork()
+    return (pid, master) if pid else _work_and_end(work)
+
+
+def _work_and_end(work: Callable[[], object]) -> NoReturn:
+    status = 1
+    try:
+        work()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def spawn_script(script: str, fd: int, number: int, *, quiet: Iterable[int]) -> int:
+    """Run a file of ours in a new interpreter, without an environment; returns the pid.
+
+    Its argument is `number`, under which it finds our descriptor `fd`. `quiet`: which of its
+    standard streams are /dev/null. For a process with threads, which cannot fork safely.
+    """
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", script, str(number)],
+        {},
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, fd, number),  # first: `fd` may be one of the standard streams
+            *((os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in quiet),
+        ],
+        setpgroup=0,  # the terminal's keys are for the command
+    )
+
+
+def become(path: Arg, argv: Sequence[Arg], env: Environ) -> NoReturn:
+    """Replace this process by a program; `OSError` if that is not possible."""
+    os.execve(path, tuple(argv), env)
 
 
 def shell_argv(command: Arg) -> list[Arg]:
@@ -185,25 +240,17 @@ def shell_argv(command: Arg) -> list[Arg]:
     return [shell, "-c", command]
 
 
-def current_umask() -> int:
-    """The umask that a command we start gets."""
-    # It can only be read by setting it; the strictest one for the moment in between.
-    umask = os.umask(0o077)
-    os.umask(umask)
-    return umask
-
-
 def stdin_kind(fd: int = 0) -> str:
-    """What a command would read from: terminal, pipe, socket, null, file, closed or other."""
+    """The kind of stdin: terminal, pipe, socket, null, file, closed or other."""
     import stat
 
-    from substrate.system import streams
+    from substrate.system.terminal import standard_streams
 
     try:
         found = os.fstat(fd)
     except OSError:
         return "closed"
-    if fd in streams.absent:
+    if fd in standard_streams.absent:
         return "closed"
     if os.isatty(fd):
         return "terminal"
@@ -225,7 +272,7 @@ def _foreground_windows(
     import subprocess
 
     started = clock.monotonic_ns()
-    # The console sends Ctrl-C to every process attached to it; ours must outlive it.
+    # The console sends Ctrl-C to every process attached to it; our process must survive it.
     previous = signal.signal(signal.SIGINT, lambda *_: None)
     timed_out = False
     try:
@@ -253,7 +300,7 @@ def _end_tree_windows(child: subprocess.Popen[bytes]) -> None:
 
 
 def start_error(program: bytes, error: OSError) -> str:
-    """The words for a program that did not start, as a shell would put them."""
+    """The message for a program that did not start, worded as in a shell."""
     name = program.decode("utf-8", "backslashreplace")
     if isinstance(error, FileNotFoundError) and b"/" not in program:
         return f"{name}: command not found"

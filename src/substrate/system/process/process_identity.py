@@ -1,4 +1,4 @@
-"""What tells one process, and one boot, from another."""
+"""What distinguishes one process, and one boot, from another."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 import sys
 from functools import cache
 
-from substrate.system import files
+from substrate.system.files import files
 
 
 @cache
 def boot_id() -> str:
-    """A name for this boot of the machine; empty where the system offers none.
+    """An id of this boot of the machine; empty where the system has none.
 
-    A lock or journal entry written under another boot id belongs to nobody who still lives.
+    The writer of a lock or journal entry with another boot id is certainly dead.
     """
     if sys.platform == "linux":
         try:
@@ -26,8 +26,22 @@ def boot_id() -> str:
     return ""
 
 
+def pid_namespace() -> str:
+    """An id of the pid namespace of this process; empty where there are none."""
+    return _pid_namespace(os.getpid())
+
+
+@cache
+def _pid_namespace(pid: int) -> str:
+    """Cached per pid, because a forked child inherits the cache and may be in another namespace."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return ""
+
+
 def pid_alive(pid: int) -> bool:
-    """Whether a process of that id runs here now (it may be another one that reuses the id).
+    """Whether a process with that id runs here now (it may be another one that reuses the id).
 
     A zombie counts as dead: it holds nothing and will do nothing more.
     """
@@ -47,13 +61,13 @@ def pid_alive(pid: int) -> bool:
 
 
 def process_start_token(pid: int) -> str:
-    """Something that differs when the id was reused; empty when unknown or gone."""
+    """A value that changes when the pid is reused; empty if unknown or if there is no process."""
     return _own_start_token(pid) if pid == os.getpid() else _linux_stat_field(pid, 22)
 
 
 @cache
 def _own_start_token(pid: int) -> str:
-    """By its id, because a fork inherits what is remembered here."""
+    """Cached per pid, because a forked child inherits the cache."""
     return _linux_stat_field(pid, 22)
 
 
@@ -63,7 +77,7 @@ def _linux_stat_field(pid: int, number: int) -> str:
         text = files.read_kernel_file(f"/proc/{pid}/stat")
     except OSError:
         return ""
-    # The command's name stands in parentheses and may hold blanks and parentheses itself.
+    # The command's name is in parentheses and may itself contain blanks and parentheses.
     fields = text[text.rfind(b")") + 2 :].split()
     return fields[number - 3].decode("ascii", "replace") if len(fields) > number - 3 else ""
 
@@ -80,7 +94,7 @@ def _darwin_boot_session() -> str:
 
 
 def _windows_pid_alive(pid: int) -> bool:
-    # os.kill(pid, 0) would send CTRL_C there.
+    # On Windows os.kill(pid, 0) would send CTRL_C.
     import ctypes
 
     query_limited_information, still_active = 0x1000, 259
@@ -98,5 +112,5 @@ def _windows_pid_alive(pid: int) -> bool:
 
 
 def os_name() -> str:
-    """The system as packs name it: linux, darwin, windows."""
+    """The system's name in packs: linux, darwin, windows."""
     return "windows" if sys.platform == "win32" else sys.platform

@@ -1,4 +1,4 @@
-"""Who started whom: finding and ending everything a command left behind (POSIX)."""
+"""The process tree: finding and ending everything a command left behind (POSIX)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POLL_S = 0.01
 
 
 class Process(NamedTuple):
-    """A process, and when it started: a number alone may have passed to somebody else."""
+    """A process and its start time, because another process may reuse the pid."""
 
     pid: int
     start: str
@@ -29,7 +29,7 @@ class _Row(NamedTuple):
 
 
 def adopt_orphans(on: bool) -> bool:
-    """On Linux: become the parent of what our children leave behind, so that it can be found."""
+    """On Linux: become the parent of our children's orphans, so that they can be found."""
     if not sys.platform.startswith("linux"):
         return False
     try:
@@ -42,7 +42,7 @@ def adopt_orphans(on: bool) -> bool:
 
 
 def descendants(pid: int) -> list[Process]:
-    """Everything that `pid` started, directly or not, and that still hangs on it."""
+    """Everything that `pid` started, directly or not, and that is still in its process tree."""
     table = _table()
     children: dict[int, list[int]] = {}
     for child, row in table.items():
@@ -57,7 +57,7 @@ def descendants(pid: int) -> list[Process]:
 
 
 def parent(pid: int) -> int:
-    """0 if there is none, or no such process."""
+    """The parent's pid; 0 if there is none, or no such process."""
     row = _row(pid)
     return 0 if row is None else row.parent
 
@@ -68,7 +68,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def send(processes: Iterable[Process], signum: int) -> None:
-    """Signal those that are still the same process."""
+    """Signal the processes whose pid has not been reused."""
     for process in processes:
         if _is_there(process):
             with suppress(ProcessLookupError, PermissionError):
@@ -76,7 +76,7 @@ def send(processes: Iterable[Process], signum: int) -> None:
 
 
 def end_all(processes: list[Process], grace_s: float) -> None:
-    """TERM, then KILL for those still there after the grace."""
+    """TERM, then KILL for those that still run after the grace period."""
     send(processes, signal.SIGTERM)
     send(processes, signal.SIGCONT)
     deadline = clock.monotonic_ns() + int(grace_s * 1e9)
@@ -116,14 +116,14 @@ def _read_proc(pid: int) -> _Row | None:
             text = file.read()
     except OSError:
         return None
-    # The name stands in parentheses and may hold anything; count from the last one.
+    # The name is in parentheses and may contain anything: count from the last parenthesis.
     fields = text[text.rindex(b")") + 2 :].split()
     return _Row(int(fields[1]), fields[0].decode(), fields[19].decode())
 
 
 def _ask_ps(which: list[str]) -> dict[int, _Row]:
     from substrate.errors import SubstrateError
-    from substrate.system import process
+    from substrate.system.process import process
 
     try:
         said = process.run(["ps", *which, "-o", "pid=,ppid=,state=,lstart="]).stdout

@@ -1,8 +1,8 @@
 """Whether the limits that we were started with (``ulimit``) leave room for our own work.
 
-A command shares its limits with us. What stops half-way for want of memory or descriptors loses
-nothing, but the command would have run for nothing, and nobody could tell the user why. So what is
-known to be too little is said before anything is begun.
+A command shares its limits with us. Stopping half-way for lack of memory or descriptors loses no
+data, but the command would have run in vain, and no message could tell the user why. So limits that
+are known to be too small are reported before anything begins.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from threading import Thread
 
 _MIB = 1024 * 1024
-#: A small command takes 30 MiB more than Python alone; one that changes much takes more.
+#: A small command needs 30 MiB more than Python alone; a command that changes much needs more.
 _MEMORY_BYTES = 48 * _MIB
-#: The ledger's log has a few, and grows before it is folded in.
+#: The ledger's write-ahead log takes a few MiB, and grows until it is folded into the ledger.
 _FILE_BYTES = 16 * _MIB
 _DESCRIPTORS = 64
 _STACK_BYTES = 1 * _MIB
-#: What the loader says, in an ImportError, where a library finds no place.
+#: Texts of the ImportError when the loader has no room to map a library.
 _NOT_LOADED = ("failed to map segment", "cannot allocate memory", "cannot map zero-fill")
 
 
 def require() -> None:
-    """Raises `RefusedError` if a limit is too small to run a command and write it down."""
+    """Raises `RefusedError` if a limit is too small to run a command and record it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -45,13 +45,13 @@ def require() -> None:
     is_limited = any(resource.getrlimit(which)[0] != bound for which in memory)
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     if is_limited or (stack != bound and stack < _STACK_BYTES):
-        stack_size(_STACK_BYTES)  # a thread's is as large as that limit says, or as small
+        stack_size(_STACK_BYTES)  # a thread's stack is otherwise as large or small as that limit
     if is_limited and not _has_memory():
         raise no_memory()
 
 
 def _has_memory() -> bool:
-    """By taking it: how much Python and its libraries have already is different everywhere."""
+    """Test by allocating: how much Python and its libraries already use differs everywhere."""
     import mmap
 
     try:
@@ -62,7 +62,7 @@ def _has_memory() -> bool:
 
 
 def start(thread: Thread) -> None:
-    """Start it; `RefusedError` if there may be no more."""
+    """Start the thread; `RefusedError` if no more threads are allowed."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -70,7 +70,7 @@ def start(thread: Thread) -> None:
 
 
 def start_thread(work: Callable[[], None]) -> None:
-    """As `start`, without the module's cost, for who keeps account of its threads itself."""
+    """Like `start`, without importing `threading`, for callers that keep track of their threads."""
     try:
         start_new_thread(work, ())
     except RuntimeError as error:
@@ -78,7 +78,7 @@ def start_thread(work: Callable[[], None]) -> None:
 
 
 def shortage(error: BaseException) -> RefusedError | None:
-    """`error` in other words, if it says that a limit was met."""
+    """The `RefusedError` for `error`, if its cause is a limit."""
     if isinstance(error, MemoryError):
         return no_memory()
     text = str(error)
@@ -97,7 +97,7 @@ def no_memory() -> RefusedError:
 
 
 def file_size_is_limited() -> bool:
-    """Whether a file cannot grow as it likes: what is written may fail for that alone."""
+    """Whether the size of a file is limited: a write may fail for that reason alone."""
     if sys.platform == "win32":
         return False
     import resource

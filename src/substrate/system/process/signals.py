@@ -1,10 +1,9 @@
 """Waiting for signals instead of being interrupted by them, on POSIX systems.
 
-While a command runs every signal worth passing on is blocked here and fetched: no handler can
-interrupt anything, none can be lost between fork and wait, and (where the system has
-sigtimedwait) we learn who sent it. That matters for Ctrl-C: the terminal sends it to the whole
-process group, so the command has it already and must not get it twice; a ``kill -INT`` to us
-alone has to be passed on.
+While a command runs, every signal worth passing on is blocked here and fetched: no handler can
+interrupt anything, no signal is lost between fork and wait, and (where the system has sigtimedwait)
+we learn the sender. That matters for Ctrl-C: the terminal sends it to the whole process group, so
+the command already has it and must not get it twice; a ``kill -INT`` to us alone must be passed on.
 """
 
 from __future__ import annotations
@@ -22,47 +21,61 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-#: The terminal sends these to the whole group; by themselves they are not ours to pass on.
-_FROM_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
-_FOR_ONE = frozenset({signal.SIGUSR1, signal.SIGUSR2})
+
+def those_of(*names: str) -> frozenset[signal.Signals]:
+    """The signals with these names that this system has: Windows lacks most."""
+    return frozenset(getattr(signal, name) for name in names if hasattr(signal, name))
+
+
+#: The terminal sends these to the whole group; if the terminal sent them, do not pass them on.
+_FROM_TERMINAL = those_of("SIGINT", "SIGQUIT", "SIGHUP")
+_FOR_ONE = those_of("SIGUSR1", "SIGUSR2")
 PASSED_ON = _FROM_TERMINAL | _FOR_ONE | {signal.SIGTERM}
-WAITED_FOR = PASSED_ON | {signal.SIGCHLD}
-#: Python ignores these for itself: what whoever started us wanted is not known.
-PYTHONS_OWN = tuple(
-    getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)
-)
-#: Of those above 31 two are libc's own, and `posix_spawn` leaves them ignored.
+WAITED_FOR = PASSED_ON | those_of("SIGCHLD")
+#: Python ignores these for itself, so the caller's own setting is not known.
+PYTHONS_OWN = tuple(sorted(those_of("SIGPIPE", "SIGXFSZ")))
+#: Above 31, two signals belong to libc, and `posix_spawn` leaves them ignored.
 ORDINARY = tuple(number for number in range(1, 32) if number not in PYTHONS_OWN)
-#: What the one blocks for whom we run a command, where that is not who started us; None: as we do.
-callers_mask: tuple[int, ...] | None = None
-#: The same of what it ignores: some of those have another meaning for us.
-callers_ignored: tuple[int, ...] | None = None
-#: A process that sends its signals to our whole group, as a terminal does; 0 if there is none.
-sent_to_all_by = 0
-#: The user's command has begun and is waited for: whom a signal would reach.
-has_command = False
-#: SIGCHLD is not lost, but a thread that does not block it might eat it: look once in a while.
+#: SIGCHLD is not lost, but a thread that does not block it might take it: check now and then.
 _TICK_S = 1.0
-#: Between two looks for a signal, on systems that cannot wait for one with a timeout.
+#: Longest pause between two polls, on systems that cannot wait for a signal with a timeout.
 _LONGEST_PAUSE_S = 0.02
+
+
+class Caller:
+    """What this process knows about its caller, and about the command that it runs for it."""
+
+    __slots__ = ("has_command", "ignored", "mask", "sends_to_all")
+
+    def __init__(self) -> None:
+        #: The signals it blocks, if the daemon runs a command for it; None: those we block.
+        self.mask: tuple[int, ...] | None = None
+        #: The same for the signals it ignores: some of those have another meaning for us.
+        self.ignored: tuple[int, ...] | None = None
+        #: The pid of a process that signals our whole group, as a terminal does; 0: none.
+        self.sends_to_all = 0
+        #: The user's command has begun and is waited for, so a signal would reach it.
+        self.has_command = False
+
+
+caller = Caller()
 
 
 @contextmanager
 def command_under_way() -> Iterator[None]:
-    """While the user's command runs; what is sent before would reach what is to become it."""
-    global has_command
-    has_command = True
+    """While the user's command runs. An earlier signal would reach the process before its exec."""
+    caller.has_command = True
     try:
         yield
     finally:
-        has_command = False
+        caller.has_command = False
 
 
 def ignored() -> tuple[int, ...]:
-    """Those that a program is to be started with ignored, because we or the caller were."""
-    if callers_ignored is not None:
-        return callers_ignored
-    # Not by `signal`, which finds a name for each of them.
+    """The signals that a program must start with ignored, because the caller or we ignore them."""
+    if caller.ignored is not None:
+        return caller.ignored
+    # Not with `signal`, which creates an enum member for each of them.
     return tuple(n for n in ORDINARY if _signal.getsignal(n) == _signal.SIG_IGN)
 
 
@@ -72,7 +85,7 @@ def ignore(numbers: Iterable[int]) -> None:
 
 
 def in_mask(bits: int) -> tuple[int, ...]:
-    """Those of a mask as /proc has it, without the two that are libc's own."""
+    """The signals in a mask as /proc shows it, without the two that belong to libc."""
     return tuple(n for n in range(1, 65) if bits >> (n - 1) & 1 and n not in (32, 33))
 
 
@@ -82,22 +95,22 @@ def heed(numbers: Iterable[int]) -> None:
 
 
 def heed_children() -> object:
-    """Give SIGCHLD a handler that does nothing; returns what stood there, for `heed_as_before`."""
+    """Give SIGCHLD a no-op handler; returns the previous one, for `heed_as_before`."""
     return _set_child_handler(lambda *_: None)
 
 
 def heed_as_before(old: object) -> None:
-    """Undo `heed_children`, unless there was no handler.
+    """Undo `heed_children`, unless there was no handler before.
 
-    A SIGCHLD that another thread has taken by then is still to be handled, and Python complains
-    of one for which there is nothing to call. To have a handler that does nothing changes nothing.
+    Another thread may already have taken a SIGCHLD that is not handled yet, and Python complains if
+    there is no handler to call then. A handler that does nothing is harmless.
     """
     if old not in (None, signal.SIG_DFL):
         _set_child_handler(old)
 
 
 def _set_child_handler(handler: object) -> object:
-    """Nothing outside the main thread, where Python forbids it."""
+    """A no-op outside the main thread, where Python forbids it."""
     try:
         return signal.signal(signal.SIGCHLD, handler)  # type: ignore[arg-type]
     except ValueError:
@@ -105,9 +118,9 @@ def _set_child_handler(handler: object) -> object:
 
 
 def next_signal(timeout_s: float | None) -> tuple[int, bool]:
-    """The next signal for us, 0 after a while; and whether the command has got it, too.
+    """The next signal for us, 0 after a while; and whether the command got the signal, too.
 
-    "A while" is `timeout_s` at most, or as long as the caller need not look for anything else.
+    "A while" is `timeout_s` at most, or as long as the caller need not check anything else.
     """
     if not hasattr(signal, "sigtimedwait"):
         return next_signal_by_sigwait(timeout_s)
@@ -117,25 +130,25 @@ def next_signal(timeout_s: float | None) -> tuple[int, bool]:
 
 
 def _is_from_terminal(info: signal.struct_siginfo) -> bool:
-    """Whether the command, being in our process group, has got this signal, too."""
-    # Where one of the group is in a pid namespace of its own, the kernel may say 0 to all of them.
-    if info.si_code <= 0 and sent_to_all_by and info.si_pid in (0, sent_to_all_by):
+    """Whether the command got this signal, too, because it is in our process group."""
+    # If a process of the group is in another pid namespace, the kernel may report sender 0 to all.
+    if info.si_code <= 0 and caller.sends_to_all and info.si_pid in (0, caller.sends_to_all):
         return info.si_signo not in _FOR_ONE
-    # si_code is positive if the kernel sent it, as it does for the terminal's keys.
+    # si_code is positive if the kernel sent it, as for the terminal's keys.
     if info.si_code <= 0 or info.si_signo not in _FROM_TERMINAL:
         return False
-    # When a terminal goes away the kernel tells the session's leader alone.
+    # When a terminal disappears, the kernel signals only the session leader.
     return info.si_signo != signal.SIGHUP or os.getsid(0) != os.getpid()
 
 
 def next_signal_by_sigwait(timeout_s: float | None) -> tuple[int, bool]:
-    """The same on systems without sigtimedwait, macOS among them."""
+    """The same on systems without sigtimedwait, such as macOS."""
     pending = WAITED_FOR if timeout_s is None else _poll(timeout_s)
     if not pending:
         return 0, False
     signum = signal.sigwait(pending)
-    # Nobody can say who sent it: take what a key sends for the terminal's. A hangup that comes
-    # twice does no harm; one that does not come leaves the command behind.
+    # The sender is unknown: assume that the terminal sent what a key can send. A hangup that comes
+    # twice does no harm; one that does not come leaves the command running.
     return signum, signum in (signal.SIGINT, signal.SIGQUIT)
 
 
@@ -152,13 +165,13 @@ def _poll(timeout_s: float) -> Set[int]:
 
 
 def drain() -> None:
-    """Forget what is pending."""
+    """Discard pending signals."""
     for _ in range(len(WAITED_FOR)):
         pending = signal.sigpending() & WAITED_FOR
         if not pending:
             return
         if hasattr(signal, "sigtimedwait"):
-            # Another thread may take it first: to wait for it could be to wait for ever.
+            # Another thread may take it first: waiting without a timeout could block forever.
             signal.sigtimedwait(pending, 0)
         else:
             signal.sigwait(pending)

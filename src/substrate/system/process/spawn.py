@@ -1,8 +1,8 @@
 """fork and exec by hand, on POSIX systems.
 
-For three reasons: the program must start with the signal mask and the dispositions we were
-started with, not with those we use while waiting for it; an exec that fails must be told apart
-from a program that does; and importing `subprocess` costs more than the fork.
+For three reasons: the program must start with the signal mask and the dispositions we were started
+with, not with those we use while waiting for it; a failed exec must be distinguished from a program
+that fails; and importing `subprocess` costs more than the fork.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from substrate.errors import SubstrateError
-from substrate.system import environment, signals, streams
-from substrate.system.process import EXIT_NOT_FOUND, PathArg, Stdio
+from substrate.system import environment, umask
+from substrate.system.process import signals
+from substrate.system.process.process import EXIT_NOT_FOUND, PathArg, Stdio, become, fork_child
+from substrate.system.terminal import standard_streams
 
 if TYPE_CHECKING:
     import signal as _signal
@@ -25,7 +27,7 @@ else:
 
 
 class Program(NamedTuple):
-    """What to become; `None` means as we are."""
+    """The program to execute; `None` means unchanged."""
 
     argv: tuple[bytes, ...]
     cwd: PathArg | None
@@ -38,14 +40,12 @@ def start(
 ) -> tuple[int, OSError | None]:
     """Fork and exec; the child's pid, or the reason why exec failed (the child is reaped).
 
-    `prepare` is called in between, when nothing more is forked. If it raises, nothing runs.
+    `prepare` is called between the fork and the exec. If it raises, nothing runs.
     """
-    told, tell = os.pipe()  # close-on-exec: reading its end means that exec worked
+    told, tell = os.pipe()  # close-on-exec: end of file means that exec worked
     wait, go = os.pipe()
     try:
-        pid = os.fork()
-        if pid == 0:
-            _exec(program, mask, tell, (wait, go))
+        pid = fork_child(lambda: _exec(program, mask, tell, (wait, go)))
     except OSError as error:
         for fd in (tell, told, wait, go):
             os.close(fd)
@@ -61,7 +61,7 @@ def start(
         return pid, None
     os.waitpid(pid, 0)
     number = int(failure)
-    # OSError picks its own subclass from the number.
+    # OSError picks its own subclass from the error number.
     return pid, OSError(number, os.strerror(number))
 
 
@@ -70,7 +70,7 @@ def _let_go_on(pid: int, go: int, prepare: Callable[[], None]) -> None:
     try:
         prepare()
         is_prepared = True
-        with suppress(BrokenPipeError):  # somebody has killed it: who waits for it will see
+        with suppress(BrokenPipeError):  # the child was killed: the later wait reports it
             os.write(go, b"1")
     finally:
         os.close(go)
@@ -79,7 +79,7 @@ def _let_go_on(pid: int, go: int, prepare: Callable[[], None]) -> None:
 
 
 def _exec(program: Program, mask: Iterable[int], tell: int, gate: tuple[int, int]) -> NoReturn:
-    """In the child: wait at the gate, and become the program, or say why not and go."""
+    """In the child: wait at the gate, then exec the program, or report why not and exit."""
     number = errno.EINVAL  # for an argument that exec cannot take, such as one with a NUL
     try:
         wait, go = gate
@@ -91,11 +91,12 @@ def _exec(program: Program, mask: Iterable[int], tell: int, gate: tuple[int, int
             os.chdir(program.cwd)
         env = _environment(program.env)
         restore_signals(mask)
-        streams.close_absent(program.stdio)
+        umask.give()
+        standard_streams.close_absent(program.stdio)
         exec_first(program.argv, env)
     except OSError as error:
         number = error.errno or errno.EINVAL
-    finally:  # whatever it was: never return into a second copy of our caller
+    finally:  # in every case: never return into a second copy of our caller
         with suppress(OSError):
             os.write(tell, b"%d" % number)
         os._exit(EXIT_NOT_FOUND)
@@ -108,20 +109,20 @@ def restore_signals(mask: Iterable[int]) -> None:
 
 
 def restore_mask(mask: Iterable[int]) -> None:
-    """Not by `signal`, which finds a name for each of sixty signals that were blocked."""
+    """Not with `signal`, which creates an enum member for each of sixty blocked signals."""
     _signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def restore_dispositions() -> None:
-    """As they were before Python and we had our own."""
+    """Restore the dispositions from before Python and we changed them."""
     # Python ignores these two for itself, and exec would pass that on.
     for signum in signals.PYTHONS_OWN:
         signal.signal(signum, signal.SIG_DFL)
-    # exec does away with handlers; but one must not run between here and there.
+    # exec removes handlers; but none may run between here and the exec.
     for signum in signals.WAITED_FOR:
         if signal.getsignal(signum) not in (signal.SIG_IGN, signal.SIG_DFL):
             signal.signal(signum, signal.SIG_DFL)
-    signals.ignore(signals.callers_ignored or ())
+    signals.ignore(signals.caller.ignored or ())
 
 
 def _environment(env: Mapping[str, str] | None) -> Mapping[bytes, bytes]:
@@ -130,12 +131,15 @@ def _environment(env: Mapping[str, str] | None) -> Mapping[bytes, bytes]:
 
 
 def exec_first(argv: tuple[bytes, ...], env: Mapping[bytes, bytes]) -> NoReturn:
-    """exec the first match on PATH, as execvp(3): a file that may not be run does not end the
-    search, and a script without ``#!`` is given to sh."""
+    """exec the first match on PATH, like execvp(3).
+
+    A file without execute permission does not end the search, and a script without ``#!`` runs in
+    sh.
+    """
     refused: OSError | None = None
     for path in _candidates(argv[0], env):
         try:
-            os.execve(path, argv, env)
+            become(path, argv, env)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except PermissionError as error:
@@ -143,7 +147,7 @@ def exec_first(argv: tuple[bytes, ...], env: Mapping[bytes, bytes]) -> NoReturn:
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            os.execve(b"/bin/sh", (b"sh", path, *argv[1:]), env)
+            become(b"/bin/sh", (b"sh", path, *argv[1:]), env)
     raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
@@ -158,7 +162,7 @@ def _candidates(name: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:
 
 def move_stdio(stdio: Stdio) -> None:
     """Make the wanted descriptors 0, 1 and 2."""
-    # Copies above 2 first: one of the wanted descriptors may itself be 0, 1 or 2.
+    # Copy them above 2 first: one of the wanted descriptors may itself be 0, 1 or 2.
     copies = [None if fd is None else _above_stdio(fd) for fd in stdio]
     for target, fd in enumerate(copies):
         if fd is not None:

@@ -1,36 +1,62 @@
-"""Calls that wait for the disk, several at a time.
+"""Threads: calls that wait for the disk, several at a time, and a question beside other work.
 
-A journalling file system writes what all who wait for a sync are waiting for in one go. Some disks
-make each removed file wait, too: an ext4 without a journal that is mounted with ``discard`` tells
-the device about each before it goes on. Sixteen such waits together cost hardly more than one; on
-other disks they cost no more than one after the other.
+A journalling file system serves all pending syncs with one write. On some disks each removal waits,
+too: an ext4 without a journal, mounted with ``discard``, informs the device of each before it goes
+on. Sixteen such waits together cost hardly more than one; on other disks they cost no more than one
+after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from queue import SimpleQueue
     from threading import Semaphore, Thread
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _AT_ONCE = 16
-#: Fewer are done one after the other: starting threads takes its time, too.
+#: Fewer items are done one after the other: starting threads takes time, too.
 SEVERAL = 32
 
 
-class AtOnce:
-    """Use as a context manager: its threads are made when they are first needed, and end with it.
+class Asked(Generic[Result]):
+    """A question that another thread runs. `answer` waits, and raises what the question raised."""
 
-    `for_each` returns when all is done, so that nothing of it runs while the caller goes on.
+    def __init__(self, question: Callable[[], Result]) -> None:
+        self._question = question
+        self._answers: list[Result] = []
+        self._error: BaseException | None = None
+        from threading import Thread
+
+        self._thread = Thread(target=self._ask)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        try:
+            self._answers.append(self._question())
+        except BaseException as error:  # noqa: BLE001  `answer` raises it
+            self._error = error
+
+    def answer(self) -> Result:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._answers[0]
+
+
+class AtOnce:
+    """A context manager: its threads start when they are first needed, and end with it.
+
+    `for_each` returns when all items are done, so no work runs while the caller goes on.
     """
 
     def __init__(self, several: int = SEVERAL) -> None:
-        """`several`: from so many items on threads are worth it."""
+        """`several`: the number of items from which threads are worth it."""
         self._several = several
         self._jobs: SimpleQueue[_Job | None] | None = None
         self._threads: list[Thread] = []
@@ -51,8 +77,10 @@ class AtOnce:
         self._threads = []
 
     def for_each(self, work: Callable[[Item], object], items: Sequence[Item]) -> None:
-        """`work` must not mind which thread it is in, nor the order. Every item gets its turn;
-        the first error that was met is raised then."""
+        """Call `work` for each item, in any thread and any order.
+
+        An error does not stop the other items; the first one is raised at the end.
+        """
         job = _Job(work, items)
         helpers = self._helpers(len(items) - 1) if len(items) >= self._several else []
         if helpers:
@@ -77,7 +105,7 @@ class AtOnce:
             thread = Thread(target=self._serve, daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the user may have no more of them: it is done with fewer
+            except RuntimeError:  # the user's thread limit is reached: go on with fewer
                 break
             self._threads.append(thread)
         return self._threads
@@ -98,7 +126,7 @@ class _Job:
         self._work: Callable[[Any], object] = work
         self._left: list[Any] = [*reversed(items)]
         self.errors: list[Exception] = []
-        #: One for each thread that has nothing more to do for it.
+        #: Released once by each thread that has finished with this job.
         self.left: Semaphore | None = None
 
     def run(self) -> None:
@@ -110,7 +138,7 @@ class _Job:
                 return
             try:
                 work(item)
-            except Exception as error:  # noqa: BLE001  raised by who waits for all of them
+            except Exception as error:  # noqa: BLE001  `for_each` raises the first one
                 self.errors.append(error)
 
     def let_go(self) -> None:

@@ -1,7 +1,10 @@
-"""Work on several cores: forked children that inherit what is in memory and answer over pipes.
+"""A pool of forked children that inherit our memory and answer over pipes, item by item.
 
-Children see everything the parent held when they were forked, for nothing: that is what makes
-this better than a pool of fresh interpreters for work on large tables.
+`fork_workers` is for children that answer once. A pool is for work whose items are found while the
+children work, and for results in order.
+
+Children see everything that the parent had in memory at the fork, at no cost. That makes this
+better than a pool of new interpreters for work on large tables.
 """
 
 from __future__ import annotations
@@ -17,22 +20,16 @@ from contextlib import suppress
 from typing import TypeVar
 
 from substrate.errors import SubstrateError
-from substrate.system.forked import widen
+from substrate.system.process.fork_workers import widen
+from substrate.system.process.process import fork_child
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: How many parts follow, and how long they are together with the table of their lengths.
+#: The number of parts that follow, and their total length with the table of their lengths.
 _HEAD = struct.Struct("<QQ")
-#: Items a child has at hand: it begins the next one without waiting for us.
+#: Items queued per child: it begins the next one without waiting for us.
 _AHEAD = 2
-
-
-def cores() -> int:
-    """How many processes can really run at once here."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class _Child:
@@ -40,7 +37,7 @@ class _Child:
         self.pid, self.requests, self.answers = pid, requests, answers
         #: Numbers of the items it was given and has not answered; it works on the first.
         self.tasks: deque[int] = deque()
-        #: What its pipe had no room for yet.
+        #: Bytes that its pipe had no room for yet.
         self.unsent = memoryview(b"")
 
     def close(self) -> None:
@@ -57,13 +54,13 @@ def map_forked(
     rescue: Callable[[Item], Result] | None = None,
     isolate: bool = False,
 ) -> Iterator[Result]:
-    """``map`` over child processes, results in order. Where there is no fork: in this process.
+    """``map`` over child processes, results in order. Without fork: in this process.
 
-    A single worker is this process, too, unless `isolate` asks for a child that may crash.
+    With one worker it also runs in this process, unless `isolate` asks for a child that may crash.
 
-    An item whose child dies is given to `rescue`, here; without one that is an error. Item,
-    result and nothing else are pickled; `function` is inherited. A `pickle.PickleBuffer` in a
-    result comes as it is, or as a memoryview of what came through the pipe: not copied once more.
+    If a child dies, `rescue` handles its item in this process; without `rescue` that is an error.
+    Only items and results are pickled; `function` is inherited. A `pickle.PickleBuffer` in a result
+    arrives as it is, or as a memoryview of the bytes from the pipe: it is not copied again.
     """
     if (workers <= 1 and not isolate) or not hasattr(os, "fork"):
         yield from map(function, items)
@@ -88,7 +85,7 @@ class _Pool:
         self._children: list[_Child] = []
         self._items: dict[int, object] = {}
         self._results: dict[int, object] = {}
-        #: Given to a child that died before it came to them.
+        #: Numbers of items given to a child that died before it began them.
         self._again: list[int] = []
 
     def run(self, items: Iterable[Item]) -> Iterator[Result]:
@@ -103,7 +100,7 @@ class _Pool:
                 elif upcoming is not None:
                     number, self._items[number] = upcoming
                     self._give(child, number)
-                    # Made while the children work: reading ahead costs them nothing.
+                    # Prepared while the children work: reading ahead does not delay them.
                     upcoming = next(source, None)
                 child = self._free()
             while due in self._results:
@@ -114,7 +111,7 @@ class _Pool:
             self._exchange()
 
     def _free(self) -> _Child | None:
-        """Who can be given an item: best somebody who has none."""
+        """A child that can take an item, preferably an idle one."""
         child = min(self._children, key=lambda one: len(one.tasks), default=None)
         if child is not None and not child.tasks:
             return child
@@ -126,17 +123,15 @@ class _Pool:
     def _fork(self) -> _Child:
         their_requests, requests = _pipe()
         answers, their_answers = _pipe()
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                # Another child's ends must not keep that child waiting for a parent that is gone.
-                for fd in (requests, answers, *(c.requests for c in self._children)):
-                    os.close(fd)
-                _serve(self._function, their_requests, their_answers)
-                status = 0
-            finally:
-                os._exit(status)
+
+        def work() -> None:
+            # A child that holds another child's pipe would keep that one waiting after the parent
+            # ended.
+            for fd in (requests, answers, *(c.requests for c in self._children)):
+                os.close(fd)
+            _serve(self._function, their_requests, their_answers)
+
+        pid = fork_child(work)
         os.close(their_requests)
         os.close(their_answers)
         os.set_blocking(requests, False)
@@ -149,17 +144,17 @@ class _Pool:
 
     @staticmethod
     def _send(child: _Child) -> None:
-        """As much as fits: to wait for one who waits for us would be for ever."""
+        """Send as much as fits: to wait for a child that waits for us would block forever."""
         try:
             while child.unsent:
                 child.unsent = child.unsent[os.write(child.requests, child.unsent) :]
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            child.unsent = memoryview(b"")  # it died: noticed when its answer is awaited
+            child.unsent = memoryview(b"")  # the child died: noticed when its answer is awaited
 
     def _exchange(self) -> None:
-        """Wait until somebody answers or can be told more."""
+        """Wait until a child answers or can take more data."""
         working = {child.answers: child for child in self._children if child.tasks}
         hungry = {child.requests: child for child in self._children if child.unsent}
         ready, writable, _ = select.select(list(working), list(hungry), [])
@@ -188,7 +183,7 @@ class _Pool:
 
     def close(self) -> None:
         for child in self._children:
-            if child.tasks:  # given up on: do not wait for it to finish
+            if child.tasks:  # abandoned: do not wait for it to finish
                 with suppress(OSError):
                     os.kill(child.pid, 9)
             child.close()
@@ -196,7 +191,7 @@ class _Pool:
 
 
 def _serve(function: Callable[[object], object], requests: int, answers: int) -> None:
-    # Looking for cycles would touch, and so copy, every page that is shared with the parent.
+    # A collection would write to, and so copy, every page that is shared with the parent.
     gc.disable()
     while True:
         parts = _read(requests)
@@ -205,7 +200,7 @@ def _serve(function: Callable[[object], object], requests: int, answers: int) ->
         try:
             item: object = pickle.loads(parts[0], buffers=parts[1:])
             answer: tuple[bool, object] = (True, function(item))
-        except Exception as error:  # noqa: BLE001  told to the parent, which raises it
+        except Exception as error:  # noqa: BLE001  sent to the parent, which raises it
             answer = (False, f"{type(error).__name__}: {error}")
         _write(answers, _packed(answer))
 
@@ -255,7 +250,7 @@ def _read(fd: int) -> list[memoryview] | None:
 
 
 def _exactly(fd: int, count: int) -> bytearray | None:
-    """So many bytes; None if the other end was closed before."""
+    """Exactly `count` bytes; None if the other end was closed before that."""
     data = bytearray(count)
     rest = memoryview(data)
     while rest:

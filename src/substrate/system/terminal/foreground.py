@@ -8,12 +8,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from substrate.system import clock, process_tree, signals, spawn
+from substrate.system import clock
 from substrate.system.process import (
     EXIT_NOT_EXECUTABLE,
     EXIT_NOT_FOUND,
     EXIT_TIMED_OUT,
     Finished,
+    process_tree,
+    signals,
+    spawn,
     start_error,
 )
 
@@ -24,7 +27,7 @@ class Limits(NamedTuple):
     kill_children: bool
 
 
-#: A child seen stopped this long was stopped alone, not by a Ctrl-Z that stopped us as well.
+#: A child that stays stopped this long was stopped alone, not by a Ctrl-Z that also stopped us.
 _SETTLE_S = 0.05
 
 
@@ -34,13 +37,13 @@ def run(program: spawn.Program, limits: Limits, prepare: Callable[[], None]) -> 
     finds_orphans = limits.kill_children or limits.timeout_s is not None
     adopting = finds_orphans and process_tree.adopt_orphans(True)
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WAITED_FOR)
-    # Where SIGCHLD is ignored (an inherited disposition) nobody could be waited for, and some
+    # Where SIGCHLD is ignored (an inherited disposition) no child could be waited for, and some
     # systems drop even a blocked SIGCHLD unless it has a handler.
     old_chld = signals.heed_children()
     try:
-        # Other children of ours are none of the command's.
+        # Children that we already have do not belong to the command.
         ours = set(process_tree.descendants(os.getpid())) if limits.kill_children else set()
-        mask = old_mask if signals.callers_mask is None else signals.callers_mask
+        mask = old_mask if signals.caller.mask is None else signals.caller.mask
         pid, error = spawn.start(program, mask, prepare)
         if error is not None:
             return _not_started(program, error, clock.monotonic_ns() - started)
@@ -51,7 +54,7 @@ def run(program: spawn.Program, limits: Limits, prepare: Callable[[], None]) -> 
         return child.finished(clock.monotonic_ns() - started, killed)
     finally:
         signals.heed_as_before(old_chld)
-        # What is still pending was meant for the command: it must not end us now.
+        # Signals that are still pending were meant for the command: they must not end us now.
         signals.drain()
         signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         if adopting:
@@ -59,7 +62,7 @@ def run(program: spawn.Program, limits: Limits, prepare: Callable[[], None]) -> 
 
 
 class _Child:
-    """One running command and what has become of it."""
+    """One running command and how it ended."""
 
     def __init__(self, pid: int, limits: Limits, started_ns: int) -> None:
         self.pid = pid
@@ -92,7 +95,7 @@ class _Child:
         return Finished(exit_code, killed_by, self.timed_out, duration_ns, "", killed_children)
 
     def end_leftovers(self, ours: set[process_tree.Process]) -> int:
-        """End what the command left running, as far as it can still be found; how many."""
+        """End what the command left running, as far as it can still be found; returns how many."""
         left = [one for one in process_tree.descendants(os.getpid()) if one not in ours]
         process_tree.end_all(left, self.limits.grace_s)
         return len(left)
@@ -108,10 +111,10 @@ class _Child:
         return True
 
     def _stop_with_it(self) -> None:
-        """A program that stopped only itself: stop too, so that the shell gets its prompt back.
+        """If a program stopped only itself, stop too, so that the shell gets its prompt back.
 
-        Ctrl-Z stops us directly; by the time we see that the child was stopped, both go on.
-        SIGTSTP, not SIGSTOP: where no shell could ever continue us the kernel drops it.
+        Ctrl-Z stops us directly; when we see that the child was stopped, both are running again.
+        SIGTSTP, not SIGSTOP: the kernel drops it where no shell could ever continue us.
         """
         clock.sleep(_SETTLE_S)
         if process_tree.is_stopped(self.pid):
@@ -119,8 +122,8 @@ class _Child:
             self._send(signal.SIGCONT)
 
     def _send(self, signum: int) -> None:
-        # Not yet reaped, so the pid cannot have passed to somebody else. A program that changed
-        # its user id cannot be signalled by us; then there is nothing to pass on.
+        # The child is not reaped yet, so no other process can have its pid. If the program changed
+        # its user id, we may not signal it; then there is nothing to pass on.
         with suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signum)
 
@@ -139,14 +142,14 @@ class _Child:
         self.timed_out = True
         self.ended = tree
         self._send(signal.SIGTERM)
-        # A stopped process acts on TERM only once it goes on.
+        # A stopped process handles TERM only once it continues.
         self._send(signal.SIGCONT)
         process_tree.send(tree, signal.SIGTERM)
         process_tree.send(tree, signal.SIGCONT)
         self.deadline_ns = clock.monotonic_ns() + int(self.limits.grace_s * 1e9)
 
     def _kill_ended(self) -> None:
-        """The command is gone; what it had started gets the rest of its grace, then KILL."""
+        """After the command ended: let its descendants have the rest of the grace, then KILL."""
         left_ns = 0 if self.deadline_ns is None else self.deadline_ns - clock.monotonic_ns()
         process_tree.end_all(self.ended, max(0.0, left_ns / 1e9))
 

@@ -1,9 +1,9 @@
-"""What a command prints on a terminal that we relay, noted by the relay between two marks (POSIX).
+"""Capturing a command's output on a relayed terminal, between two marks in the stream (POSIX).
 
 The recorder runs on the terminal's inner side, as the command does, and writes a mark before the
-command starts and another when it has ended. Marks travel in the stream itself, so that they are
-exactly where they belong in it; the relay takes them out again, and answers the second one with
-the size and the hash of what lay between them.
+command starts and another when it has ended. Marks travel in the stream itself, so they are in
+exactly the right place. The relay removes them again, and answers the second one with the size and
+the hash of the output between them.
 
     recorder ──▶ mark, the command's output, mark ──▶ relay ──▶ the user, without the marks
         ◀────────────── size, hash ──────────────────────┘
@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from substrate.system import files
-from substrate.system.channel import Channel, ClosedError
+from substrate.system.files import files
+from substrate.system.process import Channel, ClosedError
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -24,7 +24,7 @@ _ANSWER_S = 30.0
 
 
 class Marks(NamedTuple):
-    """Upper case and digits only: nothing that a terminal's settings would change on the way."""
+    """Upper case and digits only: the terminal's settings change nothing of them on the way."""
 
     begin: bytes
     end: bytes
@@ -38,7 +38,7 @@ class Marks(NamedTuple):
 class Noted(NamedTuple):
     sha256: str
     size_bytes: int
-    #: Whether its beginning lies where it was asked for.
+    #: Whether the beginning of the output was saved to the requested file.
     is_kept: bool
 
 
@@ -50,12 +50,12 @@ class Tap:
         self._channel = channel
 
     def begin(self, path: bytes, cap_bytes: int, terminal: int = 1) -> None:
-        """From here on: up to `cap_bytes` of it are kept in the file `path`."""
+        """Start capturing: the file `path` keeps up to `cap_bytes` of the output."""
         self._channel.send("keep", path, cap_bytes)
         files.write_all(terminal, self._marks.begin)
 
     def end(self, terminal: int = 1) -> Noted | None:
-        """What it was; None if the relay does not answer."""
+        """The captured output's size and hash; None if the relay does not answer."""
         try:
             files.write_all(terminal, self._marks.end)
             if not self._channel.ready(_ANSWER_S):
@@ -67,7 +67,7 @@ class Tap:
         return Noted(cast(str, digest), cast(int, size), cast(bool, is_kept))
 
 
-#: In a process on the inner side of a terminal that is relayed with a tap.
+#: Set in a process on the inner side of a terminal that is relayed with a tap.
 current: Tap | None = None
 
 
@@ -78,11 +78,11 @@ class Relayed:
         self._marks = marks
         self._channel = channel
         self._note: _Note | None = None
-        #: Perhaps the beginning of a mark.
+        #: Bytes that may be the beginning of a mark.
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What is to be passed on."""
+        """`data` without the marks, to pass on."""
         data, self._held = self._held + data, b""
         out = []
         while True:
@@ -99,7 +99,7 @@ class Relayed:
             self._turn()
 
     def rest(self) -> bytes:
-        """At the end of the stream: what looked like the beginning of a mark and was none."""
+        """At the end of the stream: held bytes that turned out not to be a mark."""
         held, self._held = self._held, b""
         return held
 

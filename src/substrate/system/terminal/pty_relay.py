@@ -1,7 +1,7 @@
-"""A terminal of its own for a command, relayed to wherever we are (POSIX): ``run --pty``.
+"""A new terminal for a command, relayed to our own streams (POSIX): ``run --pty``.
 
 our stdin ──▶ ┌──────────┐ ──▶ stdin
-              │ terminal │      command, in a session of its own
+              │ terminal │      command, in its own session
 our stdout ◀─ └──────────┘ ◀── stdout, stderr
 """
 
@@ -14,46 +14,52 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from substrate.system import channel as channels
-from substrate.system import streams, terminal_tap
+from substrate.system.process import die_of_signal, fork_on_terminal
+from substrate.system.process import fd_channel as channels
+from substrate.system.terminal import pty_capture, standard_streams
 
 _CHUNK_BYTES = 65536
 
 
 def run_on_terminal(work: Callable[[], int]) -> int:
-    """Do `work` in a child whose stdin, stdout and stderr are a new terminal; its status.
+    """Do `work` in a child whose stdin, stdout and stderr are a new terminal; returns its status.
 
-    If our own stdin is a terminal it passes keys on as they are, and its size follows. What is
-    printed can be noted by `terminal_tap.current`, in the child.
+    If our own stdin is a terminal, keys are passed on unchanged, and the new terminal follows its
+    size. The child can capture the output with `pty_capture.current`.
     """
-    import pty
-
-    marks = terminal_tap.Marks.new()
+    marks = pty_capture.Marks.new()
     ours, theirs = channels.pair()
-    pid, master = pty.fork()
-    if pid == 0:
+
+    def on_terminal() -> None:
         status = 125
         try:
-            streams.absent = ()
+            standard_streams.absent.clear()
             ours.close()
-            terminal_tap.current = terminal_tap.Tap(marks, theirs)
+            pty_capture.current = pty_capture.Tap(marks, theirs)
             status = work()
             sys.stdout.flush()
             sys.stderr.flush()
+            if die_of_signal.signal_for(status):
+                die_of_signal.die_of(die_of_signal.signal_for(status))
         finally:
             os._exit(status)
+
+    pid, master = fork_on_terminal(on_terminal)
     theirs.close()
     with _OurTerminal(master):
-        _relay(master, terminal_tap.Relayed(marks, ours))
+        _relay(master, pty_capture.Relayed(marks, ours))
     ours.close()
     _, status = os.waitpid(pid, 0)
     os.close(master)
     code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+    if code >= 0:
+        return code
+    die_of_signal.command_ended(128 - code, -code)
+    return 128 - code
 
 
 class _OurTerminal:
-    """Ours in raw mode meanwhile, and the other of the same size."""
+    """While active: our terminal in raw mode, and the new terminal of the same size."""
 
     def __init__(self, master: int) -> None:
         self._master = master
@@ -89,14 +95,14 @@ class _OurTerminal:
             fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
 
 
-def _relay(master: int, tap: terminal_tap.Relayed) -> None:
+def _relay(master: int, tap: pty_capture.Relayed) -> None:
     sources = [master, 0]
     while master in sources:
         ready = select.select(sources, [], [])[0]
         if master in ready:
             try:
                 data = os.read(master, _CHUNK_BYTES)
-            except OSError:  # EIO: nobody has the other side open any more
+            except OSError:  # EIO: no process has the other side open any more
                 data = b""
             if not data:
                 _write_all(1, tap.rest())
@@ -107,7 +113,7 @@ def _relay(master: int, tap: terminal_tap.Relayed) -> None:
             if data:
                 _write_all(master, data)
             else:
-                # The end of our stdin is the end of its: what a terminal says with Ctrl-D.
+                # End of our stdin: send Ctrl-D, which ends the command's stdin on a terminal.
                 _write_all(master, b"\x04")
                 sources.remove(0)
 

@@ -1,7 +1,7 @@
-"""Standard streams that we were started without, or with something that Python cannot have.
+"""Standard streams that were closed when we were started.
 
-Where one of 0, 1 and 2 is closed, the next thing that we open would get its number, and the command
-would find it there. So something stands in its place until the command's own process closes it.
+If one of 0, 1 and 2 is closed, the next file that we open would get its number, and the command
+would find that file there. So /dev/null takes its place until the command's own process closes it.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from substrate.system.process import Stdio
 
-#: Which they are.
-absent: tuple[int, ...] = ()
+#: The streams that were closed at start.
+absent: list[int] = []
 
 
 def hold_places() -> None:
-    """At the start, before anything is opened to stay."""
-    global absent
-    found = []
+    """Call this at the start, before any file is opened to stay open."""
+    absent.clear()
     for fd in range(3):
         try:
             os.fstat(fd)
         except OSError:
-            # Not close-on-exec: whatever we start is safe from the same.
+            # Not close-on-exec: this protects the programs we start as well.
             os.set_inheritable(os.open("/dev/null", os.O_RDWR), True)
-            found.append(fd)
-    absent = tuple(found)
+            absent.append(fd)
 
 
 def close_absent(stdio: Stdio) -> None:
-    """In a process about to be a program: those that nobody gave it, and we were not given."""
+    """Just before exec: close those that the caller did not provide and we were not given."""
     for fd in absent:
         if stdio[fd] is None:
             with suppress(OSError):
