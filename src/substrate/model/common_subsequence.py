@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-#: Bits of table that are kept; above it the lists are first cut at items that occur once in each.
+#: Largest table to keep, in bits; longer lists are first cut at items that occur once in each.
 _MAX_BITS = 400_000_000
 
 
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 
 def common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
-    """Pairs of equal items, rising in both lists, as many as there can be."""
+    """Pairs of equal items, increasing in both lists: as many pairs as possible."""
     start = 0
     while start < min(len(a), len(b)) and a[start] == b[start]:
         start += 1
@@ -39,7 +39,7 @@ def common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
 
 
 def gaps(pairs: Sequence[Pair], len_a: int, len_b: int) -> list[tuple[range, range]]:
-    """What lies between the pairs, on either side; only where something does."""
+    """The items between the pairs, as one range per side, wherever either range is not empty."""
     found = []
     before = Pair(-1, -1)
     for pair in (*pairs, Pair(len_a, len_b)):
@@ -51,7 +51,7 @@ def gaps(pairs: Sequence[Pair], len_a: int, len_b: int) -> list[tuple[range, ran
 
 
 def _inner(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
-    # An item that the other side lacks can be in no pair.
+    # An item that the other list lacks cannot be in a pair.
     shared = set(a) & set(b)
     at_a = [n for n, item in enumerate(a) if item in shared]
     at_b = [n for n, item in enumerate(b) if item in shared]
@@ -90,7 +90,7 @@ def _by_bits(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
 
 
 def _by_unique(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
-    """For very long lists: items that occur once on each side, in their longest rising order."""
+    """For very long lists: the longest increasing run of items that occur once on each side."""
     once_a, once_b = _once(a), _once(b)
     candidates = [Pair(x, once_b[item]) for item, x in once_a.items() if item in once_b]
     ends: list[int] = []

@@ -1,4 +1,4 @@
-"""What stands at a path: a file, a link, a directory, something special, or nothing."""
+"""The state of a path: a file, a symlink, a directory, a special file, or nothing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ class Kind(Enum):
     CHAR_DEVICE = "char-device"
     BLOCK_DEVICE = "block-device"
 
-    # As they are compared: Enum's own is a function of Python's, called for each look into a table.
+    # Enum's own __hash__ is a Python function, called for every dict lookup; members compare by
+    # identity, so object's hash is correct and faster.
     __hash__ = object.__hash__
 
 
-#: Known and shown, but without content that could be kept.
+#: History knows and shows these, but they have no content to keep.
 SPECIAL_KINDS = frozenset({Kind.FIFO, Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE})
 
 
@@ -58,38 +59,38 @@ class Change(NamedTuple):
 
 
 class BlobReader(Protocol):
-    """Where apply gets a file's bytes from, without knowing about object stores."""
+    """Where `apply` gets a file's bytes; hides the object store."""
 
     def read_blob(self, oid: bytes) -> bytes: ...
 
 
 class BlobWriter(Protocol):
-    """Where a scan puts the bytes it reads, without knowing about object stores."""
+    """Where a scan puts the bytes it reads; hides the object store."""
 
     def add_blob(self, data: bytes) -> bytes:
         """Keep `data`, return its blob id."""
         ...
 
 
-#: A content that was made ready for the store, in values that pass between processes: its id, how
-#: it stands in a pack (empty if the store has it), the checksum of that, and its size.
+#: A blob prepared for the store, as values that can pass between processes: its id, its packed form
+#: (empty if the store already has it), the checksum of that form, and its size.
 ReadyBlob = tuple[bytes, bytes, int, int]
 
 
 class ManyBlobWriter(BlobWriter, Protocol):
-    """The same where thousands come at once."""
+    """A `BlobWriter` that also takes thousands of blobs at once."""
 
     def add_blobs(self, contents: list[bytes], *, are_read_soon: bool = True) -> list[bytes]:
         """Keep each of `contents`, return their blob ids in that order.
 
-        `are_read_soon`: they are asked for again in this process.
+        `are_read_soon`: this process will read them again.
         """
         ...
 
     def readied(self, contents: list[bytes]) -> list[ReadyBlob]:
-        """In another process: what `add_ready` takes, in that order."""
+        """Run in another process: prepare the blobs for `add_ready`, in that order."""
         ...
 
     def add_ready(self, blobs: list[ReadyBlob], contents: list[bytes]) -> None:
-        """Keep them; `contents`: theirs, if they are asked for again in this process."""
+        """Keep the blobs; `contents`: their bytes, if this process will read them again."""
         ...

@@ -17,7 +17,7 @@ _MOVE, _EOF = "*** Move to: ", "*** End of File"
 
 
 class PatchError(ValueError):
-    """The patch cannot be read, or does not fit; the message says why."""
+    """The patch cannot be parsed or does not apply; the message says why."""
 
 
 class _Hunk(NamedTuple):
@@ -26,14 +26,45 @@ class _Hunk(NamedTuple):
     new: list[str]
 
 
-#: A path and its whole new content; None: it goes.
-Change = tuple[str, str | None]
+#: A path and its whole new content; None: delete it.
+NewContent = tuple[str, str | None]
 
 
-def changes_of(text: str, read: Callable[[str], str]) -> list[Change]:
+class PatchPart(NamedTuple):
+    """What a patch does to one file."""
+
+    #: A patch of its own.
+    text: str
+    #: Where it moves the file to; empty: it stays.
+    target: str
+
+
+def patch_parts(text: str) -> dict[str, PatchPart]:
+    """The patch by the files that it changes; none if it is not a patch."""
+    try:
+        lines = _body(text)
+    except PatchError:
+        return {}
+    parts: dict[str, list[str]] = {}
+    targets: dict[str, str] = {}
+    path = ""
+    for line in lines:
+        if line.startswith((_ADD, _DELETE, _UPDATE)):
+            path = line.partition(": ")[2].strip()
+        elif line.startswith(_MOVE):
+            targets[path] = line.removeprefix(_MOVE).strip()
+        if path:
+            parts.setdefault(path, []).append(line)
+    return {
+        path: PatchPart("\n".join([_BEGIN, *part, _END]), targets.get(path, ""))
+        for path, part in parts.items()
+    }
+
+
+def patch_changes(text: str, read: Callable[[str], str]) -> list[NewContent]:
     """What a patch changes, given how to read a file; nothing is written."""
     lines = _body(text)
-    changes: list[Change] = []
+    changes: list[NewContent] = []
     at = 0
     while at < len(lines):
         line = lines[at]
@@ -64,7 +95,7 @@ def _body(text: str) -> list[str]:
 
 
 def _update(
-    lines: list[str], at: int, path: str, read: Callable[[str], str], changes: list[Change]
+    lines: list[str], at: int, path: str, read: Callable[[str], str], changes: list[NewContent]
 ) -> int:
     target = path
     if at < len(lines) and lines[at].startswith(_MOVE):
@@ -128,7 +159,7 @@ def _after_heading(lines: list[str], heading: str, at: int) -> int:
 
 
 def _find(lines: list[str], old: list[str], at: int) -> int | None:
-    """Where the old lines stand: exactly, else but for white space at their ends, else at both."""
+    """Find the old lines: exactly, else ignoring trailing, else also leading white space."""
     if not old:
         return len(lines)
     alike: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip)

@@ -11,7 +11,7 @@ ROOT = RelPath(b"")
 
 
 def rel_path(raw: bytes) -> RelPath:
-    """Check `raw` and brand it; a ``ValueError`` says what is wrong with it."""
+    """Check `raw` and return it as a `RelPath`; a ``ValueError`` says what is wrong with it."""
     if raw == b"":
         return ROOT
     if b"\0" in raw:
@@ -27,7 +27,7 @@ def join(parent: RelPath, name: bytes) -> RelPath:
 
 
 def split(path: RelPath) -> tuple[RelPath, bytes]:
-    """``(parent, last name)``; the root has no parent and must not be asked for one."""
+    """``(parent, last name)``; do not call it for the root, which has no parent."""
     parent, _, name = path.rpartition(b"/")
     return RelPath(parent), name
 
@@ -37,7 +37,7 @@ def parent(path: RelPath) -> RelPath:
 
 
 def ancestors(path: RelPath) -> list[RelPath]:
-    """The directories above `path`, nearest first, the root left out."""
+    """The directories above `path`, nearest first, without the root."""
     out = []
     above = parent(path)
     while above:
@@ -47,16 +47,16 @@ def ancestors(path: RelPath) -> list[RelPath]:
 
 
 def is_within(path: RelPath, scope: RelPath) -> bool:
-    """Whether `path` is `scope` or lies below it; everything lies below the root."""
+    """Whether `path` is `scope` or below it; everything is below the root."""
     return not scope or path == scope or path.startswith(scope + b"/")
 
 
 def to_text(path: bytes) -> tuple[str, bool]:
-    """The name as JSON shows it, and whether it had to be encoded (CONTRACT, "File names").
+    """The name as JSON shows it, and whether it had to be encoded (docs/commands.md).
 
     b"a%b"   -> "a%b",      False      valid UTF-8 stays as it is
     b"a\\xff" -> "a%FF",     True       a byte that is not UTF-8
-    b"%\\xff" -> "%25%FF",   True       and then, only then, "%" itself
+    b"%\\xff" -> "%25%FF",   True       "%" is encoded only in such names
     """
     try:
         return path.decode("utf-8"), False
