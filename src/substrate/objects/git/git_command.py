@@ -1,4 +1,4 @@
-"""The only builder of git command lines. Every option that could be bent is pinned here.
+"""The only builder of git command lines. Every option that others could change is pinned here.
 
 A command that ran in the workspace may have planted configuration, attributes, hooks or
 environment variables: none of them may run anything, or change what our own git calls mean.
@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError, DiskFullError, SubstrateError
-from substrate.model.paths import RelPath
-from substrate.objects.trees import EMPTY_TREE
+from substrate.model import RelPath
+from substrate.objects.snapshots import EMPTY_TREE
 from substrate.system import environment
+from substrate.system.files import make_directory
 from substrate.system.process import Completed, run
 
 _PINNED_CONFIG = (
@@ -35,7 +36,7 @@ _PINNED_CONFIG = (
     "blame.ignoreRevsFile=",
     "diff.orderFile=",
     # Work that git would begin on its own.
-    "gc.auto=0",  # we pack when we decide; a gc that is killed leaves its temporaries
+    "gc.auto=0",  # we decide when to pack; a killed gc leaves temporaries
     "maintenance.auto=false",
     "fetch.writeCommitGraph=false",
     # The shape of output that we read or show.
@@ -50,8 +51,8 @@ _PINNED_CONFIG = (
     "diff.statGraphWidth=40",
     "log.showSignature=false",
     "merge.conflictStyle=merge",
-    # Packs: nothing beside .pack and .idx; big binaries whole, because trying deltas on them
-    # costs minutes; cheap compression, because most of the saving is in the deltas.
+    # Packs: only .pack and .idx; big binaries without deltas, because trying deltas on them takes
+    # minutes; cheap compression, because most of the saving is in the deltas.
     "pack.writeReverseIndex=false",
     "pack.writeBitmaps=false",
     "pack.compression=1",
@@ -63,10 +64,10 @@ _PINNED_ENVIRONMENT = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace would show other contents than those recorded
+    "GIT_NO_REPLACE_OBJECTS": "1",  # refs/replace would show contents that were not recorded
     "GIT_NO_LAZY_FETCH": "1",
-    # Not every git knows the last one, and `protocol.ext.allow` in a planted config beats
-    # `protocol.allow`: a promisor remote at ext::COMMAND would run COMMAND. This beats both.
+    # Not every git knows GIT_NO_LAZY_FETCH, and `protocol.ext.allow` in a planted config overrides
+    # `protocol.allow`: a promisor remote at ext::COMMAND would run COMMAND. This overrides both.
     "GIT_ALLOW_PROTOCOL": "",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -77,15 +78,15 @@ _PINNED_ENVIRONMENT = {
     "HOME": os.devnull,
     "XDG_CONFIG_HOME": os.devnull,
 }
-#: All that is taken over from the user's environment: what a program needs to start.
+#: The only variables kept from the user's environment: what a program needs to start.
 _KEPT_VARIABLES = ("PATH", "SYSTEMROOT", "PATHEXT", "COMSPEC", "TMPDIR", "TEMP", "TMP")
 
 #: The number of conflicts `merge_file` reports for contents that are not text.
 BINARY = -1
-#: How much of a content git looks at to tell text from binary.
+#: How much of a content git reads to tell text from binary.
 _TEXT_PROBE_BYTES = 8000
 _MERGE_FAILED = 128
-#: How git says that the disk or the quota is used up.
+#: Git's messages for a full disk or quota.
 _NO_SPACE = ("No space left on device", "Out of diskspace", "Disk quota exceeded")
 
 
@@ -96,22 +97,27 @@ def pinned_environment(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def git_version() -> str:
-    """What git calls itself, such as ``2.39.5``; raises like `process.run`."""
+    """Git's version, such as ``2.39.5``; raises like `process.run`."""
     said = run(["git", "--no-pager", "version"], timeout_s=10).stdout.decode("utf-8", "replace")
     return said.strip().removeprefix("git version ")
 
 
 class Git:
-    """Git on one of our own repositories, deaf to what others may have configured."""
+    """Git on one of our own repositories, independent of any configuration by others."""
 
-    def __init__(self, git_dir: Path, work_tree: Path | None = None) -> None:
+    def __init__(
+        self, git_dir: Path, work_tree: Path | None = None, objects_dir: str | None = None
+    ) -> None:
+        """`objects_dir`: use the objects there and in its alternates."""
         self.git_dir = git_dir
         self.work_tree = work_tree
         self._env = pinned_environment(environment.current().variables)
+        if objects_dir is not None:
+            self._env["GIT_OBJECT_DIRECTORY"] = objects_dir
 
     def argv(self, *args: str | bytes) -> list[str | bytes]:
-        # Without a work tree of its own git would take the current directory for one, and
-        # believe the attribute files there.
+        # Without an explicit work tree git would use the current directory as one, and read the
+        # attribute files there.
         options = [f"--git-dir={self.git_dir}", f"--work-tree={self.work_tree or self.git_dir}"]
         pins = [word for pin in _PINNED_CONFIG for word in ("-c", pin)]
         return ["git", "--no-pager", "--literal-pathspecs", *options, *pins, *args]
@@ -132,7 +138,7 @@ class Git:
         return done
 
     def fsck_strict(self) -> list[str]:
-        """What plain ``git fsck --strict`` finds wrong, one line each; nothing when sound."""
+        """The problems that plain ``git fsck --strict`` finds, one line each; empty if none."""
         done = self.run("fsck", "--strict", "--full", "--no-dangling", "--no-progress", check=False)
         lines = (done.stdout + done.stderr).decode("utf-8", "replace").splitlines()
         found = [line for line in lines if line and not line.startswith(("notice:", "dangling "))]
@@ -144,8 +150,8 @@ class Git:
         """Pack everything that `tips` (commits or trees) reach into a new pack below `into`.
 
         `into` is an empty directory of the caller, on the same filesystem; git's own temporaries
-        go there too, so that removing it clears up after any kill. Returns the ``.pack``, its
-        ``.idx`` stands beside it; None if the tips reach nothing.
+        go there too, so that removing it cleans up after any kill. Returns the ``.pack``, with its
+        ``.idx`` beside it; None if the tips reach nothing.
         """
         wanted = b"".join(tip.hex().encode() + b"\n" for tip in tips)
         if not wanted:
@@ -154,7 +160,7 @@ class Git:
         return self._pack_objects(args, wanted, into, threads)
 
     def pack_exactly(self, oids: Iterable[bytes], into: Path, *, threads: int = 0) -> Path | None:
-        """Pack just these objects, deltas as they are where they can be taken over."""
+        """Pack exactly these objects, reusing existing deltas where possible."""
         wanted = b"".join(oid.hex().encode() + b"\n" for oid in oids)
         if not wanted:
             return None
@@ -164,18 +170,20 @@ class Git:
         self, args: list[str], wanted: bytes, into: Path, threads: int
     ) -> Path | None:
         objects = into / "objects"
-        (objects / "pack").mkdir(parents=True, exist_ok=True)
-        (objects / "info").mkdir(exist_ok=True)
+        for directory in (objects, objects / "pack", objects / "info"):
+            make_directory(directory)
         (objects / "info/alternates").write_bytes(_alternate_line(self.git_dir / "objects"))
-        done = self.run(
+        # All paths are relative to `into`, where git starts: git creates missing directories, and
+        # would recreate those of a project that was moved in between.
+        done = Git(self.git_dir, into).run(
             "pack-objects",
             "-q",
             "--non-empty",
             f"--threads={threads}",
             *args,
-            str(objects / "pack" / "pack"),
+            "objects/pack/pack",
             input=wanted,
-            extra_env={"GIT_OBJECT_DIRECTORY": str(objects)},
+            extra_env={"GIT_OBJECT_DIRECTORY": "objects"},
         )
         name = done.stdout.decode("ascii", "replace").strip()
         return objects / "pack" / f"pack-{name}.pack" if name else None
@@ -189,9 +197,16 @@ class Git:
         color: bool = False,
         stat: bool = False,
         context: int = 3,
+        words: bool = False,
+        whole: bool = False,
     ) -> bytes:
-        """The difference as people read it. None stands for the empty tree."""
+        """The difference as text. None means the empty tree.
+
+        `words`: marked word by word. `whole`: a patch for programs, binary files included.
+        """
         shape = ["--stat=100"] if stat else ["-p", f"--unified={context}"]
+        shape += ["--word-diff=plain"] if words else []
+        shape += ["--binary", "--full-index"] if whole else []
         painted = ["--color=always"] if color else ["--no-color"]
         return self._diff_tree([*shape, *painted], old_commit, new_commit, paths)
 
@@ -243,7 +258,7 @@ class Git:
         """A three-way merge of contents: the result and its number of conflicts.
 
         `favor` (``ours``, ``theirs``, ``union``) decides conflicts. `BINARY` conflicts mean that
-        the contents are no text and nothing was merged. `scratch` is a directory for temporaries.
+        the contents are not text and nothing was merged. `scratch` is a directory for temporaries.
         """
         if theirs in (ours, base):
             return ours, 0
@@ -268,7 +283,7 @@ class Git:
         return done.stdout, done.returncode
 
 
-#: Variables that would make git look at another repository than the one named.
+#: Variables that would make git use another repository than the named one.
 REPOSITORY_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -280,14 +295,14 @@ REPOSITORY_VARIABLES = (
 )
 
 
-#: Reading settings takes milliseconds; what takes this long never ends.
+#: Reading settings takes milliseconds; if it takes this long, it never ends.
 CONFIG_TIMEOUT_S = 20.0
 
 
 class UserGit:
-    """Questions to the user's own repository, with their configuration. Nothing is run or written.
+    """Queries to the user's own repository, with their configuration. Runs and writes nothing.
 
-    Only subcommands that read: configuration, attributes, object headers.
+    Uses only subcommands that read: configuration, attributes, object headers.
     """
 
     def __init__(self, git_dir: Path, work_tree: Path) -> None:
@@ -301,13 +316,13 @@ class UserGit:
     def _run(self, *args: str, input: bytes = b"") -> bytes | None:  # noqa: A002
         pins = ("-c", "core.fsmonitor=false", "-c", "protocol.allow=never")
         argv = ["git", "--no-pager", *self._options, *pins, *args]
-        # Settings that include a FIFO would be waited for, for ever.
+        # Git would wait forever for settings that include a FIFO.
         timeout_s = CONFIG_TIMEOUT_S if args[0] == "config" else None
         done = run(argv, cwd=self._work_tree, env=self._env, input=input, timeout_s=timeout_s)
         return done.stdout if done.returncode == 0 else None
 
     def config(self) -> dict[str, str] | None:
-        """Every setting in force, the last of each name; None if git does not accept the place."""
+        """All effective settings, the last of each name; None if git rejects the repository."""
         out = self._run("config", "-z", "--list")
         if out is None:
             return None
@@ -315,7 +330,7 @@ class UserGit:
         return {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
 
     def paths_with_attributes(self, paths: Iterable[bytes], names: tuple[str, ...]) -> set[bytes]:
-        """The paths that have one of these attributes; all of them if git cannot say."""
+        """The paths that have one of these attributes; all of them if git fails."""
         asked = list(paths)
         stdin = b"".join(path + b"\0" for path in asked)
         out = self._run("check-attr", "--stdin", "-z", *names, input=stdin)
@@ -326,7 +341,7 @@ class UserGit:
         return {path for path, value in rows if value not in (b"unspecified", b"unset")}
 
     def sizes(self, oids: Iterable[bytes]) -> dict[bytes, int]:
-        """The sizes of those of these objects that are there."""
+        """The sizes of those objects that exist."""
         asked = list(oids)
         lines = self._size_lines(asked).split(b"\n")[:-1]
         if len(lines) != len(asked):
@@ -335,7 +350,7 @@ class UserGit:
         return {oid: int(line) for oid, line in rows if line.isdigit()}  # else: "... missing"
 
     def other_sizes(self, oids: Sequence[bytes], expected: Sequence[int]) -> list[int]:
-        """The numbers of the objects that are not there, or of another size than expected."""
+        """The indexes of objects that are missing or have another size than expected."""
         wanted = b"%d\n" * len(expected) % tuple(expected)
         found = self._size_lines(oids)
         if found == wanted:  # nearly always, and one comparison for all
@@ -351,7 +366,7 @@ class UserGit:
 
 
 def _alternate_line(objects: Path) -> bytes:
-    """A line of ``info/alternates``, quoted as git wants it where the path is unusual."""
+    """A line of ``info/alternates``, quoted for git if the path is unusual."""
     path = os.fsencode(os.path.abspath(objects))
     if path[:1] in (b'"', b"#") or b"\n" in path:
         path = b'"%s"' % path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
@@ -364,6 +379,6 @@ def _failed(args: tuple[str | bytes, ...], done: Completed) -> SubstrateError:
     message = f"git {os.fsdecode(args[0])} failed: {said}"
     if any(words in line for line in lines for words in _NO_SPACE):
         return DiskFullError(message, hint="free some disk space and try again")
-    from substrate.objects.loose import HINT  # brings hashlib, and that OpenSSL: 3 ms
+    from substrate.objects.store import HINT  # imports hashlib and OpenSSL: 3 ms
 
     return DamagedStoreError(message, hint=HINT)

@@ -1,8 +1,8 @@
-"""Reading any git repository, the user's own too, without letting it run or change anything.
+"""Read any git repository, including the user's own, without letting it run or change anything.
 
-A revision is text that somebody typed. It never becomes an argument of git: it is written to the
-stdin of ``git cat-file --batch``, where no spelling of it can be an option. Where git has no such
-door (`rev_list`), it stands behind ``--end-of-options``.
+A revision is text that the user typed. It never becomes an argument of git: it is written to the
+stdin of ``git cat-file --batch``, where git cannot read it as an option. Where git has no such
+input (`rev_list`), it follows ``--end-of-options``.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from substrate.system import environment
 from substrate.system.files import read_bytes_or_none
 
 if TYPE_CHECKING:
-    from substrate.objects.git import Git
+    from substrate.objects.git.git_command import Git
     from substrate.system.process import Conversation
 
-# What starts git is imported when git is: `plain_head` is often all that is asked.
+# Modules that start git are imported on use: often only `plain_head` is needed.
 
-#: Requests of which two such windows are written before answers are read: together less than the
-#: pipe holds, so that neither side can wait for the other.
+#: Requests per window. Two windows are written before answers are read: together they fit into the
+#: pipe, so that neither side can block the other.
 _WINDOW = 256
-#: The longest of them, with its line feed.
+#: The longest request, with its line feed.
 _REQUEST_BYTES = 65
 _OID = re.compile(rb"(?:[0-9a-f]{40}|[0-9a-f]{64})\s*")
 _EVERYONES = ("--exclude=refs/manifold/*", "--exclude=refs/stash", "--all")
@@ -45,7 +45,7 @@ class TreeEntry(NamedTuple):
 
 
 class TreeChange(NamedTuple):
-    """One path that differs between two commits; an empty `oid` means that it is gone."""
+    """One path that differs between two commits; an empty `oid` means that it was removed."""
 
     path: bytes
     mode: bytes
@@ -53,7 +53,7 @@ class TreeChange(NamedTuple):
 
 
 def plain_head(git_dir: Path) -> bytes | None:
-    """The commit that HEAD names, where one or two small files say so; None means: ask git."""
+    """The commit of HEAD, if one or two small files are enough to tell; None means: ask git."""
     try:
         text = read_bytes_or_none(git_dir / "HEAD") or b""
         if text.startswith(b"ref: refs/"):
@@ -67,12 +67,12 @@ def plain_head(git_dir: Path) -> bytes | None:
 
 
 def _window_of(stdin: IO[bytes]) -> int:
-    """A user who has very many pipes is given small ones."""
+    """The window for this pipe: the kernel gives small pipes to a user with very many of them."""
     try:
         import fcntl
 
         holds = fcntl.fcntl(stdin.fileno(), fcntl.F_GETPIPE_SZ)
-    except (ImportError, AttributeError, OSError):  # only Linux tells
+    except (ImportError, AttributeError, OSError):  # only Linux can tell
         return _WINDOW
     return max(1, min(_WINDOW, holds // 2 // _REQUEST_BYTES))
 
@@ -82,18 +82,18 @@ def _is_linked(git_dir: Path) -> bool:
 
 
 class Repository:
-    """One repository, asked through one long-lived ``git cat-file``; use it in a ``with``."""
+    """One repository, read through one long-lived ``git cat-file``; use it in a ``with``."""
 
     def __init__(self, git_dir: Path, root: Path) -> None:
         self.git_dir = git_dir
         self._root = root
         self._reader: Conversation | None = None
-        #: Blobs that were asked for, and whose answers are still to come.
+        #: Requested blobs whose answers are not read yet.
         self._unread = 0
 
     @cached_property
     def _git(self) -> Git:
-        from substrate.objects.git import Git
+        from substrate.objects.git.git_command import Git
 
         return Git(self.git_dir, self._root)
 
@@ -147,25 +147,25 @@ class Repository:
         return oid, data
 
     def read_blobs(self, oids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """The blobs in the order asked for; a missing one is a damaged repository."""
+        """The blobs in the requested order; a missing blob means a damaged repository."""
         stdin, _ = self._streams()
         wanted = iter(oids)
         size = _window_of(stdin)
         try:
             window = self._ask_for(stdin, islice(wanted, size))
             while window:
-                # Asked for before the answers are read: git unpacks those while we use these.
+                # Request the next window first: git unpacks it while we use this one.
                 following = self._ask_for(stdin, islice(wanted, size))
                 yield from self._read_window(window)
                 window = following
         finally:
             if self._unread:
-                self.close()  # answers that nobody has read would be taken for those to come
+                self.close()  # unread answers would be mistaken for those to later requests
 
     def _ask_for(self, stdin: IO[bytes], oids: Iterable[bytes]) -> list[bytes]:
         asked = list(oids)
         self._unread += len(asked)
-        with suppress(BrokenPipeError):  # git is gone: the answer that is missing says so
+        with suppress(BrokenPipeError):  # git is gone: the missing answer reports it
             stdin.write(b"".join([oid.hex().encode() + b"\n" for oid in asked]))
             stdin.flush()
         return asked
@@ -183,7 +183,7 @@ class Repository:
                     f"the repository lacks the content {oid.hex()}",
                     hint="`git fsck` says what is wrong with it; a partial clone must be completed",
                 )
-            data = read(int(size) + 1) if head else b""  # with the line feed behind it
+            data = read(int(size) + 1) if head else b""  # with the line feed after it
             if not head or len(data) <= int(size):
                 raise self._unreadable()
             self._unread -= 1
@@ -203,7 +203,7 @@ class Repository:
         return entries
 
     def tree_changes(self, old: bytes, new: bytes) -> list[TreeChange]:
-        """What differs between two commits, file by file; renames are a removal and an addition."""
+        """The files that differ between two commits; a rename is a removal and an addition."""
         fixed = ("-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-ext-diff")
         out = self._git.run("diff-tree", *fixed, old.hex(), new.hex(), "--").stdout
         fields = out.split(b"\0")
@@ -217,7 +217,7 @@ class Repository:
     def rev_list(self, revision: str | None) -> list[bytes]:
         """The commits of a range (``A..B``) or, for None, of every ref; parents come first.
 
-        Snapshots that `substrate rewrite` and `git stash` took are nobody's commits.
+        Snapshots by `substrate rewrite` and `git stash` do not count as commits.
         """
         what = ["--end-of-options", revision] if revision is not None else [*_EVERYONES, "HEAD"]
         if revision is not None and ("\n" in revision or "\0" in revision):
@@ -234,7 +234,7 @@ class Repository:
 
     def _streams(self) -> tuple[IO[bytes], IO[bytes]]:
         if self._reader is None:
-            from substrate.objects.git import pinned_environment
+            from substrate.objects.git.git_command import pinned_environment
             from substrate.system.process import converse
 
             self._reader = converse(
@@ -256,12 +256,12 @@ class Repository:
         )
 
     def _answer(self) -> tuple[bytes, bytes, bytes]:
-        """``(kind, id, content)``; the kind is ``missing`` or ``ambiguous`` if there is no such."""
+        """``(kind, id, content)``; the kind is ``missing`` or ``ambiguous`` if there is none."""
         _, stdout = self._streams()
         head = stdout.readline()
         if not head:
             raise self._unreadable()
-        # The name that is repeated before "missing" may itself hold blanks.
+        # The name that git repeats before "missing" may itself contain blanks.
         fields = head.rstrip(b"\n").rsplit(b" ", 2)
         if fields[-1] in (b"missing", b"ambiguous"):
             return fields[-1], b"", b""

@@ -1,8 +1,8 @@
 """Git on the user's own working copy, with their settings and none of their programs.
 
-The user's configuration counts where it says what a file is: excludes, line endings, file modes.
-Whatever would start a program (hooks, filters, drivers, a monitor, a pager) is pinned off, because
-a command that ran in the workspace may have planted it.
+The user's configuration applies where it determines what a file is: excludes, line endings, file
+modes. Every setting that would start a program (hooks, filters, drivers, a monitor, a pager) is
+disabled, because a command that ran in the workspace may have planted it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError, SubstrateError, UsageError
-from substrate.objects.git import CONFIG_TIMEOUT_S, REPOSITORY_VARIABLES
+from substrate.objects.git.git_command import CONFIG_TIMEOUT_S, REPOSITORY_VARIABLES
 from substrate.system import environment
 from substrate.system.process import Completed, run
 
@@ -37,10 +37,10 @@ _PINS = (
     "core.quotePath=false",
     "core.safecrlf=false",  # only warns
     "advice.addEmbeddedRepo=false",
-    "core.fsync=committed,loose-object,reference",  # what a recovery ref names must outlive a crash
+    "core.fsync=committed,loose-object,reference",  # recovery refs must survive a crash
 )
 _ENVIRONMENT = {
-    "GIT_OPTIONAL_LOCKS": "0",  # a look must not rewrite the user's index
+    "GIT_OPTIONAL_LOCKS": "0",  # reading must not rewrite the user's index
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "",  # stronger than any setting: nothing is fetched
     "GIT_NO_REPLACE_OBJECTS": "1",
@@ -48,7 +48,7 @@ _ENVIRONMENT = {
     "GIT_PAGER": "cat",
     "LC_ALL": "C",  # messages are parsed
 }
-#: In the shape that `git apply` reads back, whatever the user's diff settings are.
+#: The format that `git apply` can read, whatever the user's diff settings are.
 PATCH = (
     *("-p", "--binary", "--full-index", "--no-color", "--no-ext-diff", "--no-textconv"),
     *("--no-renames", "--src-prefix=a/", "--dst-prefix=b/", "--diff-algorithm=histogram"),
@@ -57,7 +57,7 @@ PATCH = (
 
 
 class RawChange(NamedTuple):
-    """One record of git's raw diff. Modes are git's (0: nothing there); a null id is unknown."""
+    """One record of git's raw diff. Modes are git's (0: absent); a null id is unknown."""
 
     path: bytes
     status: str
@@ -68,7 +68,7 @@ class RawChange(NamedTuple):
 
 
 class WorktreeGit:
-    """Runs git for one working copy. `run` raises on failure; `ask` gives None."""
+    """Runs git for one working copy. `run` raises on failure; `ask` returns None."""
 
     def __init__(self, git_dir: Path, root: Path) -> None:
         self.git_dir = git_dir
@@ -103,7 +103,7 @@ class WorktreeGit:
         index: Path | None = None,
         input: bytes | None = None,  # noqa: A002
     ) -> Completed:
-        """For what may fail: the caller looks at the answer, or does not care."""
+        """For calls that may fail: the caller checks the result, or ignores it."""
         return self._run(args, input, index, None, self._pins())
 
     def _run(
@@ -117,7 +117,7 @@ class WorktreeGit:
     ) -> Completed:
         tree = work_tree or self.root
         words = [word for pin in pins for word in ("-c", pin)]
-        # check-ignore takes its paths as they are, and refuses to be told so.
+        # check-ignore takes its paths literally anyway, and rejects this option.
         literal = ["--literal-pathspecs"] if args[0] != "check-ignore" else []
         argv = ["git", "--no-pager", *literal, f"--git-dir={self.git_dir}"]
         env = self._env | ({"GIT_INDEX_FILE": str(index)} if index else {})
@@ -125,7 +125,7 @@ class WorktreeGit:
         return run(command, cwd=tree, env=env, input=stdin, timeout_s=timeout_s)
 
     def _pins(self) -> tuple[str, ...]:
-        """Every configured filter and driver by name: an empty command is none."""
+        """The pins, plus an empty command for every configured filter and driver."""
         if self._filters is None:
             self._filters = tuple(_disarmed(self.config()))
         return _PINS + self._filters
@@ -133,10 +133,10 @@ class WorktreeGit:
     # -- questions ----------------------------------------------------------------------------
 
     def config(self) -> Mapping[str, str]:
-        """Every setting in force, the last of each name."""
+        """All effective settings, the last of each name."""
         if self._config is None:
             args = ("config", "-z", "--list")
-            # An include of a FIFO would wait for ever; every other git would read it too.
+            # An include of a FIFO would block forever, in every other git call as well.
             done = self._run(args, None, None, None, _PINS, CONFIG_TIMEOUT_S)
             if done.returncode != 0:
                 raise RefusedError(
@@ -157,7 +157,7 @@ class WorktreeGit:
         return value.lower() in ("", "true", "yes", "on", "1")
 
     def commits(self, revisions: Iterable[str]) -> list[bytes]:
-        """The commits that these revisions name. They reach git on stdin: none can be an option."""
+        """The commits of these revisions. Git reads them from stdin: none can be an option."""
         asked = list(revisions)
         for text in asked:
             if not text or any(c in text for c in "\n\r\0"):
@@ -176,7 +176,7 @@ class WorktreeGit:
     def attributes(
         self, paths: Iterable[bytes], names: tuple[str, ...], *, work_tree: Path, index: Path
     ) -> dict[bytes, dict[str, str]]:
-        """What the attribute files in `work_tree`, else in `index`, say of `paths`."""
+        """The attributes of `paths` from the attribute files in `work_tree`, else in `index`."""
         stdin = b"".join(path + b"\0" for path in paths)
         if not stdin:
             return {}
@@ -190,19 +190,19 @@ class WorktreeGit:
     def as_checked_out(
         self, wanted: Iterable[tuple[bytes, bytes]], *, work_tree: Path
     ) -> list[bytes | None]:
-        """The bytes that git would write for each ``(oid, path)``; None where it cannot say.
+        """The bytes that git would write for each ``(oid, path)``; None where it cannot tell.
 
-        Line endings, ``$Id$`` and encodings are git's own work; external filters are off. The
-        attributes are those of the files in `work_tree`: this command does not look at an index.
+        Git itself converts line endings, ``$Id$`` and encodings; external filters are off. The
+        attributes come from the files in `work_tree`: this command does not read an index.
         """
         asked = list(wanted)
         out: list[bytes | None] = [None] * len(asked)
-        # A name with a newline cannot be asked for in a batch.
+        # A batch cannot contain a name with a newline.
         batch = [n for n, (_, path) in enumerate(asked) if b"\n" not in path]
         if not batch:
             return out
-        # The size that git prints is the blob's, not the converted content's: so an object that
-        # does not exist, of a name nobody can guess, is asked for after each.
+        # Git prints the size of the blob, not of the converted content. So a request for a missing
+        # object with a random name follows each request, and marks the end of its answer.
         mark = b"end-" + os.urandom(16).hex().encode()
         lines = (b"%s %s\n%s -\n" % (asked[n][0].hex().encode(), asked[n][1], mark) for n in batch)
         args = ("cat-file", "--filters", "--batch=%(objectname)")
@@ -214,7 +214,7 @@ class WorktreeGit:
         return out
 
     def raw_diff(self, *args: str | bytes) -> list[RawChange]:
-        """`args` is one of git's diff commands; ``--raw -z`` and the like are added here."""
+        """`args` is one of git's diff commands; this adds ``--raw -z`` and the like."""
         fixed = ("--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=dirty")
         return parse_raw(self.run(args[0], *fixed, *args[1:]))
 

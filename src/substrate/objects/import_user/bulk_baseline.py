@@ -1,12 +1,13 @@
-"""First use of a large project: what its git index explains is taken over by the directory.
+"""First use of a large project: take over, by directory, what its git index explains.
 
     this process     read the index ─► fork ─► sizes, link packs ─► answers ─► the rest: scan
-    children                            └─► a look at every directory ─┘
+    children                            └─► read every directory ──────┘
                                                                        └─► for the stat cache
 
-Without a repository, or where thousands of its objects are in no pack yet, the children read the
-files. The state is the same as the ordinary scan finds, only sooner. Whatever is unusual about the
-project as a whole gives None, whatever is about one directory leaves that to the scan.
+The children read the files if there is no repository, if thousands of its objects are not packed,
+or if the index is stale (a fresh copy of a project: every inode differs). The result is the same
+as that of the ordinary scan, only faster. An unusual project gives None; an unusual directory is
+left to the scan.
 """
 
 from __future__ import annotations
@@ -18,47 +19,53 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 from substrate.errors import SubstrateError
-from substrate.model.nodes import Kind, Node, ReadyBlob
-from substrate.model.paths import RelPath
-from substrate.objects.adopt import LINKED_LOOSE_MAX, adopt_objects
-from substrate.objects.attrs import EntryAttrs
-from substrate.objects.batch import Batch
-from substrate.objects.borrow import KnownBlob, blobs_are_raw, entries_in, read_index
-from substrate.objects.directory import ReadyDirectory
+from substrate.model import Kind, Node, ReadyBlob, RelPath
 from substrate.objects.git import UserGit
-from substrate.objects.git_index import UnusualIndexError
-from substrate.objects.index_table import ROW_ID, IndexTable, Row, columns, read_table
-from substrate.objects.store import ObjectDir, with_alternates
-from substrate.objects.unvouched import Reader, directories_below
-from substrate.objects.vouched import Later, Vouched, look_at
-from substrate.system.forked import Forked, Portions, by_weight, can_fork, fork, processors
-from substrate.workspace.exclude import Exclusions
-from substrate.workspace.listing import HAS_DESCRIPTORS, Tree
-from substrate.workspace.locate import Workspace
-from substrate.workspace.stat_cache import UNSIGNED, DirRecord, StatCache
+from substrate.objects.import_user.copy_user_objects import LINKED_LOOSE_MAX, adopt_objects
+from substrate.objects.import_user.import_user_index import KnownBlob, blobs_are_raw
+from substrate.objects.import_user.indexed_files import Later, Vouched, look_at
+from substrate.objects.import_user.unindexed_files import Reader, directories_below
+from substrate.objects.index import (
+    ROW_ID,
+    IndexTable,
+    Row,
+    UnusualIndexError,
+    columns,
+    entries_in,
+    read_index,
+    read_table,
+)
+from substrate.objects.snapshots import EntryAttrs, ReadyDirectory
+from substrate.objects.store import Batch, ObjectDir, with_alternates
+from substrate.system.process import Forked, Portions, by_weight, can_fork, fork, processors
+from substrate.workspace import Exclusions, Workspace
+from substrate.workspace.paths import BY_DESCRIPTOR, Tree
+from substrate.workspace.scan import UNSIGNED, DirRecord, StatCache
 
-#: Below this the ordinary way is as quick.
+#: Below this many files the ordinary scan is as fast.
 WORTH_FORKING_FILES = 3000
 _MOST_CHILDREN = 4
 _CHUNK_WEIGHT = 300
-#: Opening a directory costs about as much as looking at so many names.
+#: Opening a directory takes about as long as checking this many names.
 _DIRECTORY_WEIGHT = 8
+#: About this many files are checked to see whether the index is stale.
+_SAMPLE = 32
 
-#: The directories, what was read in them, and whether no more is left to be looked at.
+#: The directories, the blobs read in them, and whether all directories are done.
 _Answer = tuple[list[tuple[object, ...]], list[ReadyBlob], bool]
 
 
 class FirstLook(NamedTuple):
-    """What was found out; all blobs named here are in the store, or in the batch."""
+    """The result; all blobs named here are in the store or in the batch."""
 
     directories: dict[str, Vouched]
-    #: The vouched-for files of the other directories.
+    #: Files in the other directories that the index vouches for.
     known: dict[RelPath, KnownBlob]
-    #: Who still works at what only the stat cache needs: see `complete`.
+    #: The children that still compute data for the stat cache: see `complete`.
     children: list[Forked]
 
     def complete(self, cache: StatCache) -> None:
-        """Wait for the children, once, and put into the cache what they have worked out since."""
+        """Wait for the children, once, and store in the cache what they computed since."""
         found: dict[str, tuple[bytes, bytes]] = {}
         for child in self.children:
             late = cast("dict[str, tuple[bytes, bytes]] | None", child.late_answer())
@@ -70,13 +77,13 @@ class FirstLook(NamedTuple):
                 signature, payload = found[path]
                 cache.put(path, record._replace(signature=signature, payload=payload))
             else:
-                cache.drop(path)  # a child was killed: the next scan looks for itself
+                cache.drop(path)  # a child was killed: the next scan reads the directory
 
     def records(self) -> dict[str, DirRecord]:
         return {path: DirRecord._make(one.record) for path, one in self.directories.items()}
 
     def nodes(self, paths: Iterable[str]) -> dict[RelPath, Node]:
-        """The nodes of these directories themselves, but for the workspace's own."""
+        """The nodes of these directories themselves, except the workspace's root."""
         found = ((path, self.directories[path]) for path in paths if path)
         return {
             RelPath(os.fsencode(path)): Node(Kind.DIRECTORY, one.mode, b"", one.xattrs)
@@ -100,7 +107,7 @@ def first_look(
     *,
     worth_files: int = WORTH_FORKING_FILES,
 ) -> FirstLook | None:
-    """Look at the whole workspace at once; None if the ordinary way must be gone.
+    """Read the whole workspace at once; None if the ordinary scan must do it.
 
     Contents that were read go to the batch, the user's objects to its store.
     """
@@ -127,14 +134,17 @@ def first_look(
             return None
         objects = common_dir / "objects"
         shared = _Shared(tree, table, exclusions, table.weights())
-        shared.index = _Vouching(UserGit(git_dir, root), before_ns, _many_loose(table, objects))
+        index = _Vouching(UserGit(git_dir, root), before_ns, _many_loose(table, objects))
+        if _is_stale(root, table):
+            index = index.for_nothing(table, objects, batch)
+        shared.index = index
         return _look(shared, objects, batch)
 
 
 def is_large(
     workspace: Workspace, exclusions: Exclusions, *, files: int = WORTH_FORKING_FILES
 ) -> bool:
-    """Whether a first look takes so long that nobody should have to wait for it; told quickly."""
+    """Whether a first look takes so long that the user should not wait for it; a quick check."""
     if workspace.git_dir is not None and entries_in(workspace.git_dir / "index") >= files:
         return True
     with Tree(workspace.root) as tree:
@@ -143,24 +153,36 @@ def is_large(
 
 
 def _possible(exclusions: Exclusions) -> bool:
-    able = can_fork() and HAS_DESCRIPTORS and hasattr(os, "listxattr") and hasattr(os, "fchdir")
+    able = can_fork() and BY_DESCRIPTOR and hasattr(os, "listxattr") and hasattr(os, "fchdir")
     return able and not exclusions.may_exclude_files
 
 
 class _Vouching(NamedTuple):
-    """What the user's index is good for."""
+    """What the user's index can vouch for."""
 
     git: UserGit
-    #: Files changed then or later may have changed unseen by it.
+    #: Files changed at this time or later may have changed after the index was written.
     before_ns: int = 0
-    #: Entries of other blobs than these are as good as none; None: all are good.
+    #: Only entries with these blobs are usable; None: all are.
     packed: set[bytes] | None = None
+    #: The user's blobs that are already in our store.
+    ours: frozenset[bytes] = frozenset()
+
+    def for_nothing(self, table: IndexTable, user_objects: Path, batch: Batch) -> _Vouching:
+        """For an index without usable entries: most files are still blobs in the user's packs."""
+        _, oids = table.sizes_and_ids()
+        wanted = set(oids) if self.packed is None else self.packed
+        try:
+            missing = adopt_objects(user_objects, batch.store, wanted)
+        except SubstrateError:  # git is not installed
+            missing = wanted
+        return self._replace(packed=set(), ours=frozenset(wanted - missing))
 
     def vouches_for(self, oid: bytes) -> bool:
         return self.packed is None or oid in self.packed
 
     def other_sizes(self, oids: Sequence[bytes], sizes: Sequence[int]) -> list[int]:
-        """Entries whose file was not as long as its blob: something was converted on the way."""
+        """Entries whose file and blob differ in length: the content was converted."""
         if self.packed is None:
             return self.git.other_sizes(oids, sizes)
         numbers = [number for number, oid in enumerate(oids) if oid in self.packed]
@@ -170,8 +192,25 @@ class _Vouching(NamedTuple):
         return [numbers[at] for at in found]
 
 
+def _is_stale(root: Path, table: IndexTable) -> bool:
+    """Whether most files of a sample are not those that the index saw, as in a fresh copy."""
+    directories = list(table.directories)
+    same = seen = 0
+    for directory in directories[:: max(1, len(directories) // _SAMPLE)]:
+        entry = columns(table.rows_of(directory)[:1])
+        if entry is None or not entry.names:
+            continue
+        try:
+            at = os.lstat(os.path.join(os.fsencode(root), directory + entry.names[0]))
+        except OSError:
+            continue
+        seen += 1
+        same += at.st_ino & 0xFFFFFFFF == entry.inos[0]
+    return same < seen / 2
+
+
 def _many_loose(table: IndexTable, user_objects: Path) -> set[bytes] | None:
-    """The blobs in packs, if so many others are loose that reading the files takes less long."""
+    """The blobs in packs, if so many others are loose that reading the files is faster."""
     places = [ObjectDir(path) for path in with_alternates(str(user_objects))]
     if not any(place.has_many_loose() for place in places):
         return None
@@ -191,9 +230,9 @@ class _Shared:
         self.tree = tree
         self.table = table
         self.exclusions = exclusions
-        #: None: there is no repository.
+        #: None without a repository.
         self.index: _Vouching | None = None
-        #: Each child's own.
+        #: Separate in each child.
         self.later = Later()
         self.chunks = _chunks(weights)
         self.portions = Portions(len(self.chunks))
@@ -205,7 +244,8 @@ class _Shared:
     def in_child(self) -> _Answer:
         looks: list[tuple[object, ...]] = []
         self.later = Later()
-        reader = Reader(self.exclusions) if self.are_files_read else None
+        ours = self.index.ours if self.index is not None else ()
+        reader = Reader(self.exclusions, ours) if self.are_files_read else None
         for number in self.portions.claims():
             for directory in self.chunks[number]:
                 look = self._look_at(directory, reader)
@@ -229,7 +269,7 @@ class _Shared:
 
 
 def _chunks(files: dict[bytes, int]) -> list[list[bytes]]:
-    """The directories in at most some hundred portions of about as many entries."""
+    """The directories in at most a few hundred chunks with about the same number of entries."""
     weights = {path: count + _DIRECTORY_WEIGHT for path, count in files.items()}
     return by_weight(weights, _CHUNK_WEIGHT)
 
@@ -256,7 +296,7 @@ def _looked(
             if shared.index is not None and user_objects is not None:
                 numbers = _doubtful(shared.table, shared.index, user_objects, batch)
         except SubstrateError:
-            return None  # there is no git: the ordinary way says so
+            return None  # git is not installed: the ordinary scan reports it
         finally:
             answers = _answers(started)
         _read_on(shared, answers, batch, children)
@@ -271,7 +311,7 @@ def _looked(
 
 
 def _doubtful(table: IndexTable, index: _Vouching, user_objects: Path, batch: Batch) -> set[int]:
-    """Make the blobs ours; the numbers of rows whose blob is not to be had, or not the file."""
+    """Adopt the blobs; returns the numbers of rows whose blob is missing or is not the file."""
     sizes, oids = table.sizes_and_ids()
     numbers = set(index.other_sizes(oids, sizes))
     wanted = set(oids) if index.packed is None else index.packed
@@ -287,13 +327,13 @@ def _start(shared: _Shared) -> list[Forked]:
 
 
 def _answers(children: list[Forked]) -> list[_Answer]:
-    """Of all that could say something."""
+    """The answers of all children that gave one."""
     said = (cast("_Answer | None", child.early_answer()) for child in children)
     return list(filter(None, said))
 
 
 def _read_on(shared: _Shared, answers: list[_Answer], batch: Batch, children: list[Forked]) -> None:
-    """Keep what was read, and let others go on while children stop for want of room only."""
+    """Keep what was read, and start new children while the last ones stopped for lack of memory."""
     last = answers
     while True:
         for *_, blobs, _ in last:
@@ -315,7 +355,7 @@ def _wrong(table: IndexTable, numbers: set[int]) -> set[tuple[bytes, Row]]:
 
 
 def _reached(tree: Tree, looks: dict[str, Vouched]) -> dict[str, Vouched]:
-    """Those directories that really stand where their path says: no link was on the way."""
+    """The directories that really are at their path: reached without a symbolic link."""
     reached: dict[str, Vouched] = {}
     for path in sorted(looks):
         above, _, name = path.rpartition("/")
@@ -341,7 +381,7 @@ def _inode(tree: Tree, path: str) -> int:
 def _known_elsewhere(
     shared: _Shared, sound: dict[str, Vouched], wrong: set[tuple[bytes, Row]]
 ) -> dict[RelPath, KnownBlob]:
-    """What the index vouches for in directories that it does not explain whole."""
+    """The files that the index vouches for in directories that it explains only in part."""
     known: dict[RelPath, KnownBlob] = {}
     index = shared.index
     if index is None:

@@ -1,7 +1,7 @@
-"""Making the user's objects ours, so that their next amend and gc cannot take them away.
+"""Copy or link the user's objects into our store, so that a later amend and gc cannot remove them.
 
-Whole packs are hard-linked where that is cheap for everybody: no byte is read or copied. Where it
-is not possible, or would drag in a huge history, git copies just the objects that are needed.
+Whole packs are hard-linked where that is cheap: no byte is read or copied. Where linking is not
+possible, or would include a huge history, git copies only the needed objects.
 """
 
 from __future__ import annotations
@@ -13,33 +13,31 @@ from pathlib import Path
 
 from substrate.errors import SubstrateError
 from substrate.objects.git import Git
-from substrate.objects.loose import loose_path
-from substrate.objects.packfile import Pack
-from substrate.objects.store import ObjectDir, ObjectStore, with_alternates
+from substrate.objects.store import ObjectDir, ObjectStore, Pack, loose_path, with_alternates
 from substrate.system import clock
-from substrate.system.files import fsync_dir, fsync_fd, remove_tree
+from substrate.system.files import fsync_dir, fsync_fd, make_directory, remove_tree
 
-#: Packs up to this size are linked whatever part of them is needed.
+#: Packs up to this size are linked, however few of their objects are needed.
 _SMALL_PACKS_BYTES = 64 << 20
 _LINKED_PACKS_MAX_BYTES = 1 << 30
-#: How many objects a linked pack may hold for each one that is needed.
+#: How many objects a linked pack may contain for each needed one.
 _SURPLUS_MAX = 8
-#: More loose objects than this become one pack: a link and a sync for each would take longer.
+#: More loose objects than this are packed: a link and a sync for each would take longer.
 LINKED_LOOSE_MAX = 500
-#: The kernel writes file data back on its own after 30 s; younger files are synced by us.
+#: The kernel writes file data to disk by itself after 30 s; we sync younger files.
 _WRITTEN_BACK_NS = 60_000_000_000
 _CANNOT_LINK = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS)
 
 
 class _CannotLinkError(Exception):
-    """Another filesystem, or files that we may not link."""
+    """The objects are on another filesystem, or we may not link them."""
 
 
 def adopt_objects(user_objects: Path, store: ObjectStore, oids: Iterable[bytes]) -> set[bytes]:
     """Bring these objects of the user's repository into `store`; returns those that are missing.
 
-    What is in an alternate of the user's repository is found as well. `user_objects` is only
-    read. The objects survive a power cut when this returns.
+    This also finds objects in alternates of the user's repository. `user_objects` is only read.
+    When this returns, the objects survive a power cut.
     """
     wanted = store.missing(oids)
     if not wanted:
@@ -58,7 +56,7 @@ def adopt_objects(user_objects: Path, store: ObjectStore, oids: Iterable[bytes])
     except _CannotLinkError:
         _copy(user_objects, store, _present(places, wanted))
         return store.missing(wanted)
-    # What is in a pack that we have now is there; a pass over all of it would only say so again.
+    # The objects of a pack that we have now need no check.
     vanished = [held for pack, held in packs.items() if not store.has_pack_like(pack)]
     return store.missing(loose.union(*vanished))
 
@@ -66,7 +64,7 @@ def adopt_objects(user_objects: Path, store: ObjectStore, oids: Iterable[bytes])
 def _packs_holding(
     places: list[ObjectDir], wanted: set[bytes]
 ) -> tuple[dict[Pack, set[bytes]], set[bytes]]:
-    """Packs that hold something wanted, and what none of them holds.
+    """Packs with wanted objects, and the wanted objects that are in no pack.
 
     Each object counts for the first pack that has it.
     """
@@ -101,7 +99,7 @@ def _present(places: list[ObjectDir], wanted: set[bytes]) -> list[bytes]:
 
 
 def _link_pack(pack: Pack, store: ObjectStore) -> None:
-    """The pack first: a reader looks for it as soon as it sees the idx."""
+    """Link the pack first: a reader opens it as soon as it sees the idx."""
     pack_dir = Path(store.objects_dir, "pack")
     for source in (pack.path, pack.index.path):
         target = str(pack_dir / os.path.basename(source))
@@ -120,7 +118,7 @@ def _link_loose(places: list[ObjectDir], store: ObjectStore, oids: Iterable[byte
         target = loose_path(store.objects_dir, oid)
         directory = target.rpartition("/")[0]
         if directory not in directories:
-            os.makedirs(directory, exist_ok=True)
+            make_directory(directory)
             directories.add(directory)
         _link(loose_path(place.path, oid), target)
         _sync_if_young(target, now_ns)
@@ -136,7 +134,7 @@ def _link(source: str, target: str) -> None:
     except AttributeError as error:  # a system without hard links
         raise _CannotLinkError from error
     except FileNotFoundError:
-        pass  # the user's gc was quicker; what is missing will be found out
+        pass  # the user's gc removed it; a later check finds what is missing
     except OSError as error:
         if error.errno in _CANNOT_LINK:
             raise _CannotLinkError from error
@@ -144,7 +142,7 @@ def _link(source: str, target: str) -> None:
 
 
 def _sync_if_young(path: str, now_ns: int) -> None:
-    """The user's git need not have synced what it wrote."""
+    """The user's git may not have synced what it wrote."""
     try:
         if os.stat(path).st_mtime_ns < now_ns - _WRITTEN_BACK_NS:
             return
@@ -159,7 +157,7 @@ def _sync_if_young(path: str, now_ns: int) -> None:
 
 
 def _copy(user_objects: Path, store: ObjectStore, oids: list[bytes]) -> None:
-    """Let git write one new pack of just these objects, and move it in."""
+    """Let git write one new pack of exactly these objects, and move it into the store."""
     scratch = store.git_dir / f"tmp-substrate-pack-{os.urandom(8).hex()}"
     scratch.mkdir()
     try:
@@ -167,13 +165,13 @@ def _copy(user_objects: Path, store: ObjectStore, oids: list[bytes]) -> None:
         if made is not None:
             move_pack_in(made, store)
     except SubstrateError:
-        pass  # an object the user's repository cannot give: the caller reads the files instead
+        pass  # an object is missing in the user's repository: the caller reads the files instead
     finally:
         remove_tree(scratch)
 
 
 def move_pack_in(pack: Path, store: ObjectStore) -> None:
-    """Sync a finished pack and its idx and give them their place in the store."""
+    """Sync a finished pack and its idx and move them into the store."""
     pack_dir = Path(store.objects_dir, "pack")
     for source in (pack, pack.with_suffix(".idx")):
         fd = os.open(source, os.O_RDONLY)

@@ -1,7 +1,7 @@
 """First use in a git repository: take over what the user's index and objects already say.
 
-The index vouches for a file if its stat is unchanged; its blob is the file only if nothing was
-converted on the way. Nothing is ever written in the user's ``.git``.
+The index vouches for a file if its stat is unchanged; its blob equals the file only if git did not
+convert the content. Nothing is ever written in the user's ``.git``.
 """
 
 from __future__ import annotations
@@ -12,29 +12,25 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from substrate.model.paths import RelPath
-from substrate.objects.adopt import adopt_objects
+from substrate.model import RelPath
 from substrate.objects.git import UserGit
-from substrate.objects.git_index import IndexEntry, UnusualIndexError, parse_index
-from substrate.system.cycles import uncollected
-from substrate.system.files import read_bytes_or_none
-from substrate.workspace.scan import KnownBlob
+from substrate.objects.import_user.copy_user_objects import adopt_objects
+from substrate.objects.index import IndexEntry, UnusualIndexError, parse_index, read_index
+from substrate.system.process import uncollected
+from substrate.workspace.paths import KnownBlob
 
 __all__ = ["KnownBlob", "adopt_objects", "borrow_index"]
 
-#: Attributes that let a program or a table change the bytes between file and blob.
+#: Attributes that make a program or an encoding change the bytes between file and blob.
 _CONVERTING = ("filter", "ident", "working-tree-encoding")
-#: Files changed this shortly before the index was written may have changed again unnoticed: the
-#: clock of file times moves in ticks.
-_TICK_NS = 20_000_000
 
 
 def borrow_index(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownBlob]:
-    """By path, the blobs that are byte for byte the files the user's index saw.
+    """By path, the blobs that equal, byte for byte, the files that the user's index saw.
 
-    The caller compares the stat of each file with the one given here. Whatever leaves a doubt is
-    not in the result; an unusual repository gives an empty one. (What cannot be seen from here: a
-    filter that keeps sizes and was taken out of the attributes after the file was added.)
+    The caller compares the stat of each file with the one given here. Doubtful files are not in
+    the result; for an unusual repository it is empty. (This cannot detect a filter that keeps
+    sizes and was removed from the attributes after the file was added.)
     """
     try:
         with uncollected():
@@ -57,8 +53,8 @@ def _borrow(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownB
     if _may_convert(config, common_dir, root, _directories(paths), tracked):
         files = (entry.path for entry in entries if entry.mode != 0o120000)
         converted = git.paths_with_attributes(files, _CONVERTING)
-    # Line endings change the size whenever they change anything; and so does nearly every filter
-    # that was in force when the file was added and is not any more. So every size is compared.
+    # Converted line endings change the size, and so does nearly every filter that was active when
+    # the file was added but is not now. So every size is compared.
     sizes = git.sizes({entry.oid for entry in entries})
     known: Callable[[tuple[object, ...]], KnownBlob] = partial(tuple.__new__, KnownBlob)
     return {
@@ -71,9 +67,9 @@ def _borrow(git_dir: Path, common_dir: Path, root: Path) -> dict[RelPath, KnownB
 def blobs_are_raw(
     git_dir: Path, common_dir: Path, root: Path, directories: set[bytes], tracked: set[bytes]
 ) -> bool:
-    """Whether nothing converts files in this repository but what would change their size.
+    """Whether every conversion of files in this repository would change their size.
 
-    `directories` are all that hold an entry of the index, `tracked` the attribute files in it.
+    `directories` are all directories with an index entry, `tracked` the attribute files in it.
     """
     try:
         config = _usual_config(UserGit(git_dir, root), git_dir, common_dir, root)
@@ -82,22 +78,6 @@ def blobs_are_raw(
         )
     except _DoubtError:
         return False
-
-
-def read_index(index: Path) -> tuple[bytes, int]:
-    """An index file's bytes, and the time from which on files may have changed unseen by it."""
-    written_ns = os.stat(index).st_mtime_ns
-    return read_bytes_or_none(index) or b"", written_ns - _TICK_NS
-
-
-def entries_in(index: Path) -> int:
-    """How many an index says that it has, by its first bytes alone; none if there is no saying."""
-    try:
-        head = read_bytes_or_none(index, most_bytes=12) or b""
-    except OSError:
-        return 0
-    is_index = len(head) == 12 and head.startswith(b"DIRC")
-    return int.from_bytes(head[8:], "big") if is_index else 0
 
 
 def _trusted_entries(index: Path) -> list[IndexEntry]:
@@ -114,13 +94,13 @@ def _usual_config(
 ) -> dict[str, str] | None:
     shared = (common_dir / name for name in ("config", "packed-refs", "objects/info/alternates"))
     for file in (git_dir / "HEAD", git_dir / "commondir", *shared):
-        _read(os.fsencode(file))  # in doubt when git would wait there for ever
+        _read(os.fsencode(file))  # raises if git would block on it forever
     config = git.config()
     return config if config is not None and _is_usual(config, git_dir, root) else None
 
 
 def _is_usual(config: dict[str, str], git_dir: Path, root: Path) -> bool:
-    """SHA-1, and a work tree that is the workspace."""
+    """Whether it uses SHA-1, and its work tree is the workspace."""
     if config.get("extensions.objectformat", "sha1").lower() != "sha1":
         return False
     work_tree = config.get("core.worktree")
@@ -145,7 +125,7 @@ def _may_convert(
     for directory in directories:
         path = directory + b"/.gitattributes" if directory else b".gitattributes"
         text = _read(top + path)
-        # Where it is not in the work tree, git falls back to the staged one.
+        # If it is not in the work tree, git uses the staged one.
         if _converts(text) or (text is None and path in tracked):
             return True
     return False
@@ -163,7 +143,7 @@ def _directories(paths: list[bytes]) -> set[bytes]:
 
 
 def _converts(attributes: bytes | None) -> bool:
-    """Whether an attribute file names a converting attribute; a macro would have to, too."""
+    """Whether an attribute file names a converting attribute, directly or in a macro."""
     return attributes is not None and any(word.encode() in attributes for word in _CONVERTING)
 
 
@@ -176,7 +156,7 @@ def _global_attribute_files(named: str | None) -> list[Path]:
     if named is not None:
         if named.startswith("~"):
             if not named.startswith("~/") or home is None:
-                raise _DoubtError  # somebody else's home: seldom enough
+                raise _DoubtError  # another user's home: rare
             named = str(home / named[2:])
         return [*files, Path(named)] if named else files
     config_home = current.get("XDG_CONFIG_HOME")
@@ -186,13 +166,13 @@ def _global_attribute_files(named: str | None) -> list[Path]:
 
 
 class _DoubtError(Exception):
-    """Something stands where git looks for attributes that neither we nor git should open."""
+    """A file that git reads for attributes is not safe to open."""
 
 
 def _read(path: bytes) -> bytes | None:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise _DoubtError  # opening a FIFO would wait for ever
+            raise _DoubtError  # opening a FIFO would block forever
         with open(path, "rb") as file:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,10 +1,10 @@
-"""A directory that the user's index explains, looked at once and in columns.
+"""Compare a directory with the user's index once, column by column.
 
     names, sizes, times, inodes on disk  ==  those in the index      then the ids are right as well
-    nothing young, no user xattr, no name that git forbids           modes may be any
+    nothing young, no user xattr, no name that git forbids           any modes
 
-One comparison a column instead of one a file: first use meets every file of the project here.
-Files that differ in any way, or are not in the index, are read, or left to the scan.
+This takes one comparison per column instead of one per file: first use checks every file of the
+project here. Files that differ in any way, or are not in the index, are read, or left to the scan.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
-from substrate.model.paths import RelPath
-from substrate.objects import attrs
-from substrate.objects.index_table import NO_COLUMNS, ROW_ID, Columns, Row, columns
-from substrate.objects.trees import (
+from substrate.model import RelPath
+from substrate.objects.import_user.unindexed_files import Reader
+from substrate.objects.index import NO_COLUMNS, ROW_ID, Columns, Row, columns
+from substrate.objects.snapshots import (
     MODE_EXEC,
     MODE_FILE,
     MODE_LINK,
     MODE_TEXT,
+    attrs,
     is_forbidden_name,
 )
-from substrate.objects.unvouched import Reader
 from substrate.system import clock
-from substrate.workspace.exclude import METADATA_FILES, Exclusions
-from substrate.workspace.listing import (
-    DescriptorDirectory,
+from substrate.system.files import RECORDED
+from substrate.workspace import METADATA_FILES, Exclusions
+from substrate.workspace.paths import (
+    ListedDirectory,
     Listing,
     RawEntry,
     Tree,
+    is_racy,
+    settled_before_ns,
     signature_of,
 )
-from substrate.workspace.reading import is_racy, settled_before_ns
-from substrate.workspace.stat_cache import UNSIGNED, DirRecord, Entry, Xattrs, pack_payload
+from substrate.workspace.scan import UNSIGNED, DirRecord, Entry, Xattrs, pack_payload
 
 _Numbers = tuple[int, ...]
 _FILE_TYPE = 0o170000
@@ -49,14 +51,14 @@ _GIT_MODES = frozenset({MODE_FILE, MODE_EXEC})
 _NAME = itemgetter(0)
 #: A directory's own mode, ctime_ns, ino and attributes.
 _Own = tuple[int, int, int, Xattrs]
-#: What a child keeps in memory for later takes some hundred bytes a file.
+#: The most files that a child keeps in memory for later: some hundred bytes per file.
 _LATER_FILES = 50_000
 
 NO_EXCEPTIONS: Mapping[bytes, int] = {}
 
 
 class FileModes(NamedTuple):
-    """The files' part of an attrs record: its defaults, and the names that have another mode."""
+    """The files' part of an attrs record: its default modes, and the names with another mode."""
 
     file_mode: int = attrs.FILE_MODE
     exec_mode: int = attrs.EXEC_MODE
@@ -64,32 +66,32 @@ class FileModes(NamedTuple):
 
 
 class Vouched(NamedTuple):
-    """What one look gave; of plain values, so that a forked child can send it."""
+    """The result for one directory; plain values, so that a forked child can send it."""
 
     path: str
     mode: int
     xattrs: Xattrs
     ino: int
-    #: Directories in it that are recorded, by inode.
+    #: Its recorded subdirectories, with their inodes.
     subdirs: dict[str, int]
     file_count: int
     #: The lines of its tree for files and links, in git's order.
     tree_lines: bytes
     file_modes: FileModes
-    #: What the stat cache keeps of it.
+    #: Its record for the stat cache.
     record: tuple[object, ...]
 
 
 class Later:
-    """Looks of one child that are all its parent needs for now, but not all that the stat cache
-    keeps: the rest is worked out when the parent has its answer."""
+    """Results of one child that are complete for its parent, but not for the stat cache: the rest
+    is computed after the parent has its answer."""
 
     def __init__(self) -> None:
         self._looks: list[tuple[_Look, _Own]] = []
         self._room_files = _LATER_FILES
 
     def take(self, look: _Look, own: _Own) -> bool:
-        """Whether it can wait."""
+        """Defer the rest of this result; False if there is no room."""
         if self._room_files <= 0:
             return False
         self._room_files -= len(look.names)
@@ -97,14 +99,14 @@ class Later:
         return True
 
     def records(self) -> dict[str, tuple[bytes, bytes]]:
-        """The signature and the payload of each."""
+        """The signature and the payload of each deferred directory."""
         return {
             look.path: (signature_of(look.listing), look.payload(own)) for look, own in self._looks
         }
 
 
 class _OrdinaryError(Exception):
-    """Something is unusual here: the ordinary way, please."""
+    """The directory is unusual: the ordinary scan must read it."""
 
 
 def look_at(
@@ -119,12 +121,12 @@ def look_at(
 ) -> Vouched | None:
     """Compare the directory at `path` with its index entries; None if they explain nothing.
 
-    What they do not explain `reader` reads. Where something is left, the record has no signature.
-    A record that is whole but for its payload and signature, which come `later`, is `UNSIGNED`.
+    `reader` reads what they do not explain. If some files are left over, the record has no
+    signature. A record that lacks only payload and signature, which come `later`, is `UNSIGNED`.
 
     Files changed at `written_before_ns` or later may have changed after the index saw them.
     Changes the current directory: for a forked child only. The directory is opened by its whole
-    path, so the caller has to compare inodes on the way down to it.
+    path, so the caller must compare the inodes of the directories above.
     """
     try:
         directory = tree.enter_by_path(path)
@@ -154,7 +156,7 @@ class _Look:
         self.entries: dict[str, Entry] = {}
         self.excluded: dict[str, str] = {}
         prefix = path + "/" if path else ""
-        files = sorted(listing.entries, key=_NAME)  # as git does: no two names are the same
+        files = sorted(listing.entries, key=_NAME)  # git's order: all names are distinct
         directories = [raw for raw in files if raw[1] == stat.S_IFDIR]
         for raw in directories:
             self._directory(prefix, raw, exclusions)
@@ -224,12 +226,12 @@ class _Look:
     def keep_explained(
         self, rows: list[Row], before_ns: int, reader: Reader | None, now_ns: int
     ) -> None:
-        """Go on with those files alone that the index explains, or that `reader` has read."""
+        """Keep only the files that the index explains, or that `reader` has read."""
         files = {raw[0]: raw for raw in self.listing.entries if raw[1] != stat.S_IFDIR}
         pairs = [(row, files[name]) for row in rows if (name := os.fsdecode(row[1])) in files]
         kept: list[tuple[Row, RawEntry]] = []
         pending = [pairs] if pairs else []
-        while pending:  # halve what differs until the few that do are alone
+        while pending:  # bisect until the few files that differ are isolated
             part = pending.pop()
             self._put([raw for _, raw in part])
             if self.is_explained(columns([row for row, _ in part]), before_ns):
@@ -249,19 +251,19 @@ class _Look:
             self.signature = b""
 
     def _go_on_with(self, found: list[tuple[RawEntry, bytes]]) -> None:
-        """These files and their blobs, in git's order."""
+        """Keep these files and their blobs, in git's order."""
         named = sorted((os.fsencode(raw[0]), raw, oid) for raw, oid in found)
         names, files, oids = zip(*named, strict=True)
         self._put(list(files))
-        # Where the modes on disk are git's own they are what the index would say.
+        # If the modes on disk are git's own, they are also the modes for the tree.
         modes = self.modes if _GIT_MODES.issuperset(self.modes) else ()
         self.expected = NO_COLUMNS._replace(names=names, oids=oids, modes=modes)
 
-    def vouched(self, directory: DescriptorDirectory, now_ns: int, later: Later | None) -> Vouched:
+    def vouched(self, directory: ListedDirectory, now_ns: int, later: Later | None) -> Vouched:
         mode, ctime_ns, ino, elsewhere = self.listing.own
         xattrs: Xattrs = ()
         if self.path:
-            # The workspace's own directory is not recorded, and always fresh on first use.
+            # The workspace's root is not recorded, and always young on first use.
             if elsewhere or is_racy(ctime_ns, ctime_ns, now_ns):
                 raise _OrdinaryError
             xattrs = directory.xattrs()
@@ -279,7 +281,7 @@ class _Look:
         )  # fmt: skip
 
     def _git_modes(self) -> _Numbers:
-        """Each entry's mode in a tree, by what stands there now."""
+        """Each entry's mode in a tree, from the file on disk."""
         if self.modes == self.expected.modes:
             return self.modes
         return tuple(
@@ -287,7 +289,7 @@ class _Look:
         )
 
     def _file_modes(self, git_modes: tuple[int, ...]) -> FileModes:
-        """As `DirectoryEdit` says it: the commonest modes are the defaults."""
+        """As in `DirectoryEdit`: the commonest modes are the defaults."""
         if self.modes == self.expected.modes:
             return FileModes()
         exact = [
@@ -307,7 +309,7 @@ class _Look:
 
     def _record(self, own: _Own, later: Later | None) -> DirRecord:
         newest_ns = max(own[1], max(self.mtimes_ns, default=0), max(self.ctimes_ns, default=0))
-        # Where something is left to the scan that needs to know the rest.
+        # Cannot wait if files are left to the scan: it needs the rest of the record.
         can_wait = later is not None and self.signature != b"" and later.take(self, own)
         signature = self.signature and signature_of(self.listing) if not can_wait else UNSIGNED
         return DirRecord(
@@ -321,7 +323,7 @@ class _Look:
         )
 
     def payload(self, own: _Own) -> bytes:
-        """What the stat cache keeps of the entries."""
+        """The entries in the form of the stat cache."""
         mode, ctime_ns, ino, xattrs = own
         columns = (self.modes, self.sizes, self.mtimes_ns, self.ctimes_ns, self.inos)
         stats = zip(*columns, strict=True)
@@ -337,22 +339,22 @@ class _Look:
 
 
 def _same_inodes(ours: _Numbers, theirs: _Numbers) -> bool:
-    """Equal but for the index keeping only 32 bits of them."""
+    """Whether they are equal; the index keeps only 32 bits of each."""
     return ours == theirs or tuple([ino & 0xFFFFFFFF for ino in ours]) == theirs
 
 
 def _maybe_forbidden(names: bytes) -> bool:
-    """Whether git may forbid one of these names: its spellings of ``.git`` hold these letters.
+    """Whether git may forbid one of these names: all spellings of ``.git`` contain ``git``.
 
-    Between them only characters beyond ASCII are overlooked.
+    Git ignores only non-ASCII characters between these letters.
     """
     return not names.isascii() or b"git" in names.lower()
 
 
 def _any_xattrs(names: Iterable[str]) -> bool:
-    """Whether one of these files in the current directory has an attribute of the user's."""
-    # Following a link that just took a file's place does no harm: its times are not the file's.
+    """Whether one of these files in the current directory has an attribute that history keeps."""
+    # Following a link that just replaced a file is harmless: its times differ from the file's.
     for found in filter(None, map(os.listxattr, names)):
-        if any(name.startswith("user.") for name in found):
+        if any(name.startswith(RECORDED) for name in found):
             return True
     return False

@@ -1,27 +1,26 @@
-"""First use: files that no index vouches for are read, by the child that looks at their directory.
+"""First use: each child reads the files of its directories that no index vouches for.
 
-The rules are those of the scan (`workspace/reading.py`): only regular files, looked at again after
-they were read. Whatever is unusual about one (young, changing, an attribute, a name that git
-forbids, very long) leaves it to the scan.
+The rules are those of the scan (`workspace/paths/entry_reader.py`): only regular files, checked
+again after reading. An unusual file (young, changing, with an attribute, with a name that git
+forbids, very long) is left to the scan.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 
-from substrate.model.nodes import ReadyBlob
-from substrate.model.paths import RelPath
-from substrate.objects.packwriter import ready_blob
-from substrate.objects.trees import any_forbidden, is_forbidden_name
-from substrate.workspace.exclude import METADATA_FILES, Exclusions
-from substrate.workspace.listing import RawEntry
-from substrate.workspace.probe import blob_id
-from substrate.workspace.reading import is_racy, settled_before_ns
+from substrate.model import ReadyBlob, RelPath
+from substrate.objects.snapshots import any_forbidden, is_forbidden_name
+from substrate.objects.store import ready_blob
+from substrate.system.files import RECORDED
+from substrate.workspace import METADATA_FILES, Exclusions
+from substrate.workspace.paths import RawEntry, blob_id, is_racy, settled_before_ns
 
-#: Longer ones are read in pieces, by the scan.
+#: The scan reads longer files, in pieces.
 _MOST_BYTES = 1 << 20
-#: What a child made ready is in memory until it has answered.
+#: How many bytes of blobs a child keeps in memory until it answers.
 _CHILD_BYTES = 32 << 20
 _FILE_TYPE = 0o170000
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -29,21 +28,22 @@ _READ |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 class Reader:
-    """Reads files of the current directory and keeps what they are in a pack: for one child."""
+    """Reads files of the current directory and keeps their pack entries: for one child."""
 
-    def __init__(self, exclusions: Exclusions) -> None:
+    def __init__(self, exclusions: Exclusions, ours: Iterable[bytes] = ()) -> None:
+        """`ours`: blobs that are already in the store, and are not prepared again."""
         self._most_bytes = min(_MOST_BYTES, exclusions.size_cap_bytes)
         self._room_bytes = _CHILD_BYTES
-        self._known: set[bytes] = set()
+        self._known: set[bytes] = set(ours)
         self.blobs: list[ReadyBlob] = []
 
     @property
     def is_full(self) -> bool:
-        """Nothing more is read: it is time to answer."""
+        """Whether the memory limit is reached: the child must answer now."""
         return self._room_bytes < 0
 
     def read(self, files: list[RawEntry], now_ns: int) -> list[tuple[RawEntry, bytes]]:
-        """Those that could be read as they were listed, with their blobs' ids.
+        """The files that could be read unchanged since they were listed, with their blob ids.
 
         `now_ns` is a time before they were listed.
         """
@@ -65,22 +65,22 @@ class Reader:
             data = _content(raw)
             if data is None:
                 continue
-            self._room_bytes -= size
             oid = blob_id(data)
             if oid not in self._known:
                 self._known.add(oid)
+                self._room_bytes -= size
                 self.blobs.append(ready_blob(oid, data))
             found.append((raw, oid))
         return found
 
 
 def _content(raw: RawEntry) -> bytes | None:
-    """All of it; None if it has an attribute of the user's, or is not what was listed."""
+    """The whole content; None if it has a recorded attribute, or changed since it was listed."""
     name, _, size, *_ = raw
     try:
         fd = os.open(name, _READ)
         try:
-            data = os.read(fd, size + 1)  # one byte more: whether that is the end
+            data = os.read(fd, size + 1)  # one byte more, to detect growth
             marks = os.listxattr(fd)
             at = os.fstat(fd)
         finally:
@@ -88,7 +88,7 @@ def _content(raw: RawEntry) -> bytes | None:
     except OSError:
         return None
     now = (at.st_mode, at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino)
-    if now != raw[1:] or len(data) != size or any(mark.startswith("user.") for mark in marks):
+    if now != raw[1:] or len(data) != size or any(mark.startswith(RECORDED) for mark in marks):
         return None
     return data
 
@@ -96,10 +96,10 @@ def _content(raw: RawEntry) -> bytes | None:
 def directories_below(
     root: str, device: int, exclusions: Exclusions, *, enough_files: int | None = None
 ) -> dict[bytes, int]:
-    """Every directory that is recorded (``b"a/b/"``, the root is empty), and how many files it has.
+    """Every recorded directory (``b"a/b/"``, the root is empty), and how many files it has.
 
-    Only places to look at: whoever looks must see for himself what stands there by then. With
-    `enough_files` no further ones once so many were counted.
+    The result is only a hint: the caller must check each directory again when it reads it. With
+    `enough_files`, stop after counting this many files.
     """
     found: dict[bytes, int] = {}
     count = 0

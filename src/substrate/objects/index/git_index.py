@@ -1,16 +1,23 @@
-"""Reading a git index file (versions 2 to 4) without git: which blob was at which stat.
+"""Read a git index file (versions 2 to 4) without git: the blob and the stat of each file.
 
-Only plain entries are given back; whatever is unusual (a conflict, intent to add, a sparse
-directory, a split index, SHA-256) is left out, because the caller can always read the file itself.
+Only plain entries are returned; unusual ones (a conflict, intent to add, a sparse directory, a
+split index, SHA-256) are left out, because the caller can always read the file itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
+
+from substrate.objects.index.index_format import (
+    PREFIXED_VERSION,
+    VERSIONS,
+    extensions,
+    prefixed_path,
+)
 
 _FIXED = struct.Struct(">IIIIIIIIII20sH")
 _STAGE, _EXTENDED, _ASSUME_VALID = 0x3000, 0x4000, 0x8000
@@ -29,17 +36,17 @@ class IndexEntry(NamedTuple):
 
 
 class UnusualIndexError(ValueError):
-    """Not an index we can vouch for."""
+    """Not an index that we can rely on."""
 
 
 def parse_index(data: bytes) -> list[IndexEntry]:
-    """The plain entries of an index file's bytes; `UnusualIndexError` if it is none we know."""
+    """The plain entries of an index file's bytes; `UnusualIndexError` for an unknown format."""
     if len(data) < 32 or data[:4] != b"DIRC":
         raise UnusualIndexError("no index")
     version, count = struct.unpack_from(">II", data, 4)
-    if version not in (2, 3, 4):
+    if version not in VERSIONS:
         raise UnusualIndexError(f"index version {version}")
-    # Wrong ids must not slip in: an index without its checksum (index.skipHash) is not believed.
+    # Ids must be right: an index without a checksum (index.skipHash) is rejected.
     if hashlib.sha1(data[:-20], usedforsecurity=False).digest() != data[-20:]:
         raise UnusualIndexError("the index's checksum is missing or wrong")
     try:
@@ -53,7 +60,7 @@ def parse_index(data: bytes) -> list[IndexEntry]:
 def _entries(data: bytes, version: int, count: int) -> tuple[list[IndexEntry], int]:
     at, path = 12, b""
     entries: list[IndexEntry] = []
-    # A hundred thousand times round: names bound once, and tuples made without Python code.
+    # This loop runs a hundred thousand times: bind names once, make tuples without Python code.
     unpack, find, add = _FIXED.unpack_from, data.find, entries.append
     new: Callable[[tuple[bytes, bytes, int, int, int, int, int]], IndexEntry]
     new = partial(tuple.__new__, IndexEntry)
@@ -68,8 +75,8 @@ def _entries(data: bytes, version: int, count: int) -> tuple[list[IndexEntry], i
                 more = int.from_bytes(data[start : start + 2], "big")
                 plain = plain and not more & (_SKIP_WORKTREE | _INTENT_TO_ADD)
                 start += 2
-        if version == 4:
-            path, at = _prefixed_path(data, start, path)
+        if version == PREFIXED_VERSION:
+            path, at = prefixed_path(data, start, path)
         else:
             end = find(b"\0", start)
             path = data[start:end]
@@ -80,35 +87,10 @@ def _entries(data: bytes, version: int, count: int) -> tuple[list[IndexEntry], i
     return entries, at
 
 
-def _prefixed_path(data: bytes, at: int, previous: bytes) -> tuple[bytes, int]:
-    """Version 4: how many bytes to drop from the previous path, and what comes instead."""
-    byte = data[at]
-    at += 1
-    drop = byte & 0x7F
-    while byte & 0x80:
-        byte = data[at]
-        at += 1
-        drop = ((drop + 1) << 7) | (byte & 0x7F)
-    end = data.index(b"\0", at)
-    if drop > len(previous):
-        raise ValueError("a path drops more than there is")
-    return previous[: len(previous) - drop] + data[at:end], end + 1
-
-
 def check_extensions(data: bytes, at: int) -> None:
-    """Raise `ValueError` (`struct.error`) unless what follows the entries may be passed over."""
-    for signature in _extensions(data, at):
-        # A lower-case first letter means: do not read on if you do not know me. `link` is a split
-        # index; `sdir` a sparse one, whose directory entries are not plain and were left out.
+    """Raise `ValueError` (`struct.error`) unless all extensions can be ignored."""
+    for signature, _, _ in extensions(data, at):
+        # A lower-case first letter marks an extension that a reader must understand. `link` is a
+        # split index; `sdir` a sparse one, whose directory entries are not plain and left out.
         if signature[:1].islower() and signature != b"sdir":
             raise ValueError(f"unknown extension {signature!r}")
-
-
-def _extensions(data: bytes, at: int) -> Iterator[bytes]:
-    while at < len(data) - 20:
-        signature = data[at : at + 4]
-        (size,) = struct.unpack_from(">I", data, at + 4)
-        at += 8 + size
-        yield signature
-    if at != len(data) - 20:
-        raise ValueError("the extensions do not end where they should")

@@ -1,10 +1,9 @@
-"""A git index read whole, by directory, for first use: every entry, none made an object of its own.
+"""Read a whole git index by directory, for first use, without an object for each entry.
 
-`git_index` looks at entries one by one. Here regular expressions take the file apart, and what is
-unusual about an entry is found by comparing columns of a directory at a time. The table itself
-knows only where in the bytes the entries of each directory stand: whoever looks at a directory
-takes those apart, in a process of its own. Only an index without extended flags is read this way;
-any other is `UnusualIndexError`.
+`git_index` parses entries one by one. Here regular expressions split the file, and comparing the
+columns of a directory at a time finds unusual entries. The table itself knows only the byte ranges
+of each directory's entries: the process that reads a directory parses them. This works only for an
+index without extended flags; any other raises `UnusualIndexError`.
 """
 
 from __future__ import annotations
@@ -18,52 +17,53 @@ from functools import cache
 from itertools import repeat
 from typing import NamedTuple
 
-from substrate.objects.git_index import UnusualIndexError, check_extensions
+from substrate.objects.index.git_index import UnusualIndexError, check_extensions
+from substrate.objects.index.index_format import HEADER, PREFIXED_VERSION, VERSIONS
 
-#: ctime, mtime, (device,) inode, mode, (owner, group,) size, id, flags: what is in brackets is
-#: not compared.
+#: ctime, mtime, (device,) inode, mode, (owner, group,) size, id, flags: fields in brackets are not
+#: compared.
 _HEAD = "4I4x2I8xI20sH"
 _HEAD_FIELDS = 9
-_PREFIXED_VERSION = 4
 _SECOND_NS = 1_000_000_000
 _LONGEST = 0xFFF
-_HEADER_BYTES = 12
+_HEADER_BYTES = HEADER.size
 
 #: The stat, the id and the flags; the name.
 Row = tuple[bytes, bytes]
-#: Where in the first of them the id stands.
+#: The position of the id in the first of them.
 ROW_ID = slice(40, 60)
 
-#: How an entry begins that git has not seen in the work tree: a conflict, intent to add. After
-#: another's padding one would not know where it begins. No other entry has so many NULs.
+#: The beginning of an entry that git has not seen in the work tree: a conflict, intent to add.
+#: After another entry's padding its start would be unclear. No other entry has so many NULs.
 _NO_STAT = bytes(16)
-#: Padding ends where the next entry begins, with the seconds of a time: not with a NUL. Nothing in
-#: what is repeated gives back what it has taken: where entries are longer than we think (extended
-#: flags), trying each padding with each of the others' would never end.
+#: Padding ends where the next entry begins, with the seconds of a time, which are not NUL. The
+#: repetitions are possessive: with longer entries than expected (extended flags), backtracking
+#: over all paddings would never end.
 _NAME_AND_PADDING = rb"[^\0/]++\0{1,8}+"
-#: Whether the path is one that can be looked at is seen when the runs are.
+#: The path is checked later, with the runs.
 _ENTRY = rb".{62}[^\0]++\0{1,8}+"
 _PATH = re.compile(rb"(?s).{62}([^\0]+)\0{1,8}")
 _SIZES_AND_IDS = re.compile(rb"(?s).{36}(.{24})..[^\0]+\0{1,8}")
-#: So many entries are matched at once: each costs memory until all of them are.
+#: How many entries are matched at once: each uses memory until all of them are matched.
 _MOST_AT_ONCE = 1000
 _THOUSAND = re.compile(rb"(?s)(?:" + _ENTRY + rb"){%d}" % _MOST_AT_ONCE)
-#: An entry and those after it in the same directory.
+#: An entry and the following ones in the same directory.
 _RUN = re.compile(
     rb"(?s).{62}((?:[^\0]*/)?)"
     + _NAME_AND_PADDING
-    # Not possessive as a whole: Python before 3.11.5 gets that wrong.
+    # Not possessive as a whole: Python before 3.11.5 has a bug there.
     + rb"(?:.{62}\1"
     + _NAME_AND_PADDING
     + rb"){0,%d}" % (_MOST_AT_ONCE - 1)
 )
-#: Version 4: how much to drop from the path before, as a number of seven bits a byte; the rest.
+#: Version 4: how much to drop from the previous path, as a number with seven bits per byte; the
+#: rest of the path.
 _PREFIXED = re.compile(rb"(?s)(.{62})([\x80-\xff]*[\0-\x7f])([^\0]*)\0")
 
 
 @cache
 def _rows_below(length: int) -> re.Pattern[bytes]:
-    """Takes rows apart of a directory whose path has this length."""
+    """A pattern that splits the rows of a directory whose path has this length."""
     return re.compile(rb"(?s)(.{62}).{%d}([^\0]+)\0{1,8}" % length)
 
 
@@ -80,7 +80,7 @@ class IndexTable:
                 raise ValueError("an entry that is no file")
             self._runs.append((*run.span(), run[1]))
             start = run.end()
-        #: Every directory that an entry is in, the root and all above too: where its entries are.
+        #: Every directory above an entry, including the root: the ranges of its entries.
         self.directories: dict[bytes, list[tuple[int, int]]] = {b"": []}
         for first, last, directory in self._runs:
             self.directories.setdefault(directory, []).append((first, last))
@@ -92,13 +92,13 @@ class IndexTable:
 
     @classmethod
     def without_entries(cls, directories: Iterable[bytes]) -> IndexTable:
-        """For a tree that has no index."""
+        """A table for a tree without an index."""
         table = cls(b"", 0, 0, 0)
         table.directories.update((directory, []) for directory in directories)
         return table
 
     def rows_of(self, directory: bytes) -> list[Row]:
-        """The entries of this directory itself."""
+        """The entries directly in this directory."""
         rows: list[Row] = []
         for first, last in self.directories[directory]:
             rows += self._rows(first, last, directory)
@@ -108,7 +108,7 @@ class IndexTable:
         return _rows_below(len(directory)).findall(self._entries, first, last)
 
     def weights(self) -> dict[bytes, int]:
-        """About as many entries each directory has."""
+        """The approximate number of entries in each directory."""
         usual_bytes = max(1, (self._end - self._start) // max(1, self.count))
         return {
             directory: sum(last - first for first, last in runs) // usual_bytes
@@ -116,7 +116,7 @@ class IndexTable:
         }
 
     def all_rows(self) -> Iterator[tuple[bytes, Row]]:
-        """Each with its directory, in the order of the index."""
+        """Each entry with its directory, in the order of the index."""
         for first, last, directory in self._runs:
             for row in self._rows(first, last, directory):
                 yield directory, row
@@ -134,7 +134,7 @@ class IndexTable:
         return found
 
     def sizes_and_ids(self) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
-        """Of each entry the size that the file had when git looked (its low 32 bits), its blob."""
+        """For each entry the file's size when git saw it (its low 32 bits), and its blob."""
         found = _SIZES_AND_IDS.findall(self._entries, self._start, self._end)
         flat = struct.unpack(">" + "I20s" * len(found), b"".join(found))
         return flat[0::2], flat[1::2]
@@ -156,10 +156,10 @@ NO_COLUMNS = Columns((), (), (), (), (), (), ())
 
 
 def read_table(data: bytes) -> IndexTable:
-    """The entries of an index file's bytes; `UnusualIndexError` if this is not the way to read it.
+    """The entries of an index file's bytes; `UnusualIndexError` if this module cannot read it.
 
-    A row may be misread in a damaged index only: nobody may believe one whose stat is not
-    exactly that of the file.
+    Only in a damaged index can a row be misread. Callers must therefore use a row only if its stat
+    is exactly that of the file.
     """
     if len(data) < 32 or data[:4] != b"DIRC":
         raise UnusualIndexError("no index")
@@ -167,10 +167,10 @@ def read_table(data: bytes) -> IndexTable:
     with memoryview(data) as view:
         if hashlib.sha1(view[:-20], usedforsecurity=False).digest() != data[-20:]:
             raise UnusualIndexError("the index's checksum is missing or wrong")
-    if version not in (2, 3, _PREFIXED_VERSION):
+    if version not in VERSIONS:
         raise UnusualIndexError(f"index version {version}")
     try:
-        if version == _PREFIXED_VERSION:
+        if version == PREFIXED_VERSION:
             entries, end = _without_prefixes(data, count)
             span = (0, len(entries))
         else:
@@ -198,7 +198,7 @@ def _end_of_entries(data: bytes, count: int) -> int:
     last = _PATH.match(data, at)
     if last is None:
         raise ValueError("entries are missing")
-    # Padded with one to eight NULs; one more may be the checksum's.
+    # Padded with one to eight NULs; a further NUL may belong to the checksum.
     return at + ((last.end(1) - at + 8) & ~7)
 
 
@@ -224,7 +224,7 @@ def _number(data: bytes) -> int:
 
 
 def columns(rows: list[Row]) -> Columns | None:
-    """The rows of one directory as columns; None if one of them is no plain entry."""
+    """The rows of one directory as columns; None if one of them is not a plain entry."""
     if not rows:
         return NO_COLUMNS
     heads, names = zip(*rows, strict=True)

@@ -1,7 +1,7 @@
-"""Whether two git index files say the same of every file, their stat data apart.
+"""Whether two git index files are the same for every file, apart from stat data.
 
-A plain ``git status`` rewrites the index with fresh stat data: no work of anybody's, and in a
-world it may describe files of the world.
+A plain ``git status`` rewrites the index with fresh stat data. That is not the user's work, and in
+a world it may describe files of the world.
 """
 
 from __future__ import annotations
@@ -10,23 +10,30 @@ import hashlib
 import struct
 from typing import NamedTuple
 
-HEADER = struct.Struct(">4sII")
+from substrate.objects.index.index_format import (
+    HEADER,
+    PREFIXED_VERSION,
+    VERSIONS,
+    extensions,
+    prefixed_path,
+)
+
 #: ctime, mtime, dev, ino; then the mode; then uid, gid, size; then the id and the flags.
 _MTIME_S, _MODE = slice(8, 12), slice(24, 28)
-#: How many bytes of an entry are what it notes of its file (and its mode).
+#: How many bytes of an entry are the file's stat data (and its mode).
 NOTES_BYTES = 40
 _FLAGS = struct.Struct(">H")
 _LONGEST_NAME = 0xFFF
 _STAT = struct.Struct(">4I4xI4x3I")
 _EXTENDED = 0x4000
-#: Extensions that hold something the entries do not say.
+#: Extensions with information that is not in the entries.
 _MEANT = (b"REUC", b"link", b"sdir")
-#: Those that hold whatever the stat data of files and directories.
+#: Extensions that do not depend on the stat data of files and directories.
 _PLAIN = frozenset({b"TREE", b"REUC", b"EOIE", b"IEOT"})
 
 
 class FileStat(NamedTuple):
-    """What an index notes of a file but for its device; git keeps 32 bits of each."""
+    """An index entry's stat data of a file, without the device; git keeps 32 bits of each."""
 
     ctime_s: int
     ctime_ns: int
@@ -39,23 +46,23 @@ class FileStat(NamedTuple):
 
 
 class Fresh(NamedTuple):
-    """What one of two notes of files that the other does not, where that is all they differ in."""
+    """The stat data in which two indexes differ, if they differ in nothing else."""
 
     stats: dict[bytes, FileStat]
-    #: What both note of files that were written when the older one was, or later: git does not
-    #: trust that, but reads them, until there is a younger index.
+    #: Equal stat data of files modified at the time of the older index or later: git does not
+    #: trust it and reads these files until there is a younger index.
     unsure: dict[bytes, FileStat]
-    #: It notes nothing else that depends on where it was written: of directories, say.
+    #: Nothing else in it depends on where it was written, such as data about directories.
     is_all: bool
 
 
 class Index(NamedTuple):
-    """An index file, read."""
+    """A parsed index file."""
 
-    #: How long an object's id is.
+    #: The length of an object id.
     id_bytes: int
     names: list[bytes]
-    #: Of each entry: what it says, and what it notes of its file.
+    #: For each entry: its content (mode, id, flags), and the file's stat data.
     says: list[bytes]
     notes: list[bytes]
     meant: list[bytes]
@@ -63,9 +70,9 @@ class Index(NamedTuple):
 
 
 def fresh_stat(one: bytes, other: bytes, written_s: int) -> Fresh | None:
-    """What the other one notes anew; None if they differ in more than that, or cannot be read.
+    """The stat data that is new in `other`; None if more differs, or one cannot be read.
 
-    `written_s`: when the first one was written.
+    `written_s`: when the first index was written.
     """
     if one == other:
         return Fresh({}, {}, True)
@@ -86,9 +93,9 @@ def fresh_stat(one: bytes, other: bytes, written_s: int) -> Fresh | None:
 
 
 def read_index_file(data: bytes) -> Index:
-    """`ValueError`, `IndexError` or `struct.error` if it is none that we know."""
+    """Parse an index; `ValueError`, `IndexError` or `struct.error` for an unknown format."""
     magic, version, count = HEADER.unpack_from(data)
-    if magic != b"DIRC" or version not in (2, 3, 4):
+    if magic != b"DIRC" or version not in VERSIONS:
         raise ValueError("no index that we know")
     id_bytes = _id_bytes(data)
     flags_at = NOTES_BYTES + id_bytes
@@ -96,11 +103,8 @@ def read_index_file(data: bytes) -> Index:
     for _ in range(count):
         (flags,) = _FLAGS.unpack_from(data, at + flags_at)
         fixed_end = name_at = at + flags_at + (4 if flags & _EXTENDED else 2)
-        if version == 4:
-            strip, name_at = _varint(data, name_at)
-            end = data.index(b"\0", name_at)
-            previous = previous[: len(previous) - strip] + data[name_at:end]
-            following = end + 1
+        if version == PREFIXED_VERSION:
+            previous, following = prefixed_path(data, name_at, previous)
         else:
             end = data.index(b"\0", name_at)
             previous = data[name_at:end]
@@ -112,19 +116,15 @@ def read_index_file(data: bytes) -> Index:
         found.says.append(fixed[_MODE] + fixed[NOTES_BYTES:])
         found.notes.append(fixed[:NOTES_BYTES])
         at = following
-    while at + 8 <= len(data) - id_bytes:
-        name, size = struct.unpack_from(">4sI", data, at)
+    for name, start, end in extensions(data, at, id_bytes):
         found.extensions.add(name)
         if name in _MEANT:
-            found.meant.append(data[at : at + 8 + size])
-        at += 8 + size
-    if at != len(data) - id_bytes:
-        raise ValueError("another kind of end")
+            found.meant.append(data[start - 8 : end])
     return found
 
 
 def _id_bytes(data: bytes) -> int:
-    """Of an object; the index ends with a checksum of the same kind, or with zeros."""
+    """The length of an object id: the index ends with a checksum of that length, or with zeros."""
     for algorithm in ("sha1", "sha256"):
         checksum = hashlib.new(algorithm, usedforsecurity=False)
         size = checksum.digest_size
@@ -134,15 +134,3 @@ def _id_bytes(data: bytes) -> int:
     if any(data[-20:]):
         raise ValueError("damaged, or of a kind that we do not know")
     return 20
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Git's offset encoding, as in packs."""
-    byte = data[at]
-    value = byte & 0x7F
-    at += 1
-    while byte & 0x80:
-        byte = data[at]
-        value = ((value + 1) << 7) | (byte & 0x7F)
-        at += 1
-    return value, at

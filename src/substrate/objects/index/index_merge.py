@@ -1,9 +1,9 @@
-"""Two git indexes that began as the same one, put together: what each side staged stays staged.
+"""Merge two git indexes with a common base: what each side staged stays staged.
 
     base    a=1  b=1          one: a=2      other: b=2, c=1      together: a=2  b=2  c=1
 
-Entries are compared by what they say of a file (mode, id, flags), not by the stat data they note.
-Of a conflict that is being resolved, or of a split or sparse index, nothing is put together.
+Entries are compared by mode, id and flags, not by their stat data. An index with unresolved
+conflicts, or a split or sparse index, is not merged.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import struct
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from substrate.objects.index_sameness import HEADER, NOTES_BYTES, Index, read_index_file
+from substrate.objects.index.index_equal import NOTES_BYTES, Index, read_index_file
+from substrate.objects.index.index_format import HEADER
 
-#: Git makes these anew by itself; what else an index may hold would be lost.
+#: Git rebuilds these extensions by itself; any other extension would be lost.
 _MADE_ANEW = frozenset({b"TREE", b"EOIE", b"IEOT"})
 _MODE_BYTES = 4
 _STAGE, _EXTENDED = 0x3000, 0x4000
 
-#: By name: what it notes, what it says.
+#: By name: the stat data, and the content (mode, id, flags).
 _Entries = dict[bytes, tuple[bytes, bytes]]
 
 
 def put_together(base: bytes, one: bytes, other: bytes) -> bytes | None:
-    """None if both changed the same path differently, or it is not for us to say."""
+    """The merged index; None if both changed a path differently, or it cannot be decided here."""
     try:
         read = [read_index_file(data) for data in (base, one, other)]
     except (ValueError, struct.error, IndexError):
@@ -52,7 +53,7 @@ def _entries(index: Index) -> _Entries:
 
 
 def _is_staged(says: bytes, id_bytes: int) -> bool:
-    """Whether it is one side of a conflict."""
+    """Whether the entry is one side of a conflict."""
     return bool(_flags(says, id_bytes) & _STAGE)
 
 
@@ -84,7 +85,7 @@ def _merged(stood: _Entries, its: _Entries, mine: _Entries) -> _Entries | None:
 
 
 def _can_stand_together(names: list[bytes], changed: Iterable[bytes]) -> bool:
-    """No name that came is a directory of another's."""
+    """Whether no changed name would be both a file and a directory."""
     known = set(names)
     for name in changed:
         if name not in known:

@@ -1,7 +1,11 @@
-"""Change a few entries of an index file in place, where that is plainly possible.
+"""Change a few entries of an index file in place, where that is simple.
 
-``git update-index`` reads, checks and writes a hundred thousand entries to change ten. Here the ten
-are found by their names and overwritten; whatever is unusual is left to git (None).
+``git update-index`` reads, checks and writes a hundred thousand entries to change ten. This module
+finds the ten by their names and overwrites them; it leaves unusual cases to git (None).
+
+Every entry contains the result of `lstat` from the last time git read the file. A file that is
+renamed into the tree gets a new change time, and a git command that does not compare contents
+(`git merge --abort`) treats it as edited: `with_change_times` updates it without reading the file.
 
     entry   ctime 8  mtime 8  dev 4  ino 4  mode 4  uid 4  gid 4  size 4  oid 20  flags 2  path NUL…
 """
@@ -14,18 +18,22 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.model.paths import RelPath, ancestors
-from substrate.rewrite.sweep import Asked
+from substrate.model import ABSENT, Kind, Node, RelPath, ancestors
+from substrate.objects.index.index_format import HEADER, SHA1_BYTES, extensions
 
 _STAT = struct.Struct(">10I")
 _HEAD_BYTES, _OID_AT, _FLAGS_AT, _PATH_AT = 12, 40, 60, 62
+#: Change and modification time, device, inode, mode, owner, group, size; id; flags.
+_ENTRY = struct.Struct(">10I20sH")
+_CHANGED = struct.Struct(">2I")
+_EXTENDED, _LONGEST = 0x4000, 0xFFF
+_SECOND_NS = 1_000_000_000
 _MAX_CHANGES = 200
 _SHORT_NAME = 0xFF
 _ATTRIBUTES = b".gitattributes"
-#: How far from the end the cached trees are looked for.
+#: How far from the end to search for the cached trees.
 _TAIL = 1 << 20
-#: Extensions that stay true; what else is there only speeds git up, and is made again.
+#: Extensions that stay valid; the others only speed git up, and git rebuilds them.
 _KEPT = (b"REUC",)
 _KNOWN = (b"TREE", b"REUC", b"UNTR", b"FSMN", b"EOIE", b"IEOT")
 _MASK = 0xFFFFFFFF
@@ -34,19 +42,19 @@ _MASK = 0xFFFFFFFF
 class Change(NamedTuple):
     old: Node
     new: Node
-    #: Of a file that is the new entry's content; None: git shall compare.
+    #: The stat of a file with the new entry's content; None: git must compare.
     stat: os.stat_result | None
 
 
 class Glance(NamedTuple):
-    """What an index tells without a look at its entries."""
+    """What an index says without parsing its entries."""
 
-    #: As `is_plain` has it: then no entry is hidden.
+    #: As `is_plain` defines it: then no entry is hidden.
     plain: bool
     #: Whether any attribute file is tracked.
     attributes: bool
-    #: The tree that git noted for the whole index, if it did: then every entry is as that has it,
-    #: none is in conflict, none is only intended. Empty if it did not.
+    #: The tree that git cached for the whole index: then every entry is as in that tree, none is
+    #: in conflict, none is intent-to-add. Empty if git cached none.
     tree: bytes
 
 
@@ -58,8 +66,8 @@ def glance(data: bytes) -> Glance:
 
 
 def _cached_trees(data: bytes) -> bytes:
-    """The extension of that name, if it is where it can be found quickly."""
-    if data[-52:-44] == b"EOIE\0\0\0\x18":  # says where they begin; git puts it at the very end
+    """The cached tree extension, if it can be found quickly."""
+    if data[-52:-44] == b"EOIE\0\0\0\x18":  # has their offset; git writes it at the very end
         found = _chain(data, int.from_bytes(data[-44:-40], "big")) or []
         return dict(found).get(b"TREE", b"")
     start = data.find(b"TREE", max(0, len(data) - _TAIL))
@@ -77,11 +85,13 @@ def is_plain(data: bytes) -> bool:
 
 
 def splice(data: bytes, changes: Mapping[RelPath, Change]) -> bytes | None:
-    """The index with these entries replaced, or None where git has to do it."""
+    """The index with these entries replaced, or None if git must do it."""
     if not is_plain(data) or len(changes) > _MAX_CHANGES:
         return None
+    from substrate.system.process import Asked
+
     whole = memoryview(data)
-    sound = Asked(lambda: _sha1([whole[:-20]]) == data[-20:])  # beside the rest: it is the longer
+    sound = Asked(lambda: _sha1([whole[:-20]]) == data[-20:])  # in parallel: it takes longer
     parts = _spliced(whole, data, changes)
     if not sound.answer() or parts is None:
         return None
@@ -93,7 +103,7 @@ def _spliced(
 ) -> list[bytes | memoryview] | None:
     parts: list[bytes | memoryview] = []
     done = 0
-    for path, change in sorted(changes.items()):  # as the index has them
+    for path, change in sorted(changes.items()):  # the order of the index
         at = _find(data, path, change.old, done)
         if at is None or change.new == ABSENT:
             return None
@@ -121,10 +131,10 @@ def _sha1(parts: Iterable[bytes | memoryview]) -> bytes:
 
 
 def _find(data: bytes, path: RelPath, old: Node, start: int) -> int | None:
-    """Where the entry of `path` begins, if it is the plain one that is expected there.
+    """The offset of the entry of `path`, if it is a plain entry with the expected content.
 
-    Its name's length is two bytes of which the first is zero, and no name holds a zero: so what
-    looks like this entry can be no part of another one's name.
+    The length of its name is stored in two bytes, and the first is zero. No name contains a zero
+    byte, so a match cannot be a part of another entry's name.
     """
     if old == ABSENT or len(path) > _SHORT_NAME:
         return None
@@ -156,8 +166,8 @@ def _fields(change: Change) -> bytes:
 
 
 def _extensions(data: bytes, at: int) -> tuple[int, list[tuple[bytes, bytes]]] | None:
-    """Where the entries end, and what follows. Git puts the cached trees first, so their name is
-    looked for, behind an entry; only a chain of known extensions up to the very end counts."""
+    """Where the entries end, and the extensions after them. Git writes the cached trees first, so
+    search for their name; only a chain of known extensions up to the very end is accepted."""
     start = data.find(b"TREE", at)
     while start >= 0:
         parts = _chain(data, start)
@@ -171,15 +181,14 @@ def _extensions(data: bytes, at: int) -> tuple[int, list[tuple[bytes, bytes]]] |
 
 def _chain(data: bytes, at: int) -> list[tuple[bytes, bytes]] | None:
     parts = []
-    end = len(data) - 20
-    while at + 8 <= end:
-        name = data[at : at + 4]
-        (size,) = struct.unpack_from(">I", data, at + 4)
-        if name not in _KNOWN or at + 8 + size > end:
-            return None  # `link` and `sdir` among them: a split or a sparse index
-        parts.append((name, data[at + 8 : at + 8 + size]))
-        at += 8 + size
-    return parts if at == end else None
+    try:
+        for name, start, end in extensions(data, at):
+            if name not in _KNOWN:
+                return None  # including `link` and `sdir`: a split or a sparse index
+            parts.append((name, data[start:end]))
+    except ValueError:
+        return None
+    return parts
 
 
 def _end_of_entries(data: bytes) -> int | None:
@@ -194,11 +203,11 @@ def _end_of_entries(data: bytes) -> int | None:
 
 
 def _invalidated(content: bytes, changes: Mapping[RelPath, Change]) -> bytes:
-    """The cached trees without those that a changed path lies in. Each is followed by its own
-    subtrees: ``name NUL entries SP subtrees LF oid``, no id where it is not valid."""
+    """Invalidate the cached trees that contain a changed path. Each tree is followed by its
+    subtrees: ``name NUL entries SP subtrees LF oid``, without an id if it is not valid."""
     touched = {b"", *(above for path in changes for above in ancestors(path))}
     out = []
-    stack: list[list[int]] = []  # of each open directory, how many subtrees are still to come
+    stack: list[list[int]] = []  # for each open directory, how many subtrees follow
     paths: list[bytes] = []
     at = 0
     while at < len(content):
@@ -219,3 +228,41 @@ def _invalidated(content: bytes, changes: Mapping[RelPath, Change]) -> bytes:
         stack.append([subtrees])
         paths.append(path)
     return b"".join(out)
+
+
+def with_change_times(data: bytes, files: Mapping[bytes, os.stat_result]) -> bytes | None:
+    """The index `data` with the change times of `files`; None if none of them needs it.
+
+    An entry is updated only if all of its other stat data is still right. Reads only an index of
+    version 2 or 3 with SHA-1.
+    """
+    body = len(data) - SHA1_BYTES
+    if body < HEADER.size or hashlib.sha1(data[:body]).digest() != data[body:]:
+        return None
+    signature, version, count = HEADER.unpack_from(data)
+    if signature != b"DIRC" or version not in (2, 3):
+        return None
+    out, at, is_changed = bytearray(data), HEADER.size, False
+    for _ in range(count):
+        noted = _ENTRY.unpack_from(data, at)
+        name_at = at + _ENTRY.size + (2 if noted[-1] & _EXTENDED else 0)
+        length = noted[-1] & _LONGEST
+        end = name_at + length if length < _LONGEST else data.index(b"\0", name_at)
+        found = files.get(data[name_at:end])
+        if found is not None and _is_of(found, noted):
+            changed = divmod(found.st_ctime_ns, _SECOND_NS)
+            _CHANGED.pack_into(out, at, changed[0] & _MASK, changed[1])
+            is_changed = is_changed or out[at : at + 8] != data[at : at + 8]
+        at += (end - at + 8) & ~7
+    if not is_changed:
+        return None
+    out[body:] = hashlib.sha1(out[:body]).digest()
+    return bytes(out)
+
+
+def _is_of(found: os.stat_result, noted: tuple[object, ...]) -> bool:
+    """Whether this is the recorded file, apart from its change time and device."""
+    seconds, rest = divmod(found.st_mtime_ns, _SECOND_NS)
+    stands = (seconds & _MASK, rest, found.st_ino & _MASK, found.st_uid, found.st_gid)
+    _, _, *modified, _, inode, _, owner, group, size = noted[:10]
+    return (*modified, inode, owner, group, size) == (*stands, found.st_size & _MASK)

@@ -1,6 +1,6 @@
-"""What git cannot say about a directory: one small record beside its tree.
+"""What git cannot store about a directory: one small record beside its tree.
 
-The attrs tree runs parallel to the main tree, for the directories that have something to say:
+The attrs tree is parallel to the main tree, for the directories that need a record:
 
     attrs         the record: exact modes, xattrs, special files
     =NAME         the attrs tree of subdirectory NAME; without a counterpart in the main tree
@@ -9,7 +9,7 @@ The attrs tree runs parallel to the main tree, for the directories that have som
     #NAME ?NAME   the same two where even the prefix leaves the name forbidden (``a\\.git``):
                   backslash and percent sign are written ``%5C`` and ``%25``
 
-A record depends on the directory's present content alone, so that equal states have equal ids.
+A record depends only on the directory's current content, so that equal states have equal ids.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
-from substrate.model.nodes import Kind
-from substrate.objects.trees import (
+from substrate.model import Kind
+from substrate.objects.snapshots.trees import (
     MODE_DIR,
     MODE_EXEC,
     MODE_FILE,
@@ -46,7 +46,7 @@ class EntryAttrs(NamedTuple):
 
     mode: int | None = None
     xattrs: Xattrs = ()
-    #: Set for special files only: they have no entry in any tree.
+    #: Set only for special files, which have no entry in any tree.
     kind: Kind | None = None
 
 
@@ -58,7 +58,7 @@ class Record(NamedTuple):
     entries: Mapping[bytes, EntryAttrs] = {}
 
     def mode_of(self, name: bytes, git_mode: int) -> int:
-        """The exact mode of a file that git knows as 100644 or 100755."""
+        """The exact mode of a file whose git mode is 100644 or 100755."""
         entry = self.entries.get(name)
         if entry is not None and entry.mode is not None:
             return entry.mode
@@ -73,14 +73,14 @@ def git_mode_of(mode: int) -> int:
 
 
 def commonest(modes: Counter[int], implicit: int) -> int:
-    """The default a directory's record gets: its commonest mode, the smaller one of equals."""
+    """The default mode for a directory's record: the commonest, the smallest among equals."""
     if not modes:
         return implicit
     return min(modes, key=lambda mode: (-modes[mode], mode))
 
 
 def serialize_record(record: Record) -> bytes:
-    """Canonical JSON; only what is not implicit is written."""
+    """Canonical JSON, without default values."""
     document: dict[str, object] = {"v": 1}
     directory = _described(
         record.dir_mode if record.dir_mode != DIR_MODE else None, record.dir_xattrs, None
@@ -109,7 +109,7 @@ def _described(mode: int | None, xattrs: Xattrs, kind: Kind | None) -> dict[str,
 
 @lru_cache(maxsize=1024)  # under one umask most directories share one record
 def parse_record(data: bytes) -> Record:
-    """The record that `data` spells; `DamagedStoreError` if it is none that we know."""
+    """Parse a record; `DamagedStoreError` for an unknown format."""
     try:
         document = json.loads(data)
         version = document["v"]
@@ -160,7 +160,7 @@ def _name(text: str) -> bytes:
 
 
 class AttrsTree(NamedTuple):
-    """An attrs tree taken apart: names are those of the workspace again."""
+    """A parsed attrs tree, with the names of the workspace."""
 
     record_oid: bytes
     subdirs: Mapping[bytes, bytes]

@@ -1,4 +1,4 @@
-"""Commit objects: parse, serialise, and the line that says who and when."""
+"""Commit objects: parse, serialise, and the line with author and time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Commit(NamedTuple):
     author: bytes
     committer: bytes
     message: bytes
-    #: Further header lines, such as ``(b"substrate-attrs", b"<hex>")``; git passes them over.
+    #: Further header lines, such as ``(b"substrate-attrs", b"<hex>")``; git ignores them.
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def header(self, name: bytes) -> bytes | None:
@@ -25,13 +25,13 @@ class Commit(NamedTuple):
 
     @property
     def time_s(self) -> int:
-        """Seconds since the epoch, as the committer line says."""
+        """Seconds since the epoch, from the committer line."""
         match = re.search(rb"> (-?\d+) [+-]\d{4}$", self.committer)
         return int(match[1]) if match else 0
 
 
 def signature(name: str, email: str, time_s: int) -> bytes:
-    """``Name <mail> seconds +0000``, without the characters git cannot have there."""
+    """``Name <mail> seconds +0000``, without the characters that git does not allow there."""
     who = [re.sub(r"[\x00-\x1f<>]", "", part).strip(" .,:;\"'\\") for part in (name, email)]
     shown = who[0] or "unknown"
     return f"{shown} <{who[1]}> {max(time_s, 0)} +0000".encode("utf-8", "surrogateescape")
@@ -42,12 +42,12 @@ def serialize_commit(commit: Commit) -> bytes:
     lines += [b"parent " + parent.hex().encode() for parent in commit.parents]
     lines += [b"author " + commit.author, b"committer " + commit.committer]
     lines += [key + b" " + value.replace(b"\n", b"\n ") for key, value in commit.headers]
-    # A NUL would end the message for git, and `git fsck` rejects it.
+    # Git ends a message at a NUL, and `git fsck` rejects it.
     return b"\n".join(lines) + b"\n\n" + commit.message.replace(b"\0", b"")
 
 
 def parse_commit(data: bytes) -> Commit:
-    """The commit that `data` spells; `DamagedStoreError` if it spells none."""
+    """Parse a commit object; `DamagedStoreError` if it is not one."""
     head, _, message = data.partition(b"\n\n")
     fields: list[tuple[bytes, bytes]] = []
     for line in head.split(b"\n"):

@@ -1,16 +1,22 @@
-"""Reading snapshots: look up, list, walk, compare. Making them is in `edit`."""
+"""Read snapshots: look up, list, walk, compare. `snapshot_writer` makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from substrate.model.nodes import ABSENT, Change, Kind, Node
-from substrate.model.paths import ROOT, RelPath, join
-from substrate.objects.directory import NOTHING, Directory, Reader, Snapshot, directory_node
-from substrate.objects.edit import EMPTY, build, edit
+from substrate.model import ABSENT, ROOT, Change, Kind, Node, RelPath, join, parent
+from substrate.objects.snapshots.snapshot_directory import (
+    NOTHING,
+    Directory,
+    Reader,
+    Snapshot,
+    directory_node,
+)
+from substrate.objects.snapshots.snapshot_writer import EMPTY, build, edit
 
 __all__ = [
     "EMPTY",
+    "Lookup",
     "Reader",
     "Snapshot",
     "build",
@@ -24,7 +30,7 @@ __all__ = [
 
 
 def lookup(reader: Reader, snap: Snapshot, path: RelPath) -> Node:
-    """What stands at `path`; ABSENT if nothing does. The root is a directory of mode 0755."""
+    """The node at `path`; ABSENT if there is none. The root is a directory of mode 0755."""
     if not path:
         return directory_node(reader, b"")
     above, _, name = path.rpartition(b"/")
@@ -32,14 +38,44 @@ def lookup(reader: Reader, snap: Snapshot, path: RelPath) -> Node:
     return ABSENT if at is None else Directory(reader, at).node(name)
 
 
+class Lookup:
+    """`lookup` for many paths of one snapshot: each directory is found and read once."""
+
+    def __init__(self, reader: Reader, snap: Snapshot) -> None:
+        self._reader = reader
+        self._snap = snap
+        self._directories: dict[RelPath, Directory | None] = {}
+
+    def node(self, path: RelPath) -> Node:
+        if not path:
+            return directory_node(self._reader, b"")
+        at = self.directory(parent(path))
+        return ABSENT if at is None else at.node(path.rpartition(b"/")[2])
+
+    def directory(self, path: RelPath) -> Directory | None:
+        """The directory at `path`; None if it is not a directory."""
+        missing = []
+        while path not in self._directories and path:
+            missing.append(path)
+            path = parent(path)
+        if not path and not self._directories:
+            self._directories[ROOT] = Directory(self._reader, self._snap)
+        at = self._directories[path]
+        for below in reversed(missing):
+            found = at.subdirectory(below.rpartition(b"/")[2]) if at is not None else None
+            at = None if found is None else Directory(self._reader, found)
+            self._directories[below] = at
+        return at
+
+
 def listing(reader: Reader, snap: Snapshot, path: RelPath) -> dict[bytes, Node]:
-    """Names and nodes in the directory at `path`; nothing if that is no directory."""
+    """Names and nodes in the directory at `path`; empty if it is not a directory."""
     at = _find_directory(reader, snap, path)
     return {} if at is None else dict(Directory(reader, at).nodes())
 
 
 def directory(reader: Reader, snap: Snapshot, path: RelPath) -> Directory | None:
-    """The directory at `path`, to ask for one name after the other; None if that is none."""
+    """The directory at `path`, to look up several names; None if it is not a directory."""
     at = _find_directory(reader, snap, path)
     return None if at is None else Directory(reader, at)
 
@@ -56,7 +92,7 @@ def _find_directory(reader: Reader, snap: Snapshot, path: RelPath) -> Snapshot |
 def walk(reader: Reader, snap: Snapshot, scope: RelPath = ROOT) -> Iterator[tuple[RelPath, Node]]:
     """Every path in `scope`, the scope itself included (but not the root).
 
-    A directory comes before what is in it, names in the order of their bytes.
+    A directory precedes its contents; names are in byte order.
     """
     if scope:
         node = lookup(reader, snap, scope)
@@ -90,7 +126,7 @@ def _directory_content(
 def diff(reader: Reader, a: Snapshot, b: Snapshot, scope: RelPath = ROOT) -> list[Change]:
     """Every path in `scope` that differs, sorted by path, directories included.
 
-    Reads only directories that differ: subtrees with equal ids are passed over.
+    Reads only directories that differ: subtrees with equal ids are skipped.
     """
     changes: list[Change] = []
     stack: list[tuple[RelPath, Snapshot, Snapshot]] = []
@@ -117,7 +153,7 @@ def diff(reader: Reader, a: Snapshot, b: Snapshot, scope: RelPath = ROOT) -> lis
 
 
 def _candidates(old: Directory, new: Directory) -> set[bytes]:
-    """Names that may differ: all, where the default modes do; else those whose entries do."""
+    """Names that may differ: all if the default modes differ, else those whose entries differ."""
     was, now = old.record, new.record
     if (was.file_mode, was.exec_mode) != (now.file_mode, now.exec_mode):
         return old.names() | new.names()
@@ -137,7 +173,7 @@ def _differing(left: Mapping[bytes, object], right: Mapping[bytes, object]) -> s
 def _compare(
     old: Directory, new: Directory, path: RelPath, names: set[bytes]
 ) -> tuple[list[Change], list[tuple[RelPath, Snapshot, Snapshot]]]:
-    """Changes among `names`, and the subdirectories that must be looked into."""
+    """Changes among `names`, and the subdirectories to compare."""
     changes: list[Change] = []
     below: list[tuple[RelPath, Snapshot, Snapshot]] = []
     for name in names:

@@ -1,4 +1,4 @@
-"""One directory of a snapshot: its main tree and its attrs tree, read as one listing."""
+"""One directory of a snapshot: its main tree and its attrs tree as one listing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.objects import attrs
-from substrate.objects.attrs import NO_ATTRS, PLAIN, AttrsTree, EntryAttrs, Record
-from substrate.objects.batch import Batch
-from substrate.objects.loose import damaged
-from substrate.objects.trees import (
+from substrate.model import ABSENT, Kind, Node
+from substrate.objects.snapshots import attrs
+from substrate.objects.snapshots.attrs import NO_ATTRS, PLAIN, AttrsTree, EntryAttrs, Record
+from substrate.objects.snapshots.trees import (
     MODE_DIR,
     MODE_EXEC,
     MODE_FILE,
@@ -22,6 +20,7 @@ from substrate.objects.trees import (
     is_forbidden_name,
     parse_tree,
 )
+from substrate.objects.store import Batch, damaged
 
 
 class Reader(Protocol):
@@ -33,9 +32,9 @@ class Reader(Protocol):
 
 
 class Snapshot(NamedTuple):
-    """A state of the workspace, or of a directory in it: two trees; ``b""`` where there is none.
+    """A state of the workspace, or of a directory in it: two trees; ``b""`` for a missing one.
 
-    Of the workspace itself the main tree is always there, even when it is empty.
+    The main tree of the workspace itself always exists, even if it is empty.
     """
 
     tree: bytes
@@ -43,7 +42,7 @@ class Snapshot(NamedTuple):
 
 
 _USUAL_MODES = (attrs.FILE_MODE, attrs.EXEC_MODE)
-#: What stands where nothing is: no real directory below the root has neither tree.
+#: The snapshot of a missing directory: every real directory below the root has a tree.
 NOTHING = Snapshot(b"", b"")
 
 
@@ -52,7 +51,7 @@ def read_record(reader: Reader, split: AttrsTree) -> Record:
 
 
 def directory_node(reader: Reader, attrs_oid: bytes) -> Node:
-    """The node of a directory, of which only its attrs tree needs to be read."""
+    """The node of a directory, from its attrs tree alone."""
     if not attrs_oid:
         return Node(Kind.DIRECTORY, attrs.DIR_MODE)
     record = read_record(reader, attrs.split_attrs_tree(reader.read_tree(attrs_oid)))
@@ -79,14 +78,14 @@ class Directory:
         return self.tree.get(name) or self.forbidden.get(name)
 
     def subdirectory(self, name: bytes) -> Snapshot | None:
-        """Where to find subdirectory `name`; None if that is no directory."""
+        """The trees of subdirectory `name`; None if it is not a directory."""
         entry, attrs_oid = self.entry(name), self.subdirs.get(name, b"")
         if entry is None:
             return Snapshot(b"", attrs_oid) if attrs_oid else None
         return Snapshot(entry[1], attrs_oid) if entry[0] == MODE_DIR else None
 
     def may_be_plain(self, name: bytes) -> bool:
-        """Whether a file or nothing stands there: `node`, for who asks that much alone."""
+        """Whether `name` is a regular file or absent: cheaper than `node`."""
         entry = self.tree.get(name)
         if entry is None:
             return self.node(name).kind in (Kind.FILE, Kind.ABSENT)
@@ -111,23 +110,23 @@ class Directory:
         return Node(Kind.FILE, self.record.mode_of(name, mode), oid, xattrs)
 
     def nodes(self) -> Iterator[tuple[bytes, Node]]:
-        """Every name and its node, in the order of the names."""
+        """Every name and its node, sorted by name."""
         for name in sorted(self.names()):
             yield name, self.node(name)
 
 
 class DirectoryEdit:
-    """A directory being rewritten; `write` gives its new trees."""
+    """A directory being rewritten; `write` returns its new trees."""
 
     def __init__(self, base: Directory, *, existed: bool) -> None:
         self.base = base
-        #: Whether there was such a directory before; an empty one stays one.
+        #: Whether the directory existed before; an existing empty directory is kept.
         self.existed = existed
         self._tree = dict(base.tree)
         self._forbidden = dict(base.forbidden)
         self._subdirs = dict(base.subdirs)
         self._own = (base.record.dir_mode, base.record.dir_xattrs)
-        #: What the record has to say of names that were set or removed.
+        #: The record's entries for names that were set or removed.
         self._said: dict[bytes, EntryAttrs | None] = {}
 
     def set_own(self, node: Node) -> None:
@@ -141,7 +140,7 @@ class DirectoryEdit:
         self._said[name] = None
 
     def put(self, name: bytes, node: Node) -> None:
-        """Set a file, link or special file over whatever stands there."""
+        """Set a file, link or special file, replacing any existing entry."""
         self.remove(name)
         mode = node.mode & 0o7777
         if node.is_special:
@@ -157,9 +156,9 @@ class DirectoryEdit:
             self._said[name] = EntryAttrs(mode, node.xattrs)
 
     def put_plain(self, nodes: Mapping[bytes, Node]) -> dict[bytes, Node]:
-        """Set the files that need no word in the record, quickly; the others are returned.
+        """Quickly set the files that need no entry in the record; returns the others.
 
-        Where the record has exceptions to the usual modes that is left to `put`, for all of them.
+        If the record has exceptions to the usual modes, all files are returned, for `put`.
         """
         record = self.base.record
         if record.entries or (record.file_mode, record.exec_mode) != _USUAL_MODES:
@@ -200,7 +199,7 @@ class DirectoryEdit:
         )
 
     def write(self, batch: Batch, *, is_root: bool = False) -> Snapshot:
-        """Write what changed of the two trees; the root has no mode of its own to record."""
+        """Write the changed ones of the two trees; the mode of the root is not recorded."""
         mode, xattrs = (attrs.DIR_MODE, ()) if is_root else self._own
         record = Record(mode, xattrs, *self._file_attrs())
         record_oid = b""
@@ -218,16 +217,16 @@ class DirectoryEdit:
     def _write_tree(self, batch: Batch, is_root: bool) -> bytes:
         if self._tree and self._tree == self.base.tree:
             return self.base.at.tree
-        # The empty tree of an empty workspace is written all the same: fsck wants to see it.
+        # The empty tree of an empty workspace is written, too: fsck requires it.
         return _tree_oid(batch, self._tree, is_root)
 
     def _entries(self) -> dict[bytes, EntryAttrs]:
-        """What is known of each entry; of a file that was set, with its exact mode."""
+        """What is known about each entry, with the exact mode of files that were set."""
         known: dict[bytes, EntryAttrs | None] = {**self.base.record.entries, **self._said}
         return {name: entry for name, entry in known.items() if entry is not None}
 
     def _file_attrs(self) -> tuple[int, int, Mapping[bytes, EntryAttrs]]:
-        """The defaults and the exceptions to them, from the present content alone."""
+        """The default modes and the exceptions, from the current content alone."""
         base, known = self.base.record, self._entries()
         if (base.file_mode, base.exec_mode) == (attrs.FILE_MODE, attrs.EXEC_MODE) and all(
             _is_implicit(entry) for entry in known.values()
@@ -257,22 +256,22 @@ class DirectoryEdit:
 
 
 class ReadyDirectory(NamedTuple):
-    """The files and links of a new directory, written out beforehand."""
+    """The files and links of a new directory, serialised in advance."""
 
     #: Their lines of the tree object, in git's order; no name among them is forbidden.
     tree_lines: bytes
     file_mode: int
     exec_mode: int
-    #: What the record says of them besides.
+    #: The record's entries for them.
     entries: Mapping[bytes, EntryAttrs]
 
 
 class ReadyEdit(DirectoryEdit):
-    """A new directory whose files are ready, most often without a change to them."""
+    """A new directory with serialised files, which usually stay unchanged."""
 
     def __init__(self, nothing: Directory, ready: ReadyDirectory) -> None:
         super().__init__(nothing, existed=False)
-        #: None once the files are in the tree like any others.
+        #: None after the files were put into the tree like any others.
         self._ready: ReadyDirectory | None = ready
 
     @property

@@ -1,17 +1,15 @@
-"""Making snapshots: from another one and the paths that changed, or from nothing.
+"""Make snapshots: from another one and the paths that changed, or from scratch.
 
 Only the trees on changed paths are read and written. There is no recursion, because a
-workspace may be nested deeper than Python's stack.
+workspace may be nested deeper than Python's stack allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from substrate.model.nodes import Kind, Node
-from substrate.model.paths import RelPath, display
-from substrate.objects.batch import Batch
-from substrate.objects.directory import (
+from substrate.model import Kind, Node, RelPath, display
+from substrate.objects.snapshots.snapshot_directory import (
     NOTHING,
     Directory,
     DirectoryEdit,
@@ -19,7 +17,8 @@ from substrate.objects.directory import (
     ReadyEdit,
     Snapshot,
 )
-from substrate.objects.trees import EMPTY_TREE
+from substrate.objects.snapshots.trees import EMPTY_TREE
+from substrate.objects.store import Batch
 
 EMPTY = Snapshot(EMPTY_TREE)
 
@@ -33,10 +32,10 @@ def build(
     nodes: Iterable[tuple[RelPath, Node]],
     ready: Mapping[RelPath, ReadyDirectory] = NONE_READY,
 ) -> Snapshot:
-    """The snapshot that holds exactly these paths (and the directories above them).
+    """The snapshot of exactly these paths (and the directories above them).
 
-    Directories in `ready` have these files already; `nodes` says what else is in them, or, with
-    ABSENT, what is not.
+    Directories in `ready` already have these files; `nodes` adds to them or, with ABSENT, removes
+    from them.
     """
     return edit(batch, EMPTY, dict(nodes), ready)
 
@@ -49,14 +48,14 @@ def edit(
 ) -> Snapshot:
     """`snap` with each of these paths set to its node.
 
-    - ABSENT takes away a file, or a directory with all that is in it.
-    - A directory set on a directory changes mode and xattrs only; what is in it stays.
-    - A directory above a new path that was not there becomes one of mode 0755.
+    - ABSENT removes a file, or a directory with all of its contents.
+    - A directory set on a directory changes only mode and xattrs; its contents stay.
+    - A missing directory above a new path is created with mode 0755.
     - A directory that loses its last entry stays, empty, unless it is set ABSENT too.
-    - A path below one that is set to a file may only be set ABSENT (`ValueError` otherwise).
+    - A path below another path that is set to a file may only be set ABSENT (else `ValueError`).
     """
     groups = _by_directory(changes, ready)
-    order = sorted(groups)  # a directory comes before all that lies in it
+    order = sorted(groups)  # a directory precedes everything in it
     edits: dict[bytes, DirectoryEdit | None] = {}
     for path in order:
         opened: DirectoryEdit | None
@@ -111,7 +110,7 @@ def _open(
     edits: Mapping[bytes, DirectoryEdit | None],
     changes: Mapping[RelPath, Node],
 ) -> DirectoryEdit | None:
-    """The directory at `path` as it was; None where a file or the like is to stand."""
+    """The previous directory at `path`; None if the path becomes a file or the like."""
     if not path:
         return DirectoryEdit(Directory(batch, snap), existed=True)
     above, _, name = path.rpartition(b"/")
@@ -136,7 +135,7 @@ def _close(
     edits: Mapping[bytes, DirectoryEdit | None],
     changes: Mapping[RelPath, Node],
 ) -> None:
-    """Write the directory at `path` and hang it into the one above."""
+    """Write the directory at `path` and add it to its parent."""
     done, change = edits[path], changes.get(RelPath(path))
     if done is None:
         return

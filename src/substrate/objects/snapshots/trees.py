@@ -1,7 +1,7 @@
-"""Git trees: parse, serialise, order, and the names git will not have in one.
+"""Git trees: parse, serialise, order, and the names that git forbids in them.
 
 A tree is a mapping ``name -> (mode, oid)``; names are bytes. Parsed trees are shared through
-caches, so nobody may change one in place: copy with ``dict(tree)`` first.
+caches, so never change one in place: copy it with ``dict(tree)`` first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MODE_FILE = 0o100644
 MODE_EXEC = 0o100755
 MODE_LINK = 0o120000
 
-#: What git calls the tree without entries.
+#: The id of the tree without entries.
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 
 _ENTRY = re.compile(rb"([0-7]{5,6}) ([^\0/]+)\0(.{20})", re.DOTALL)
@@ -29,9 +29,9 @@ MODE_TEXT = {mode: b"%o " % mode for mode in (MODE_DIR, MODE_FILE, MODE_EXEC, MO
 
 
 def parse_tree(data: bytes) -> dict[bytes, Entry]:
-    """The entries of a tree object, in git's order; `DamagedStoreError` if it is none."""
+    """The entries of a tree object, in git's order; `DamagedStoreError` if it is malformed."""
     found = _ENTRY.findall(data)
-    # findall skips what it cannot match; then the lengths do not add up.
+    # findall skips text that it cannot match; then the lengths do not add up.
     if sum(len(mode) + len(name) for mode, name, _ in found) + 22 * len(found) != len(data):
         raise DamagedStoreError("a tree object is malformed", hint="run `substrate fsck`")
     modes = {mode: int(mode, 8) for mode in {mode for mode, _, _ in found}}
@@ -56,7 +56,7 @@ def _git_order(item: tuple[bytes, Entry]) -> bytes:
 
 
 _NEVER = frozenset({b"", b".", b".."})
-# Code points that HFS+ leaves out when it compares names.
+# Code points that HFS+ ignores when it compares names.
 _HFS_IGNORED = rb"(?:\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf)*"
 _HFS_DOTGIT = re.compile(
     _HFS_IGNORED
@@ -72,8 +72,8 @@ _NTFS_DOTGIT = re.compile(rb"(?i:(?:\A|\\)(?:\.git|git~1)[. ]*(?:\Z|[\\:]))")
 def is_forbidden_name(name: bytes) -> bool:
     """Whether ``git fsck --strict`` rejects a tree with this name in it.
 
-    These are the spellings that some filesystem takes for ``.git``, following git's own
-    ``is_ntfs_dotgit`` and ``is_hfs_dotgit``, and what can be no single path component at all.
+    These are the spellings that some filesystem treats as ``.git``, following git's own
+    ``is_ntfs_dotgit`` and ``is_hfs_dotgit``, and names that cannot be a single path component.
     """
     if name in _NEVER or b"/" in name or b"\0" in name:
         return True
@@ -84,9 +84,9 @@ def is_forbidden_name(name: bytes) -> bool:
 
 
 def any_forbidden(names: Collection[bytes]) -> bool:
-    """Whether one of many names may be forbidden: False is certain, and soon said."""
+    """Whether one of many names may be forbidden: a quick check, and False is certain."""
     lowered = b"/".join(names).lower()
-    # Without the three letters in a row it takes a character that HFS+ leaves out between them.
+    # Without the letters in a row, only a character that HFS+ ignores could be between them.
     if b"git" in lowered or b"\xe2" in lowered or b"\xef" in lowered or b"\0" in lowered:
         return True
     special = not _NEVER.isdisjoint(names)
@@ -100,6 +100,6 @@ def _is_hfs_dotgit(name: bytes) -> bool:
     rest = name[match.end() :]
     if not rest:
         return True
-    # Git stops reading at malformed UTF-8 and so takes b".git\xff" for `.git`.
+    # Git stops at malformed UTF-8, and therefore treats b".git\xff" as `.git`.
     first = rest.decode("utf-8", "surrogateescape")[0]
     return "\udc80" <= first <= "\udcff" or first in "\ufffe\uffff"

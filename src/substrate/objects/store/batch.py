@@ -1,25 +1,31 @@
-"""Writing objects: what one recorded command (or one baseline) adds to the store.
+"""Write objects: what one recorded command (or one baseline) adds to the store.
 
     add_* ──► memory ──► small_objects(): the caller logs them durably ──► publish(): loose files
        │
        ├─► a content over 256 KiB: a synced loose file at once
        └─► more than 200 objects or 8 MiB: all of it, and all that follows, into one synced pack
 
-A batch dedups against the store as it is when the batch begins: make it after taking the lock
-that keeps others from pruning.
+A batch deduplicates against the state of the store when the batch begins: create it after taking
+the lock that prevents pruning.
 """
 
 from __future__ import annotations
 
 from types import TracebackType
 
-from substrate.model.nodes import ReadyBlob
-from substrate.objects import loose
-from substrate.objects.commits import Commit, parse_commit, serialize_commit
-from substrate.objects.packwriter import PackWriter, ready_blob
-from substrate.objects.store import ObjectStore
-from substrate.objects.trees import Tree, parse_tree, serialize_tree
-from substrate.workspace.probe import blob_id
+from substrate.model import ReadyBlob
+from substrate.objects.snapshots import (
+    Commit,
+    Tree,
+    parse_commit,
+    parse_tree,
+    serialize_commit,
+    serialize_tree,
+)
+from substrate.objects.store import loose
+from substrate.objects.store.object_store import ObjectStore
+from substrate.objects.store.packwriter import PackWriter, ready_blob
+from substrate.workspace.paths import blob_id
 
 LARGE_BYTES = 256 << 10
 HELD_OBJECTS_MAX = 200
@@ -40,12 +46,12 @@ class Batch:
         self._pack: PackWriter | None = None
         self._large: dict[bytes, None] = {}
         self._unsynced: list[bytes] = []
-        #: Content bytes of the objects this batch brought, before compression.
+        #: Content bytes of the objects that this batch added, before compression.
         self.added_bytes = 0
         store.reload()
 
     def add_blob(self, data: bytes) -> bytes:
-        # Most contents of a large change are asked about, then put into the pack, or known.
+        # The fast path for most contents of a large change: put them into the pack unless known.
         if self._pack is None or len(data) > LARGE_BYTES:
             return self.add("blob", data)
         oid = blob_id(data)
@@ -77,7 +83,7 @@ class Batch:
         return oids
 
     def readied(self, contents: list[bytes]) -> list[ReadyBlob]:
-        """The work of `add_blobs` that changes nothing here: for a forked child."""
+        """The part of `add_blobs` that changes no state: for a forked child."""
         oids = [blob_id(data) for data in contents]
         known = self.store.packed_among(oids)
         return [
@@ -86,7 +92,7 @@ class Batch:
         ]
 
     def add_ready(self, blobs: list[ReadyBlob], contents: list[bytes]) -> None:
-        """Keep what `readied` made of contents; those too, if they are asked for again."""
+        """Add the result of `readied` for these contents, and cache the contents."""
         new = [one for one in blobs if one[1] and one[0] not in self._large]
         if new and self._pack is None:
             self._spill()
@@ -108,13 +114,13 @@ class Batch:
         return self.add("commit", serialize_commit(commit))
 
     def add(self, kind: str, data: bytes) -> bytes:
-        """Keep an object of any kind, unless it is there already; returns its id."""
+        """Add an object of any kind, unless it exists already; returns its id."""
         oid = loose.object_id(kind, data)
         pack = self._pack
         if oid in self._held or oid in self._large or (pack is not None and oid in pack):
             return oid
         # A loose object may be a leftover that was never synced (or never logged), so a small one
-        # is written and logged again; only what is packed is known to be durable.
+        # is written and logged again; only packed objects are known to be durable.
         if self.store.has_packed(oid):
             return oid
         if len(data) > LARGE_BYTES and self.store.has_known(oid):
@@ -193,7 +199,7 @@ class Batch:
         self._unsynced = []
 
     def small_objects(self) -> list[tuple[bytes, str, bytes]]:
-        """``(oid, kind, data)`` of what is held in memory, for the caller to log durably.
+        """``(oid, kind, data)`` of the objects in memory, for the caller to log durably.
 
         Everything else is durable on disk when this returns.
         """
@@ -209,7 +215,7 @@ class Batch:
         self._held_bytes = 0
 
     def discard(self) -> None:
-        """Forget what was not published (large contents already on disk are left to pruning)."""
+        """Discard what was not published (pruning removes large contents already on disk)."""
         if self._pack is not None:
             self._pack.discard()
             self._pack = None

@@ -1,4 +1,4 @@
-"""Loose objects: one zlib-compressed file each, named by the SHA-1 of what is in it."""
+"""Loose objects: one zlib-compressed file each, named by the SHA-1 of its content."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import zlib
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError
-from substrate.system.files import fsync_dir, fsync_fd, write_all
+from substrate.system.files import fsync_dir, fsync_fd, make_directory, write_all
 
 HINT = "run `substrate fsck` to see what is affected, `substrate fsck --repair` to mend it"
 KINDS = ("blob", "tree", "commit", "tag")
-#: Level 1: this is on the path of every command; packing compresses better later.
+#: Level 1, because every command waits for this; packing compresses better later.
 COMPRESSION_LEVEL = 1
 _HEADER_MAX = 32
 _BIG_FILE_BYTES = 1 << 20
@@ -31,7 +31,7 @@ def damaged(oid: bytes, what: str) -> DamagedStoreError:
 
 
 def check_id(oid: bytes, kind: str, data: bytes) -> None:
-    """Raise unless `data` is what `oid` names."""
+    """Raise unless `oid` is the id of `data`."""
     if object_id(kind, data) != oid:
         raise damaged(oid, "does not hold what its name says")
 
@@ -41,7 +41,7 @@ def loose_path(objects_dir: str, oid: bytes) -> str:
     return f"{objects_dir}/{name[:2]}/{name[2:]}"
 
 
-#: Where a command put a FIFO, opening must not wait for a writer.
+#: Opening must not block on a FIFO that a command may have put there.
 _READING = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -74,7 +74,7 @@ def decode_loose(oid: bytes, raw: bytes) -> tuple[str, bytes]:
         if not size_text.isdigit():
             raise damaged(oid, "has no readable size")
         size = int(size_text)
-        # One byte more than announced, so that an object which is too long shows.
+        # One byte more than announced, to detect an object that is too long.
         missing = size + 1 - len(content)
         if missing > 0 and not stream.eof:
             content += stream.decompress(stream.unconsumed_tail, missing)
@@ -97,10 +97,10 @@ def _ends(stream: zlib._Decompress) -> bool:
 def write_loose(
     objects_dir: str, oid: bytes, kind: str, data: bytes, *, durable: bool = False
 ) -> None:
-    """Put the object in place, over whatever stands there (a torn copy, say).
+    """Write the object, replacing an existing file (for example a torn copy).
 
-    With `durable` the bytes are synced before they get their name; the name itself is
-    safe only after the caller has also synced the directory (`sync_loose`).
+    With `durable` the bytes are synced before the rename; the name itself is durable only after
+    the caller has also synced the directory (`sync_loose`).
     """
     path = loose_path(objects_dir, oid)
     directory = path.rpartition("/")[0]
@@ -109,7 +109,7 @@ def write_loose(
     try:
         fd = os.open(temp, flags, 0o444)
     except FileNotFoundError:
-        os.makedirs(directory, 0o777, exist_ok=True)
+        make_directory(directory)
         fd = os.open(temp, flags, 0o444)
     try:
         with open(fd, "wb", buffering=0) as file:
@@ -124,7 +124,7 @@ def write_loose(
 
 
 def compression_level(data: bytes) -> int:
-    """0 for big contents that do not shrink (images, archives): trying costs 25 ms a megabyte."""
+    """0 for big contents that do not shrink (images, archives): trying takes 25 ms per megabyte."""
     if len(data) < _BIG_FILE_BYTES:
         return COMPRESSION_LEVEL
     middle = len(data) // 2
@@ -137,13 +137,13 @@ def _compressed(kind: str, data: bytes) -> list[bytes]:
     header = b"%s %d\0" % (kind.encode(), len(data))
     if len(data) < _BIG_FILE_BYTES:
         return [zlib.compress(header + data, COMPRESSION_LEVEL)]
-    # No second copy of a big content only to put a header before it.
+    # Do not copy a big content only to prepend a header.
     stream = zlib.compressobj(compression_level(data))
     return [stream.compress(header), stream.compress(data), stream.flush()]
 
 
 def sync_loose(objects_dir: str, oids: list[bytes]) -> list[bytes]:
-    """Make loose objects and their names durable; returns those that are not there."""
+    """Make loose objects and their names durable; returns the missing ones."""
     missing, directories = [], set()
     for oid in oids:
         path = loose_path(objects_dir, oid)

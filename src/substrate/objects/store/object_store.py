@@ -1,7 +1,7 @@
 """The object store: an ordinary git repository, read and written without running git.
 
-Everything that is read is hashed again and compared with its name, so that a damaged store is
-reported and never believed. Loose objects, packs and alternates are looked at, in that order.
+Everything that is read is hashed again and compared with its name, so that damage is always
+reported. Loose objects, packs and alternates are searched, in that order.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError
-from substrate.objects import loose
-from substrate.objects.commits import Commit, parse_commit
-from substrate.objects.layout import create_repository
-from substrate.objects.packed_ids import PackedIds
-from substrate.objects.packfile import DamagedPackError, Pack
-from substrate.objects.trees import EMPTY_TREE, Tree, parse_tree
+from substrate.objects.snapshots import EMPTY_TREE, Commit, Tree, parse_commit, parse_tree
+from substrate.objects.store import loose
+from substrate.objects.store.packed_ids import PackedIds
+from substrate.objects.store.packfile import DamagedPackError, Pack
+from substrate.objects.store.repo_skeleton import create_repository
 from substrate.system.files import read_bytes_or_none, remove_tree
 
 _TREE_CACHE_BYTES = 64 << 20
 _BLOB_CACHE_BYTES = 16 << 20
-#: Attrs records and other small things that are asked for again and again; and what was just
-#: written to the store is soon written to the tree.
+#: For attrs records and other small blobs that are read repeatedly, and for new blobs that are
+#: soon written to the tree.
 _CACHED_BLOB_MAX_BYTES = 16 << 10
-#: What a parsed tree entry costs in memory over its bytes in the object, roughly.
+#: The approximate memory of a parsed tree entry relative to its bytes in the object.
 _TREE_OVERHEAD = 5
 _ALTERNATES_DEPTH = 5
 
@@ -36,14 +35,16 @@ class ObjectDir:
     def __init__(self, path: str) -> None:
         self.path = path
         self.packs: dict[str, Pack] = {}
-        #: Packs that cannot be used at all, and why; the others go on working.
+        #: Packs that cannot be used at all, and why; the others still work.
         self.broken: dict[str, DamagedPackError] = {}
+        #: The pack that had the last object: it often has the next one, too.
+        self.answered: Pack | None = None
         self._pack_dir_mtime = -1
         self._packed = PackedIds(())
         self.refresh()
 
     def refresh(self, *, force: bool = False) -> bool:
-        """Look for new and vanished packs if the directory changed; whether anything did."""
+        """Check for new and removed packs if the directory changed; returns if any changed."""
         pack_dir = f"{self.path}/pack"
         try:
             mtime = os.stat(pack_dir).st_mtime_ns
@@ -67,6 +68,13 @@ class ObjectDir:
         self._packed = PackedIds(pack.index for pack in self.packs.values())
         return True
 
+    def packs_to_ask(self) -> list[Pack]:
+        packs = list(self.packs.values())
+        if self.answered in packs:
+            packs.remove(self.answered)
+            packs.insert(0, self.answered)
+        return packs
+
     def in_packs(self, oid: bytes) -> bool:
         return self._packed.has(oid)
 
@@ -78,7 +86,7 @@ class ObjectDir:
         return os.path.exists(loose.loose_path(self.path, oid))
 
     def has_many_loose(self) -> bool:
-        """Whether there are some thousand or more, told by some of the 256 directories."""
+        """Whether there are about a thousand or more, estimated from some of 256 directories."""
         return sum(len(_names(f"{self.path}/{number:02x}")) for number in range(0, 256, 32)) > 32
 
     def loose_oids(self) -> Iterator[bytes]:
@@ -94,9 +102,10 @@ class ObjectDir:
 class ObjectStore:
     """Read access to the objects of `git_dir`; `Batch` writes. Implements ``BlobReader``."""
 
-    def __init__(self, git_dir: Path) -> None:
+    def __init__(self, git_dir: Path, objects_dir: Path | None = None) -> None:
+        """`objects_dir`: where new objects go instead, see `scratch_store`."""
         self.git_dir = git_dir
-        self.objects_dir = str(git_dir / "objects")
+        self.objects_dir = str(objects_dir or git_dir / "objects")
         self._dirs: list[ObjectDir] | None = None
         self._trees: OrderedDict[bytes, tuple[int, Tree]] = OrderedDict()
         self._tree_bytes = 0
@@ -105,7 +114,7 @@ class ObjectStore:
         self._resolving: set[bytes] = set()
 
     def init(self) -> None:
-        """Make `git_dir` an ordinary repository; does nothing where it is one already."""
+        """Make `git_dir` an ordinary repository; a no-op if it is one already."""
         create_repository(self.git_dir)
         self._dirs = None
 
@@ -117,12 +126,12 @@ class ObjectStore:
                 try:
                     found = self._read_in(directory, oid)
                 except DamagedStoreError as error:
-                    # Another copy may be sound: remember the trouble, look on.
+                    # Another copy may be intact: remember the error and continue.
                     problem = problem or error
                     continue
                 if found is not None:
                     return found
-            # Another process may have packed meanwhile, and then removed the loose file.
+            # Another process may have packed since then, and removed the loose file.
             if attempt == 0:
                 for directory in self._directories():
                     directory.refresh(force=True)
@@ -136,20 +145,21 @@ class ObjectStore:
             found, problem = None, error
         if found is not None:
             return found
-        for pack in list(directory.packs.values()):
+        for pack in directory.packs_to_ask():
             try:
                 found = pack.read(oid, self._read_base)
             except DamagedStoreError as error:
                 problem = problem or error
                 continue
             if found is not None:
+                directory.answered = pack
                 return found
         if problem is not None:
             raise problem
         return None
 
     def _read_base(self, oid: bytes) -> tuple[str, bytes]:
-        """The base of a delta, elsewhere; damaged packs may name each other in a circle."""
+        """The base of a delta from elsewhere; damaged packs may refer to each other in a cycle."""
         if oid in self._resolving:
             raise loose.damaged(oid, "is stored as a delta of itself")
         self._resolving.add(oid)
@@ -187,7 +197,7 @@ class ObjectStore:
         if cached is not None:
             self._trees.move_to_end(oid)
             return cached[1]
-        # Git takes the empty tree for granted and may not have stored it.
+        # Git knows the empty tree without storing it.
         data = b"" if oid == EMPTY_TREE else self._read_kind(oid, "tree")
         try:
             tree = parse_tree(data)
@@ -220,25 +230,25 @@ class ObjectStore:
         return data
 
     def has(self, oid: bytes) -> bool:
-        """Whether the object is there (not whether it is sound). New packs are noticed."""
+        """Whether the object exists (not whether it is intact). Checks for new packs."""
         if self.has_known(oid):
             return True
         changed = [d for d in self._directories() if d.refresh()]
         return any(d.in_packs(oid) for d in changed)
 
     def has_known(self, oid: bytes) -> bool:
-        """`has` without a look for new packs: for many questions in a row, after `reload`."""
+        """`has` without a check for new packs: for many calls in a row, after `reload`."""
         return any(d.in_packs(oid) or d.has_loose(oid) for d in self._directories())
 
     def has_packed(self, oid: bytes) -> bool:
-        """Whether a pack holds it; packs are synced, loose objects may not be."""
+        """Whether it is in a pack; packs are synced, loose objects may not be."""
         for directory in self._directories():  # noqa: SIM110 - asked for every object
             if directory.in_packs(oid):
                 return True
         return False
 
     def packed_among(self, oids: Collection[bytes]) -> set[bytes]:
-        """`has_packed` for many: those of `oids` that are."""
+        """`has_packed` for many: those of `oids` that are in a pack."""
         return set().union(*(one.packed_among(oids) for one in self._directories()))
 
     def pack_count(self) -> int:
@@ -249,39 +259,39 @@ class ObjectStore:
         return self._directories()[0].loose_oids()
 
     def has_pack_like(self, pack: Pack) -> bool:
-        """Whether this store has that pack of another one, whole, now."""
+        """Whether this store now has a complete copy of a pack of another store."""
         own = self._directories()[0]
         own.refresh(force=True)
         found = own.packs.get(os.path.basename(pack.index.path))
         return found is not None and found.index.is_same_as(pack.index)
 
     def missing(self, oids: Iterable[bytes]) -> set[bytes]:
-        """Those of many objects that are not there, by a pass over each idx."""
+        """Those of many objects that are missing, by one pass over each idx."""
         self.reload()
         left = set(oids)
         for directory in self._directories():
             for pack in directory.packs.values():
                 left -= pack.index.held(left)
-            if len(left) > 1000:  # listing 256 directories is quicker than so many questions
+            if len(left) > 1000:  # listing 256 directories is faster than so many lookups
                 left.difference_update(directory.loose_oids())
             else:
                 left = {oid for oid in left if not directory.has_loose(oid)}
         return left
 
     def reload(self) -> None:
-        """Take notice of packs that came or went, now."""
+        """Check now for packs that were added or removed."""
         for directory in self._directories():
             directory.refresh(force=True)
 
     def all_oids(self) -> Iterator[bytes]:
-        """Every object of this store itself (not of alternates); some may come twice."""
+        """Every object of this store itself (not of alternates); some may be repeated."""
         own = self._directories()[0]
         yield from own.loose_oids()
         for pack in list(own.packs.values()):
             yield from pack.index.oids()
 
     def write_loose(self, oid: bytes, kind: str, data: bytes, *, durable: bool = False) -> None:
-        """Put one object in place over whatever stands there; for replaying a log after a crash."""
+        """Write one object, replacing an existing file; to replay a log after a crash."""
         loose.check_id(oid, kind, data)
         loose.write_loose(self.objects_dir, oid, kind, data, durable=durable)
 
@@ -290,7 +300,7 @@ class ObjectStore:
         return loose.sync_loose(self.objects_dir, list(oids))
 
     def remove_leftovers(self) -> list[str]:
-        """Clear away temporaries of writers that were killed; call with the lock held."""
+        """Remove temporaries of killed writers; call with the lock held."""
         found = [
             f"{self.objects_dir}/pack/{name}"
             for name in _names(f"{self.objects_dir}/pack")
@@ -316,7 +326,7 @@ class ObjectStore:
         return self._dirs
 
     def close(self) -> None:
-        """Give back open pack files; the store stays usable."""
+        """Close open pack files; the store stays usable."""
         for directory in self._dirs or []:
             for pack in directory.packs.values():
                 pack.close()

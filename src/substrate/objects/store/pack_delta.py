@@ -8,7 +8,7 @@ class BadDeltaError(ValueError):
 
 
 def apply_delta(base: bytes, delta: bytes) -> bytes:
-    """The object that `delta` describes; `BadDeltaError` when anything is off."""
+    """The object that `delta` describes; `BadDeltaError` if anything is wrong."""
     try:
         return _apply(base, delta)
     except IndexError as error:

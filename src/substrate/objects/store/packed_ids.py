@@ -1,35 +1,35 @@
-"""Which objects the packs of one directory hold, however many packs there are.
+"""Which objects are in the packs of one directory, fast for any number of packs.
 
-Each command that changes many files leaves a pack of its own until they are packed together, and
-what it brings is asked for in all of them: so the ids of small packs are looked through as one.
+Each command that changes many files adds a pack, until the packs are combined. Every new object is
+looked up in all of them, so the ids of small packs are joined and searched together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from substrate.objects.packfile import PackIndex
+from substrate.objects.store.packfile import PackIndex
 
 _ID_BYTES = 20
-#: In larger ones halving is quicker than a search through the bytes.
+#: In larger packs a binary search is faster than a search through the bytes.
 _SMALL_COUNT = 20_000
-#: After so many questions it is weighed whether to make a table of all ids.
+#: After this many lookups, consider making a table of all ids.
 _ASKED_OFTEN = 128
-#: A question takes as long as putting so many ids into a table.
+#: A lookup takes as long as adding this many ids to a table.
 _QUESTION_COST = 16
 
 
 class PackedIds:
-    """Good for as long as the packs stay the same."""
+    """Valid as long as the packs stay the same."""
 
     def __init__(self, indexes: Iterable[PackIndex]) -> None:
         found = list(indexes)
         self._small = [one for one in found if one.count <= _SMALL_COUNT]
         self._large = [one for one in found if one.count > _SMALL_COUNT]
         self._count = sum(one.count for one in found)
-        #: By their first byte, the ids of all small packs, one behind the other.
+        #: By their first byte, the concatenated ids of all small packs.
         self._joined: dict[int, bytes] = {}
-        #: Every id, once so many were asked for that a table is quicker; and how many were.
+        #: Every id, after so many lookups that a table is faster; and the number of lookups.
         self._table: set[bytes] | None = None
         self._asked = 0
 
@@ -58,13 +58,13 @@ class PackedIds:
             ids = self._joined[first] = b"".join([one.bucket(first) for one in self._small])
         at = ids.find(oid)
         while at >= 0 and at % _ID_BYTES:
-            at = ids.find(oid, at + 1)  # across two ids
+            at = ids.find(oid, at + 1)  # the match spans two ids
         if at >= 0:
             return True
         return any(one.position(oid) is not None for one in self._large)
 
     def _make_table(self) -> None:
-        """If that costs no more than the questions so far did."""
+        """Make the table, if it costs no more than the lookups so far."""
         questions = self._asked * (1 + len(self._large))
         if self._count < questions * _QUESTION_COST:
             self._table = set()

@@ -1,8 +1,8 @@
-"""Reading packs: find an object through its idx (version 2) and rebuild it.
+"""Read packs: find an object through its idx (version 2) and rebuild it.
 
-Packs are read with ``pread``, not mapped: a mapped file that somebody truncates kills the
-process with SIGBUS, a short read can be reported. Of a big idx only those ids are read that
-begin as the one that is looked for, so that finding an object does not cost what the project has.
+Packs are read with ``pread``, not mapped: if another process truncates a mapped file, SIGBUS kills
+this process, while a short read can be reported. Of a big idx only the ids with the same first
+byte are read, so that finding an object does not depend on the size of the project.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 from substrate.errors import DamagedStoreError
-from substrate.objects.delta import BadDeltaError, apply_delta
-from substrate.objects.loose import HINT, check_id, damaged
+from substrate.objects.store.loose import HINT, check_id, damaged
+from substrate.objects.store.pack_delta import BadDeltaError, apply_delta
 
 _IDX_START = b"\xfftOc\x00\x00\x00\x02"
 _TABLE = 8 + 1024
@@ -26,26 +26,26 @@ _CHAIN_MAX = 4096
 _KIND_NAMES = {1: "commit", 2: "tree", 3: "blob", 4: "tag"}
 _OFS_DELTA, _REF_DELTA = 6, 7
 
-#: Finds the base of a REF_DELTA, which may stand in another pack or be loose.
+#: Finds the base of a REF_DELTA, which may be in another pack or loose.
 BaseReader = Callable[[bytes], tuple[str, bytes]]
-#: So many ids are searched without halving.
+#: Up to this many ids are searched without bisection.
 _FEW = 64
 _ID = struct.Struct("20s")
 
 
 class DamagedPackError(DamagedStoreError):
-    """A pack or its idx is unusable as a whole; what else the store holds is still readable."""
+    """A pack or its idx is unusable as a whole; the rest of the store is still readable."""
 
 
 class PackIndex:
-    """One ``.idx`` file: sorted object ids and where each stands in the pack."""
+    """One ``.idx`` file: sorted object ids and their offsets in the pack."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._file: int | None = None
-        #: All of a small idx; of a big one how it begins.
+        #: All of a small idx; the beginning of a big one.
         self._data, self._size = self._load()
-        #: Of a big one, the ids that begin with a byte that was asked for.
+        #: For a big idx, the ids by first byte, as far as they were needed.
         self._buckets: dict[int, bytes] = {}
         self._check()
 
@@ -70,7 +70,7 @@ class PackIndex:
                 os.close(fd)
 
     def __del__(self) -> None:
-        # Not before: the file may be gone by then, and what it said still holds.
+        # Close it only here: the file may be removed, but the open descriptor stays valid.
         if self._file is not None:
             os.close(self._file)
 
@@ -94,8 +94,9 @@ class PackIndex:
         self._offsets = _TABLE + 24 * self.count
         self._big_offsets = self._offsets + 4 * self.count
         big_bytes = size - 40 - self._big_offsets
-        ordered = all(a <= b for a, b in zip(self._fanout, self._fanout[1:], strict=False))
-        if not ordered or big_bytes < 0 or big_bytes % 8 or big_bytes > 8 * self.count:
+        # Every command opens every pack: compare in C.
+        is_ordered = sorted(self._fanout) == list(self._fanout)
+        if not is_ordered or big_bytes < 0 or big_bytes % 8 or big_bytes > 8 * self.count:
             raise DamagedPackError(f"{self.path} is truncated or damaged", hint=HINT)
         self._big_count = big_bytes // 8
 
@@ -105,7 +106,7 @@ class PackIndex:
         return None if position is None else self._offset(position)
 
     def position(self, oid: bytes) -> int | None:
-        """The object's place among the sorted ids, or None."""
+        """The object's index among the sorted ids, or None."""
         first = oid[0]
         low, high = self._fanout[first], self._fanout[first + 1]
         if self._file is None:
@@ -122,18 +123,18 @@ class PackIndex:
                 return middle
             else:
                 high = middle
-        # A search among the bytes of a few ids is quicker than more steps of that.
+        # A byte search in a few ids is faster than more bisection steps.
         start, stop = before + 20 * low, before + 20 * high
         at = data.find(oid, start, stop)
         while at >= 0 and (at - before) % 20:
-            at = data.find(oid, at + 1, stop)  # across two ids
+            at = data.find(oid, at + 1, stop)  # the match spans two ids
         return None if at < 0 else (at - before) // 20
 
     def bucket(self, first: int) -> bytes:
-        """The ids that begin with this byte, one behind the other."""
+        """The concatenated ids that begin with this byte."""
         fanout = self._fanout
         start, stop = _TABLE + 20 * fanout[first], _TABLE + 20 * fanout[first + 1]
-        if self._file is None:  # asked of every small pack
+        if self._file is None:  # a small pack: the common case
             return self._data[start:stop]
         found = self._buckets.get(first)
         if found is None:
@@ -162,7 +163,7 @@ class PackIndex:
         return {oid for oid in oids if self.position(oid) is not None}
 
     def is_same_as(self, other: PackIndex) -> bool:
-        """Whether the two are byte for byte the same."""
+        """Whether the two are identical, byte for byte."""
         return self._bytes(0, self._size) == other._bytes(0, other._size)
 
     def with_prefix(self, prefix: bytes) -> list[bytes]:
@@ -178,7 +179,7 @@ class PackIndex:
 
 
 def _open_at_once(path: str, flags: int = os.O_RDONLY) -> int:
-    """A command may have put a FIFO there: opening must not wait for a writer."""
+    """Open without blocking: a command may have put a FIFO there."""
     return os.open(path, flags | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -191,7 +192,7 @@ class Pack:
         self.path = idx_path[: -len("idx")] + "pack"
 
     def read(self, oid: bytes, read_base: BaseReader) -> tuple[str, bytes] | None:
-        """Kind and verified content, or None if this pack does not hold it."""
+        """Kind and verified content, or None if it is not in this pack."""
         try:
             offset = self.index.find(oid)
             if offset is None:
@@ -229,12 +230,12 @@ class Pack:
         return kind, data
 
     def _inflate(self, raw: bytes, at: int, size: int) -> bytes:
-        """Decompress `raw` and what follows it in the pack from `at` on, to `size` bytes."""
+        """Decompress `raw` and what follows in the pack from `at` on, to `size` bytes."""
         stream = zlib.decompressobj()
         parts: list[bytes] = []
         produced, step = 0, 8 * _FIRST_READ_BYTES
         while True:
-            # One byte more than announced, so that an object which is too long shows.
+            # One byte more than announced, to detect an object that is too long.
             part = stream.decompress(raw, size + 1 - produced)
             produced += len(part)
             parts.append(part)
@@ -255,12 +256,12 @@ class Pack:
         if self._file is None:
             self._open()
         assert self._file is not None
-        # The last 20 bytes are the pack's checksum, not part of any object; but a header read
-        # near the end may reach into them, so they are not cut off here.
+        # The last 20 bytes are the pack's checksum, not part of any object. They are not cut off
+        # here, because reading a header near the end may include some of them.
         try:
             if hasattr(os, "pread"):
                 return os.pread(self._file, size, offset)
-            os.lseek(self._file, offset, os.SEEK_SET)  # Windows; there is one reader a process
+            os.lseek(self._file, offset, os.SEEK_SET)  # Windows: one reader per process
             return os.read(self._file, size)
         except (OSError, OverflowError) as error:
             raise DamagedPackError(f"{self.path} cannot be read: {error}", hint=HINT) from error
@@ -320,5 +321,5 @@ def _entry_header(head: bytes, offset: int) -> tuple[int, int, int | bytes, int]
         at += 1
         distance = ((distance + 1) << 7) | (byte & 0x7F)
     if not 0 < distance < offset:
-        raise _BadEntryError("its base lies outside the pack")
+        raise _BadEntryError("its base is outside the pack")
     return type_code, size, offset - distance, at

@@ -1,6 +1,6 @@
-"""Writing one pack: objects stream in, the pack and its idx get their names at the end.
+"""Write one pack: objects are appended, and the pack and its idx get their names at the end.
 
-No deltas: this is for taking in many new objects quickly. `Git.pack_reachable` makes them small.
+No deltas: this is for adding many new objects quickly. `Git.pack_reachable` later makes them small.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 
-from substrate.model.nodes import ReadyBlob
-from substrate.objects.loose import compression_level
-from substrate.system.files import fsync_dir, fsync_fd
+from substrate.model import ReadyBlob
+from substrate.objects.store.loose import compression_level
+from substrate.system.files import fsync_dir, fsync_fd, make_directory
 
 _TYPE_CODES = {"commit": 1, "tree": 2, "blob": 3, "tag": 4}
 _BLOB_CODE, _TREE_CODE = _TYPE_CODES["blob"], _TYPE_CODES["tree"]
 _KINDS = {code: kind for kind, code in _TYPE_CODES.items()}
-#: Bits of zlib's window. Small contents shrink as much in a small one, that is made in half the
-#: time: what can be pointed back to is the window less 262 bytes.
+#: Bits of zlib's window. A small window compresses small contents equally well and takes half the
+#: time to set up. A match can refer back by the window size less 262 bytes.
 _WINDOW, _SMALL_WINDOW = 15, 12
 _IN_SMALL_WINDOW = (1 << _SMALL_WINDOW) - 262
 _BUFFER_BYTES = 1 << 20
 _BIG_OFFSET = 0x80000000
-#: So little hardly shrinks, and setting a compressor up costs more than all the rest.
+#: So few bytes hardly shrink, and setting up a compressor costs more than everything else.
 _TINY_BYTES = 128
-#: Trees are mostly ids, which do not shrink: a quarter at most, for 25 ms a megabyte. When they are
-#: packed again it is all deltas.
+#: Trees are mostly ids, which do not compress: they shrink by a quarter at most, for 25 ms per
+#: megabyte. Later packing stores them as deltas anyway.
 _BIG_TREE_BYTES = 64 << 10
 
 
 class PackWriter:
-    """A pack in the making, under a temporary name that `finish` or `discard` takes away."""
+    """A pack being written under a temporary name, until `finish` or `discard`."""
 
     def __init__(self, objects_dir: str) -> None:
         self._pack_dir = f"{objects_dir}/pack"
         self._temp = f"{self._pack_dir}/tmp-substrate-{os.urandom(8).hex()}"
-        os.makedirs(self._pack_dir, exist_ok=True)
+        make_directory(self._pack_dir)
         self._file = open(f"{self._temp}.pack", "x+b", buffering=_BUFFER_BYTES)  # noqa: SIM115
         self._file.write(struct.pack(">4sII", b"PACK", 2, 0))
         self._end = 12
@@ -66,7 +66,7 @@ class PackWriter:
         return self.add_ready(ready_blob(oid, data) for oid, data in new)
 
     def add_ready(self, blobs: Iterable[ReadyBlob]) -> int:
-        """`add_blobs`, of what `ready_blob` made of them."""
+        """`add_blobs` for the results of `ready_blob`."""
         entries, end, parts, added = self._entries, self._end, [], 0
         for oid, entry, crc, size_bytes in blobs:
             if oid in entries:
@@ -76,13 +76,13 @@ class PackWriter:
             parts.append(entry)
             end += size
             added += size_bytes
-        # Before anything can be read that is not there; a failed write fails the pack.
+        # Write before updating the state, so that no read finds a missing entry.
         self._file.write(b"".join(parts))
         self._end = end
         return added
 
     def read(self, oid: bytes) -> tuple[str, bytes]:
-        """An object that was added before; `KeyError` if it was not."""
+        """An object that was added earlier; `KeyError` if it was not."""
         offset, _, size = self._entries[oid]
         self._file.seek(offset)
         entry = self._file.read(size)
@@ -93,9 +93,9 @@ class PackWriter:
         return _KINDS[(entry[0] >> 4) & 7], zlib.decompress(entry[at:])
 
     def finish(self, *, durable: bool = True) -> str:
-        """Give the pack its name; returns that of its idx.
+        """Give the pack its final name; returns the name of its idx.
 
-        The idx comes last, because its name is what makes readers look at the pack.
+        The idx is renamed last, because readers find the pack through it.
         """
         checksum = self._complete_pack(durable)
         final = f"{self._pack_dir}/pack-{checksum.hex()}"
@@ -154,20 +154,20 @@ class PackWriter:
         return body + hashlib.sha1(body, usedforsecurity=False).digest()
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove all temporary files."""
         self._file.close()
         for suffix in (".pack", ".idx"):
             Path(self._temp + suffix).unlink(missing_ok=True)
 
 
 def ready_blob(oid: bytes, data: bytes) -> ReadyBlob:
-    """A content as it will stand in a pack."""
+    """A content as a pack entry, ready to write."""
     entry = _entry(_BLOB_CODE, data)
     return oid, entry, zlib.crc32(entry), len(data)
 
 
 def _entry(type_code: int, data: bytes) -> bytes:
-    """One object as it stands in a pack."""
+    """The pack entry of one object."""
     size = len(data)
     if size > _TINY_BYTES:
         is_big_tree = type_code == _TREE_CODE and size > _BIG_TREE_BYTES
@@ -180,12 +180,12 @@ def _entry(type_code: int, data: bytes) -> bytes:
     return start + data + zlib.adler32(data).to_bytes(4, "big")
 
 
-#: How the entry of a tiny object begins, by its type and size.
+#: The beginning of a tiny object's entry, by type and size.
 _TINY_STARTS: dict[tuple[int, int], bytes] = {}
 
 
 def _stored(size: int) -> bytes:
-    """How a zlib stream of one stored block begins, as level 0 writes it."""
+    """The beginning of a zlib stream with one stored block, as level 0 writes it."""
     return b"\x78\x01\x01" + struct.pack("<HH", size, size ^ 0xFFFF)
 
 

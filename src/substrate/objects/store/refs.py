@@ -1,4 +1,4 @@
-"""Refs: names for commits, in the files where plain git looks for them."""
+"""Refs: names for commits, in the files where plain git expects them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import stat
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError, RefusedError, UsageError
-from substrate.system.files import fsync_dir, read_bytes_or_none, write_atomic
+from substrate.system.files import fsync_dir, make_directory, read_bytes_or_none, write_atomic
 
 _SYMREF_DEPTH = 5
 _HINT = "run `substrate fsck` to see what is affected, `substrate fsck --repair` to mend it"
-# What git-check-ref-format(1) says a name may not hold.
+# What a name may not contain, according to git-check-ref-format(1).
 _BAD_NAME = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|\Z)|[./]\Z|\A[./]")
 _OID = re.compile(rb"[0-9a-f]{40}\s*\Z")
 _LONGEST_REF = 4096
 _TEXT_ID = re.compile(rb"[0-9a-f]{40}([0-9a-f]{24})?")
-#: All that the file of a ref can say.
+#: Everything that the file of a ref can contain.
 _TEXT = re.compile(r"ref:\s*refs/.*|[0-9a-f]{40}([0-9a-f]{24})?")
 TEMP_PREFIX = "tmp-substrate-ref-"
 
@@ -35,7 +35,7 @@ def check_ref_name(name: str) -> None:
 
 
 def read_ref(git_dir: Path, name: str) -> bytes | None:
-    """The id that `name` stands for, symbolic refs followed; None if there is no such ref."""
+    """The id of the ref `name`, symbolic refs followed; None if there is no such ref."""
     check_ref_name(name)
     for _ in range(_SYMREF_DEPTH):
         content = _read_loose_ref(git_dir / name)
@@ -77,13 +77,13 @@ def _read_packed(git_dir: Path) -> dict[str, bytes]:
 
 
 def write_ref(git_dir: Path, name: str, oid: bytes, *, durable: bool = False) -> None:
-    """Make `name` stand for `oid`; readers see the old id or the new one.
+    """Point the ref `name` to `oid`; readers see the old id or the new one.
 
-    Not synced unless asked: history's own log says what the refs must be after a crash.
+    Synced only with `durable`: after a crash, history's own log has the right values of refs.
     """
     check_ref_name(name)
     path = git_dir / name
-    # Not beside the ref: git would take a leftover for a ref of its own.
+    # Not beside the ref: git would treat a leftover file as another ref.
     temp = git_dir / (TEMP_PREFIX + os.urandom(8).hex())
     temp.write_bytes(oid.hex().encode() + b"\n")
     try:
@@ -111,7 +111,7 @@ def _move_into_place(temp: Path, path: Path, name: str) -> None:
             os.replace(temp, path)
             return
         except FileNotFoundError:
-            _make_directories(path.parent, name)
+            _make_directories(temp.parent, path.parent, name)
         except (IsADirectoryError, PermissionError, NotADirectoryError):
             if not path.is_dir():
                 raise _in_the_way(name) from None
@@ -119,15 +119,18 @@ def _move_into_place(temp: Path, path: Path, name: str) -> None:
     os.replace(temp, path)
 
 
-def _make_directories(path: Path, name: str) -> None:
+def _make_directories(git_dir: Path, path: Path, name: str) -> None:
+    """Make the directories above the ref, but never the repository: it may have been moved."""
+    above = [one for one in (path, *path.parents) if one.is_relative_to(git_dir)][:-1]
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
+        for directory in reversed(above):
+            make_directory(directory)
+    except NotADirectoryError:
         raise _in_the_way(name) from None
 
 
 def _remove_empty(path: Path, name: str) -> None:
-    """Directories left by refs that are gone may stand where a ref is to be."""
+    """Remove empty directories of deleted refs at the path of a new ref."""
     for directory, _, _ in os.walk(path, topdown=False):
         try:
             os.rmdir(directory)
@@ -143,9 +146,9 @@ def _in_the_way(name: str) -> RefusedError:
 
 
 def delete_ref(git_dir: Path, name: str) -> bool:
-    """Take the ref away; whether there was one."""
+    """Delete the ref; returns whether it existed."""
     check_ref_name(name)
-    # First from packed-refs, so that no older value shows through.
+    # First from packed-refs, so that its older value never becomes visible.
     packed = _read_packed(git_dir)
     found = packed.pop(name, None) is not None
     if found:
@@ -168,7 +171,7 @@ def delete_ref(git_dir: Path, name: str) -> bool:
 
 
 def _write_packed(git_dir: Path, refs: dict[str, bytes]) -> None:
-    # Without the peeled values, which is what the missing header line tells git.
+    # Without the peeled values: the missing header line says so to git.
     rows = sorted((os.fsencode(name), oid.hex().encode()) for name, oid in refs.items())
     write_atomic(git_dir / "packed-refs", b"".join(b"%s %s\n" % (oid, name) for name, oid in rows))
 
@@ -182,7 +185,7 @@ def list_refs(git_dir: Path, prefix: str = "refs/") -> dict[str, bytes]:
             path = Path(directory, leaf)
             name = path.relative_to(git_dir).as_posix()
             if not name.startswith(prefix) or _BAD_NAME.search(name):
-                continue  # a lock, or something that a file manager left
+                continue  # a lock, or a leftover of a file manager
             oid = read_ref(git_dir, name)
             if oid is not None:
                 refs[name] = oid
@@ -190,13 +193,13 @@ def list_refs(git_dir: Path, prefix: str = "refs/") -> dict[str, bytes]:
 
 
 def loose_texts(git_dir: Path) -> dict[str, str]:
-    """What the file of each loose ref says, neither checked nor followed: an id, ``ref: …``.
+    """The text of each loose ref's file, neither checked nor followed: an id, ``ref: …``.
 
-    For asking often: the packed refs, which may be thousands, are not looked at.
+    Cheap enough to call often: it does not read the packed refs, which may be thousands.
     """
     found: dict[str, str] = {}
     top = os.fspath(git_dir)
-    # Whatever a link leads to, it is not for us to walk through: it may be all of the machine.
+    # Do not follow a link: it may lead to the whole file system.
     pending = [] if os.path.islink(f"{top}/refs") else ["refs"]
     while pending:
         below = pending.pop()
@@ -214,10 +217,10 @@ def loose_texts(git_dir: Path) -> dict[str, str]:
 
 
 def text_in(path: str) -> str:
-    """What the file of one ref says, or HEAD: an id or ``ref: …``; of anything else nothing.
+    """The text of one ref's file, or of HEAD: an id or ``ref: …``; "" for anything else.
 
-    What it says is shown to commands, and they can have made it: a link to a file that they may
-    not read, and whatever stands in that, tells them nothing here.
+    Commands can create such a file and are shown its text. So neither a link to a file that they
+    may not read, nor any other content, is returned.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
@@ -235,7 +238,7 @@ def text_in(path: str) -> str:
 
 
 def _text_of_link(path: str) -> str:
-    """Git once wrote ``ref: …`` as a link, and still reads it."""
+    """Old versions of git wrote ``ref: …`` as a symbolic link, and git still reads it."""
     try:
         target = os.readlink(path)
     except OSError:
@@ -244,7 +247,7 @@ def _text_of_link(path: str) -> str:
 
 
 def packed_texts(content: bytes) -> dict[str, str]:
-    """The refs in a ``packed-refs`` file; a line that is none is passed over."""
+    """The refs in a ``packed-refs`` file; other lines are skipped."""
     found = {}
     for line in content.splitlines():
         if line[:1] not in (b"#", b"^"):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from substrate.system.files import fsync_dir, write_atomic
 
-# What a user keeps in a `.gitmodules` or `.gitattributes` is their content, not a fault of ours:
-# `git fsck --strict` must not stumble over it.
+# The contents of a `.gitmodules` or `.gitattributes` belong to the user: `git fsck --strict` must
+# not report them as errors of our store.
 _USER_CONTENT_CHECKS = (
     "gitmodulesBlob",
     "gitmodulesLarge",
@@ -27,8 +27,8 @@ _USER_CONTENT_CHECKS = (
     "mailmapSymlink",
 )
 
-# Packs taken over from the user hold their old commits as well, written by who knows what. Nothing
-# that is wrong with those is in the way of reading blobs; our own are made by `signature`.
+# Packs taken over from the user also contain their old commits, written by unknown programs. Errors
+# in those do not prevent reading blobs; `signature` makes the identity lines of our own commits.
 _OLD_HISTORY_CHECKS = (
     "badDate",
     "badDateOverflow",
@@ -62,19 +62,19 @@ _CONFIG = """\
 
 
 def create_repository(git_dir: Path) -> None:
-    """Make `git_dir` a repository that plain git can read; what is there already stays."""
+    """Make `git_dir` a repository that plain git can read; existing files stay."""
     for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags", "info"):
         (git_dir / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     ignored = _USER_CONTENT_CHECKS + _OLD_HISTORY_CHECKS
     config = _CONFIG + "".join(f"\t{check} = ignore\n" for check in ignored)
     _write_new(git_dir / "config", config)
-    # HEAD last: it is what makes the directory a repository.
+    # HEAD last: it makes the directory a repository.
     _write_new(git_dir / "HEAD", "ref: refs/heads/main\n")
     fsync_dir(git_dir.parent)
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Synced, and written anew where it is empty: a power cut leaves such files."""
+    """Write the file, synced; also if it exists but is empty, as a power cut leaves it."""
     try:
         if path.stat().st_size:
             return
