@@ -1,12 +1,12 @@
 """What history leaves out: bulk that can be made again, what the user names, and huge files.
 
-A directory that is left out is never entered. Three sources, the later one wins:
+An excluded directory is never entered. Three sources, the later one wins:
 
     built-in list   node_modules/, dist/, …        by name, at any depth
-    .substrateignore (workspace root only)         gitignore syntax; ``!dist/`` brings one back
+    .substrateignore (workspace root only)         gitignore syntax; ``!dist/`` includes it again
     size cap        files larger than 64 MiB       always
 
-Above all of them stands *metadata*, which nothing brings back: ``.git`` directories and
+*Metadata* comes before all of them, and no rule includes it again: ``.git`` directories and
 ``.substrate-git`` anywhere, ``.ctx`` and ``.manifold`` at the root.
 """
 
@@ -18,7 +18,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from substrate.model.paths import ROOT, RelPath, ancestors, display, parent, split
+from substrate.model import ROOT, RelPath, ancestors, display, parent, split
 
 if TYPE_CHECKING:
     from substrate.workspace.ignore_rules import IgnoreRules
@@ -41,13 +41,13 @@ _BUILT_IN_REASONS = {os.fsencode(name): f"built-in: {name}/" for name in BUILT_I
 _ALWAYS = frozenset({b".substrate-git"})
 _ALWAYS_DIRECTORY = frozenset({b".git"})
 _ALWAYS_AT_ROOT = frozenset({b".ctx", b".manifold"})
-#: File names that may be metadata; of the other metadata only directories are left out.
+#: Metadata names that count for files, too; the others count for directories only.
 METADATA_FILES = frozenset(os.fsdecode(name) for name in _ALWAYS | _ALWAYS_AT_ROOT)
 _RULES_LIMIT_BYTES = 1 << 20
 
 
 class Exclusions:
-    """The rules in force. Ask `reason`; `None` means that the path is recorded."""
+    """The rules in force. `reason` returns `None` for a path that is recorded."""
 
     def __init__(self, rules: bytes = b"", *, size_cap_bytes: int = SIZE_CAP_BYTES) -> None:
         self.size_cap_bytes = size_cap_bytes
@@ -56,12 +56,12 @@ class Exclusions:
         self._last_above: tuple[RelPath, str | None] = (ROOT, None)
         self._rules = _parse(rules) if rules.strip() else None
         said = repr((BUILT_IN, size_cap_bytes, rules)).encode()
-        #: Changes whenever any answer of `reason` may change.
+        #: Changes whenever any result of `reason` may change.
         self.fingerprint = hashlib.sha256(said).hexdigest()
 
     @classmethod
     def load(cls, root: Path, *, size_cap_bytes: int = SIZE_CAP_BYTES) -> Exclusions:
-        """The rules of the workspace at `root`, as ``.substrateignore`` stands now."""
+        """The rules of the workspace at `root`, with the present ``.substrateignore``."""
         rules, problem = _read_rules(root)
         loaded = cls(rules, size_cap_bytes=size_cap_bytes)
         if problem:
@@ -69,12 +69,12 @@ class Exclusions:
         return loaded
 
     def reason(self, path: RelPath, *, is_dir: bool, size: int) -> str | None:
-        """Why `path` is left out, be it for its own sake or for a directory above it."""
+        """Why `path` is left out, because of itself or of a directory above it."""
         found = self._above_reason(parent(path))
         return self.own_reason(path, is_dir=is_dir, size=size) if found is None else found
 
     def _above_reason(self, directory: RelPath) -> str | None:
-        """`reason` of a directory, which is asked again for each file that is in it."""
+        """`reason` of a directory, cached because it is needed for each file in it."""
         if directory == self._last_above[0]:
             return self._last_above[1]
         found = None
@@ -86,7 +86,7 @@ class Exclusions:
         return found
 
     def own_reason(self, path: RelPath, *, is_dir: bool, size: int) -> str | None:
-        """`reason` for a caller that knows the directories above to be recorded."""
+        """`reason` for a caller that knows that the directories above are recorded."""
         above, name = split(path)
         if name in _ALWAYS or (is_dir and name in _ALWAYS_DIRECTORY):
             return METADATA
@@ -104,7 +104,7 @@ class Exclusions:
 
     @property
     def may_exclude_files(self) -> bool:
-        """Whether a rule could leave out a file by name; the built-in ones name directories."""
+        """Whether a rule could exclude a file by name; the built-in rules name directories only."""
         return self._rules is not None
 
     def _over_cap(self, is_dir: bool, size: int) -> str | None:
@@ -112,7 +112,7 @@ class Exclusions:
 
     @property
     def cap_reason(self) -> str:
-        """What `reason` says about a file over the size cap."""
+        """The reason for files over the size cap."""
         return self._cap_reason
 
     def describe(self) -> list[tuple[str, str]]:
@@ -135,7 +135,7 @@ def _parse(rules: bytes) -> IgnoreRules:
 
 
 def _read_rules(root: Path) -> tuple[bytes, str]:
-    """``(content, problem)``; the file may be anything, a command could have put it there."""
+    """``(content, problem)``; the file may be anything: a command could have put it there."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     path = os.path.join(root, IGNORE_NAME)

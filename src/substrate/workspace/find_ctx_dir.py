@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from substrate.errors import NotFoundError, RefusedError, WorkspaceError
@@ -28,7 +29,7 @@ def require_ctx(start: Path) -> Path:
 
 
 def refuse_closed(directory: Path) -> None:
-    """One that may not even be read is somebody else's: say so, not which file was refused."""
+    """Refuse a directory that the user cannot read, with a message that names its owner."""
     if not os.access(directory, os.R_OK | os.X_OK):
         raise RefusedError(
             f"{directory} is closed to you: it belongs to uid {os.stat(directory).st_uid}",
@@ -36,13 +37,34 @@ def refuse_closed(directory: Path) -> None:
         )
 
 
+def refuse_another_users(directory: Path) -> None:
+    """Its owner can put links where we write next: above all not as root."""
+    owner = os.stat(directory).st_uid
+    if hasattr(os, "geteuid") and owner != os.geteuid():
+        raise RefusedError(
+            f"{directory} belongs to another user (uid {owner})",
+            hint="work in a project of your own, or export the pack there and import it here",
+        )
+
+
 def refuse_links(directory: Path, names: Iterable[str]) -> None:
-    """None of the directories `names` in a ``.ctx`` may be a link: a repository can bring a
-    ``.ctx`` along, and what we write would land wherever it says.
+    """Refuse if one of the directories `names` in a ``.ctx`` is a symlink.
+
+    A repository can contain a ``.ctx``, and our writes would go wherever its symlinks lead.
     """
     for name in names:
         if os.path.islink(directory / name):
-            raise WorkspaceError(
-                f"{directory / name} is a link and in the way of the directory",
-                hint="remove the link",
-            )
+            raise _in_the_way(directory / name, "of the directory")
+
+
+def refuse_links_in(directory: Path) -> None:
+    """The same for what is in a directory; one that is not there holds none."""
+    with suppress(FileNotFoundError), os.scandir(directory) as found:
+        for entry in found:
+            if entry.is_symlink():
+                raise _in_the_way(Path(entry.path), "")
+
+
+def _in_the_way(path: Path, of_what: str) -> WorkspaceError:
+    said = f"{path} is a link and in the way {of_what}".rstrip()
+    return WorkspaceError(said, hint="remove the link")

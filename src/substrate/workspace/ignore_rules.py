@@ -1,10 +1,10 @@
-"""The gitignore language, for ``.substrateignore``: exact, small, and quick to import.
+"""The gitignore language, for ``.substrateignore``: exact, small, and fast to import.
 
-Each line is matched against one path at a time and never against what lies below it: whoever
-asks walks down from the root, and does not enter what is left out. That is git's own reading,
-in which ``*`` and then ``!/src/`` bring ``src`` back (pathspec, measured at 1.1, disagrees, and
-takes 35 ms to import). tests/unit/workspace/test_ignore_rules.py compares with git itself. In
-one point git's manual is followed and not git 2.39: in ``a**/b`` the stars are a plain ``*``.
+Each line is matched against one path at a time and never against paths below it: the caller walks
+down from the root, and does not enter excluded directories. Git does the same, so that ``*`` and
+then ``!/src/`` include ``src`` again (pathspec 1.1 disagrees, and takes 35 ms to import).
+tests/unit/workspace/test_ignore_rules.py compares with git itself. In one point this follows git's
+manual and not git 2.39: in ``a**/b`` the stars are a plain ``*``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-#: A line with more ``**`` than anybody writes could keep the matcher busy for minutes.
+#: A line with more ``**`` than is realistic could keep the matcher busy for minutes.
 _MOST_DOUBLE_STARS = 6
 
 _CLASSES = {
@@ -32,11 +32,11 @@ _CLASSES = {
 
 
 class Rule(NamedTuple):
-    """One line: what it matches, and what follows from a match."""
+    """One line: what it matches, and the effect of a match."""
 
     number: int
     text: bytes
-    #: ``!``: bring back what an earlier line left out.
+    #: ``!``: include again what an earlier line excluded.
     negated: bool
     directories_only: bool
     #: A pattern with a ``/`` is matched against the whole path, others against the last name.
@@ -89,7 +89,7 @@ class IgnoreRules:
         self._last_first = self.rules[::-1]
 
     def deciding_rule(self, path: bytes, *, is_dir: bool) -> Rule | None:
-        """The rule that settles `path` itself, its parents taken as present."""
+        """The rule that decides about `path` itself, assuming that its parents are included."""
         name = path.rpartition(b"/")[2]
         for rule in self._last_first:
             if rule.directories_only and not is_dir:
@@ -111,10 +111,10 @@ def _without_trailing_blanks(line: bytes) -> bytes:
 
 
 def _translate(pattern: bytes) -> bytes:
-    """A regular expression for `pattern`, whose ``*`` cannot make the matcher try for ever.
+    """A regular expression for `pattern` whose ``*`` cannot cause endless backtracking.
 
-    Text between two stars is looked for at its first place only (an atomic group): if the rest
-    then fails, it would fail from any later place as well.
+    Text between two stars is searched at its first place only (an atomic group): if the rest then
+    fails, it would fail from any later place as well.
     """
     done: list[bytes] = []
     piece: list[bytes] = []
@@ -149,7 +149,7 @@ def _translate(pattern: bytes) -> bytes:
 
 
 def _double_star(pattern: bytes, start: int, end: int) -> bytes:
-    """The expression for ``**`` between slashes or ends; empty if these stars are a plain one."""
+    """The expression for ``**`` between slashes or ends; empty if the stars are a plain ``*``."""
     if end - start < 2 or (start and pattern[start - 1 : start] != b"/"):
         return b""
     following = pattern[end : end + 1]
@@ -170,7 +170,7 @@ def _flush(done: list[bytes], piece: list[bytes], starred: bool, *, before_star:
 
 
 def _bracket(pattern: bytes, start: int) -> tuple[bytes, int]:
-    """``[a-z]``, ``[!a]``, ``[[:alpha:]]``: the expression, and where the pattern goes on."""
+    """``[a-z]``, ``[!a]``, ``[[:alpha:]]``: the expression, and where the pattern continues."""
     at = start + 1
     negated = pattern[at : at + 1] in (b"!", b"^")
     at += negated
@@ -194,7 +194,7 @@ def _bracket(pattern: bytes, start: int) -> tuple[bytes, int]:
         else:
             members.append(re.escape(low))
     inside = b"".join(members)
-    # A name never holds a "/", and in a path no bracket may match one.
+    # A name never contains "/", and in a path no bracket may match it.
     if negated:
         return rb"[^/" + inside + rb"]", at + 1
     return (rb"(?!/)[" + inside + rb"]" if inside else rb"(?!)"), at + 1

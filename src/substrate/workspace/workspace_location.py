@@ -1,10 +1,11 @@
-"""Which directory is the workspace, which git repository it belongs to, and where history lives.
+"""Which directory is the workspace, which git repository it belongs to, and where history is.
 
-Everything is read by hand: no process is started to find out where we are.
+It reads the files directly: no process is started to find the workspace.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -13,12 +14,15 @@ from typing import NamedTuple
 
 from substrate.errors import HistoryRefusedError, NotFoundError, WorkspaceError
 from substrate.system import environment
-from substrate.system.files import real_path
+from substrate.system.files import files, real_path
 
 STORE_NAME = ".substrate-git"
-#: What `protect_store` hides from the user's own git.
+#: A file in the store: the user has paused recording here. It is below a ``.git``, where git writes
+#: no file: a clone must not turn its user's recording off.
+_PAUSED = Path(".git", "paused")
+#: The entries that `protect_store` hides from the user's own git.
 _HIDDEN = (b".substrate-git/", b".ctx/", b".manifold/")
-#: Where files are made and removed.
+#: The store's directories in which files are created and removed.
 _STORE_DIRECTORIES = (
     *("", "/.git", "/.git/objects", "/.git/objects/pack", "/.git/refs", "/.git/refs/heads"),
     *("/index", "/journal", "/trash", "/worlds"),
@@ -27,39 +31,75 @@ _POINTER_LIMIT = 4096 + len("gitdir: \n")
 
 
 class Workspace(NamedTuple):
-    """One workspace, as it was when somebody looked."""
+    """One workspace, as it was when it was found."""
 
-    #: Absolute, with every link resolved.
+    #: Absolute, with every symlink resolved.
     root: Path
     #: ``root/.substrate-git``; it need not exist yet.
     store: Path
-    #: The user's repository, if the root has one: for a linked worktree its own directory.
+    #: The user's repository, if the root has one; for a linked worktree, its own directory.
     git_dir: Path | None
-    #: Where refs, objects and ``info/exclude`` are: shared by all worktrees of a repository.
+    #: Where refs, objects and ``info/exclude`` are: all worktrees of a repository share it.
     git_common_dir: Path | None
-    #: Empty, or why no history is kept here. Commands run all the same.
+    #: Empty, or why no history is kept here. Commands still run.
     history_refused: str
+    #: Device and inode of the root: another directory may have its path later.
+    identity: tuple[int, int] = (0, 0)
+    #: No history is kept because the directory belongs to another user.
+    is_of_another_user: bool = False
+    #: No history is kept because the user wants none: now, or for this call.
+    is_unwanted: bool = False
+
+    def unwanted(self, why: str) -> Workspace:
+        """This workspace, for a call that leaves no record."""
+        return self._replace(history_refused=why, is_unwanted=True)
 
     @property
     def refusal(self) -> str:
-        """`history_refused` as a sentence: there may be a history from better days."""
+        """`history_refused` as a sentence; an older history may exist here."""
+        if self.is_unwanted:
+            return f"nothing is recorded here: {self.history_refused}"
         if os.path.lexists(self.store):
             return f"the history that is here cannot go on: {self.history_refused}"
         return f"no history is kept here: {self.history_refused}"
 
     @property
     def refusal_hint(self) -> str:
-        """What to do about it."""
+        """What the user can do about it."""
+        if self.is_unwanted:
+            return "`substrate resume` ends a pause; what is recorded stays"
+        if self.is_of_another_user:
+            return f"{self.as_owner}; without it commands run on the real files and are traced"
         if os.path.lexists(self.store):
             return (
                 f"make {self.root} writable for you (its owner, its mode, or how it is mounted);"
-                " meanwhile `substrate log` answers, and commands run and are traced"
+                " `substrate log` still answers, and commands run and are traced"
             )
         return "work in a project directory of your own; commands still run and are traced"
 
+    @property
+    def note_at_command(self) -> str:
+        """For the user whose command runs without history: what that means, and what to type."""
+        said = f"{self.refusal}; the command is only traced"
+        if self.is_of_another_user:
+            return f"{said}, and undo cannot take it back. To keep a history, {self.as_owner}"
+        return said
+
+    @property
+    def as_owner(self) -> str:
+        """What to type if the caller is not the owner."""
+        try:
+            uid = os.stat(self.root).st_uid
+        except OSError:
+            return "run substrate as the directory's owner"
+        return (
+            f"run it as the directory's owner: `sudo -u '#{uid}' substrate …`,"
+            f" or `--user {uid}` when you start the container"
+        )
+
 
 def find_workspace(start: Path) -> Workspace:
-    """The workspace that `start` lies in.
+    """The workspace that contains `start`.
 
     The nearest ancestor with ``.substrate-git``, else the nearest with ``.git``, else `start`.
     """
@@ -69,17 +109,38 @@ def find_workspace(start: Path) -> Workspace:
         raise WorkspaceError(f"{start} {what}", hint="go to the project's directory and try again")
     root = _nearest(here, _has_store) or _nearest(here, _has_git) or here
     git_dir = _git_dir(root)
+    refusal = _why_no_history(root)
     return Workspace(
         root=root,
         store=root / STORE_NAME,
         git_dir=git_dir,
         git_common_dir=_common_dir(git_dir) if git_dir else None,
-        history_refused=_why_no_history(root),
+        history_refused=refusal.why,
+        identity=_identity(root),
+        is_of_another_user=refusal.is_of_another_user,
+        is_unwanted=refusal.is_unwanted,
     )
 
 
+def pause(workspace: Workspace) -> None:
+    """Record nothing here until `resume`."""
+    if workspace.history_refused and not workspace.is_unwanted:
+        raise HistoryRefusedError(workspace.refusal, hint=workspace.refusal_hint)
+    make_private(workspace, workspace.store)
+    (workspace.store / _PAUSED).parent.mkdir(mode=0o700, exist_ok=True)
+    (workspace.store / _PAUSED).touch(mode=0o600)
+
+
+def resume(workspace: Workspace) -> None:
+    (workspace.store / _PAUSED).unlink(missing_ok=True)
+
+
+def is_paused(store: Path) -> bool:
+    return os.path.lexists(store / _PAUSED)
+
+
 def find_repository(start: Path) -> Workspace:
-    """The git working copy that `start` lies in: nearest ancestor with ``.git``, history or not."""
+    """The git working copy of `start`: the nearest ancestor with ``.git``, history or not."""
     here = Path(real_path(start))
     root = _nearest(here, _has_git)
     git_dir = _git_dir(root) if root is not None else None
@@ -87,7 +148,11 @@ def find_repository(start: Path) -> Workspace:
         bare = (here / "HEAD").is_file() and (here / "objects").is_dir()
         what = "is a bare repository: it has no files" if bare else "is in no git repository"
         raise NotFoundError(f"{start} {what}", hint="go to a working copy, or name it with --repo")
-    return Workspace(root, root / STORE_NAME, git_dir, _common_dir(git_dir), _why_no_history(root))
+    refusal = _why_no_history(root)
+    return Workspace(
+        root, root / STORE_NAME, git_dir, _common_dir(git_dir), refusal.why,
+        _identity(root), refusal.is_of_another_user, refusal.is_unwanted,
+    )  # fmt: skip
 
 
 def hide_from_git(git_common_dir: Path) -> None:
@@ -95,27 +160,39 @@ def hide_from_git(git_common_dir: Path) -> None:
     try:
         _hide(git_common_dir / "info")
     except OSError:
-        pass  # a read-only repository: a .gitignore in each directory does the hiding alone
+        pass  # a read-only repository: the .gitignore in each directory hides it
 
 
 def why_not_opened(store: Path) -> str:
-    """Empty, or why the history that stands there may not even be read.
+    """Empty, or why the existing history may not even be read.
 
-    Whoever owns it can write into it what we shall do next (an undo to be finished, with files
-    of any mode): not for another user, and above all not as root. And where a command has put a
-    link, compaction would clear up in somebody's directory.
+    The owner of a history can write into it what we will do next (an undo to be finished, with
+    files of any mode). So do not read another user's history, above all not as root. And if a
+    command has replaced a directory by a symlink, compaction would delete files in an unrelated
+    directory.
     """
     try:
-        owner = os.lstat(store).st_uid
+        found = os.lstat(store)
     except OSError:
         return ""
-    if hasattr(os, "geteuid") and owner != os.geteuid():
-        return f"the history there belongs to another user (uid {owner})"
+    if hasattr(os, "geteuid") and found.st_uid != os.geteuid():
+        return f"the history there belongs to another user (uid {found.st_uid})"
+    if _may_be_filled_by_others(store, found):
+        return "other users can write to the history there"
     top = os.fspath(store)
     for name in _STORE_DIRECTORIES:
         if _is_link(top + name):
             return f"{STORE_NAME}{name} is a link and in the way of the directory"
     return ""
+
+
+def _may_be_filled_by_others(store: Path, found: os.stat_result) -> bool:
+    """Whether it is a directory of ours that every user may write to, as ``tmp`` is, and that
+    another user may have renamed: we make a store with mode 0700."""
+    if not hasattr(os, "geteuid") or not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
+    above = os.stat(store.parent)
+    return above.st_uid != os.geteuid() or bool(above.st_mode & stat.S_ISVTX)
 
 
 def _is_link(path: str) -> bool:
@@ -129,7 +206,7 @@ def protect_store(workspace: Workspace) -> None:
     """Make the store's directory, private to its owner, and hide it from the user's git.
 
     The store's own ``.gitignore`` already hides it; ``info/exclude`` also covers the other
-    directories we may make. The user's bytes in that file stay as they are.
+    directories we may make. The user's lines in that file stay as they are.
     """
     if workspace.history_refused:
         raise HistoryRefusedError(
@@ -147,6 +224,11 @@ def make_private(workspace: Workspace, directory: Path) -> None:
         marker.write_bytes(b"*\n")
     if workspace.git_common_dir is not None:
         hide_from_git(workspace.git_common_dir)
+
+
+def _identity(root: Path) -> tuple[int, int]:
+    info = os.stat(root)
+    return info.st_dev, info.st_ino
 
 
 def _nearest(start: Path, marked: Callable[[str], bool]) -> Path | None:
@@ -167,6 +249,16 @@ def _has_store(directory: str) -> bool:
     return stat.S_ISDIR(found.st_mode) and not _planted(directory, found)
 
 
+def _has_own_store(root: Path) -> bool:
+    """For root: continue a store that an older version made in another user's directory."""
+    try:
+        found = os.lstat(root / STORE_NAME)
+    except OSError:
+        return False
+    is_own = os.geteuid() == 0 == found.st_uid
+    return is_own and not _may_be_filled_by_others(root / STORE_NAME, found)
+
+
 def _has_git(directory: str) -> bool:
     try:
         found = os.lstat(os.path.join(directory, ".git"))
@@ -176,9 +268,9 @@ def _has_git(directory: str) -> bool:
 
 
 def _planted(directory: str, found: os.stat_result) -> bool:
-    """Whether somebody else may have put this mark here to take in what lies below.
+    """Whether another user may have put this mark here to claim the directories below.
 
-    Anyone can make ``/tmp/.git``; that must not turn ``/tmp`` into the workspace of every
+    Any user can create ``/tmp/.git``; that must not turn ``/tmp`` into the workspace of every
     project below it.
     """
     if not hasattr(os, "geteuid") or found.st_uid == os.geteuid():
@@ -218,28 +310,38 @@ def first_line(path: Path) -> bytes:
         return b""
 
 
-def _why_no_history(root: Path) -> str:
+class _Refusal(NamedTuple):
+    #: Empty: history is kept.
+    why: str
+    is_of_another_user: bool = False
+    is_unwanted: bool = False
+
+
+def _why_no_history(root: Path) -> _Refusal:
     info = os.stat(root)
     if root == Path(root.anchor):
-        return f"{root} is the root of the file system"
+        return _Refusal(f"{root} is the root of the file system")
     home = environment.current().home
     if home is not None and real_path(home) == str(root):
-        return "it is a home directory"
+        return _Refusal("it is a home directory")
     if _is_mount(root, info) and not _is_marked(root):
-        # A project mounted into a container carries a mark; a disk's top directory does not.
-        return "it is the root of a mounted file system and holds no repository"
+        # A project mounted into a container has a mark; a disk's top directory does not.
+        return _Refusal("it is the root of a mounted file system and holds no repository")
     if hasattr(os, "geteuid"):
         if info.st_mode & stat.S_ISVTX:
-            return "it is a sticky directory, shared with other users"
-        if os.geteuid() not in (info.st_uid, 0):
-            return f"it belongs to another user (uid {info.st_uid})"
+            return _Refusal("it is a sticky directory, shared with other users")
+        # For root, too: its store would lock the owner out of every command, and of `rm -rf`.
+        if os.geteuid() != info.st_uid and not _has_own_store(root):
+            return _Refusal(f"it belongs to another user (uid {info.st_uid})", True)
     if not os.access(root, os.W_OK | os.X_OK):
-        return "it cannot be written to"
-    return ""
+        return _Refusal("it cannot be written to")
+    if is_paused(root / STORE_NAME):
+        return _Refusal("recording is paused", is_unwanted=True)
+    return _Refusal("")
 
 
 def _is_mount(root: Path, info: os.stat_result) -> bool:
-    """As `os.path.ismount`, which would look for links in the path of a root that has none."""
+    """Like `os.path.ismount`, which would check for symlinks in a path that has none."""
     if os.name == "nt":
         return os.path.ismount(root)
     above = os.lstat(os.path.join(root, os.pardir))
@@ -257,9 +359,10 @@ def _private_directory(path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise WorkspaceError(
-            f"cannot make {path}: {error.strerror}", hint="check the permissions and the disk space"
-        ) from error
+        reason, hint = error.strerror, "check the permissions and the disk space"
+        if error.errno == errno.ENOSPC and files.lacks_inodes(path):
+            reason, hint = files.NO_INODES
+        raise WorkspaceError(f"cannot make {path}: {reason}", hint=hint) from error
     info = os.lstat(path)
     if not stat.S_ISDIR(info.st_mode):
         raise WorkspaceError(
@@ -270,7 +373,7 @@ def _private_directory(path: Path) -> None:
 
 
 def _hide(info_dir: Path) -> None:
-    """Append what is missing to ``info/exclude``, never through a link."""
+    """Append missing lines to ``info/exclude``, never through a symlink."""
     info_dir.mkdir(exist_ok=True)
     if info_dir.is_symlink():
         return

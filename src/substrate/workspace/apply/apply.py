@@ -1,10 +1,10 @@
-"""Carry out a plan on the user's tree, losing nothing: stage, then carry out; or resume.
+"""Apply a plan to the user's tree without losing anything: stage, then carry out; or resume.
 
-    stage      look at every path, write everything new into scratch; the tree is not touched
-    carry_out  path by path: check again, exchange, verify what came out; sync; let go
-    resume     after a crash, the same from wherever the earlier attempt got to
+    stage      read every path, write everything new into scratch; the tree is not touched
+    carry_out  path by path: check again, exchange, verify what came out; sync; dispose of the old
+    resume     after a crash, the same from wherever the earlier attempt stopped
 
-An error in the middle takes back what was done. `docs/decisions/0003` has the reasons.
+An error in the middle reverses what was done. `docs/decisions/0003` has the reasons.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from substrate.errors import (
     SubstrateError,
     WorkspaceError,
 )
-from substrate.model.nodes import BlobReader
-from substrate.model.paths import RelPath
-from substrate.workspace import leftovers, rewrite_in_place, whole_removal
-from substrate.workspace.apply_cases import handler_of
-from substrate.workspace.layer import LayerSource
-from substrate.workspace.plan import Plan, Times, shown
-from substrate.workspace.probe import Seen
-from substrate.workspace.site import (
+from substrate.model import BlobReader, RelPath
+from substrate.workspace.apply import (
+    remove_subtree,
+    rewrite_in_place,
+    scratch_recovery,
+)
+from substrate.workspace.apply.apply_cases import handler_of
+from substrate.workspace.apply.apply_context import (
     Conflict,
     Excluder,
     Item,
@@ -39,8 +39,11 @@ from substrate.workspace.site import (
     State,
     Step,
 )
-from substrate.workspace.staging import Stage
-from substrate.workspace.trash import Trash, TrashEntry
+from substrate.workspace.apply.layer_source import LayerSource
+from substrate.workspace.apply.plan import Plan, Times, shown
+from substrate.workspace.apply.staging import Stage
+from substrate.workspace.apply.trash import Trash, TrashEntry
+from substrate.workspace.paths import SEARCH, Directory, Seen
 
 __all__ = ["Applier", "Conflict", "Noted", "Report", "Staged"]
 
@@ -52,31 +55,34 @@ class Report(NamedTuple):
     """What happened to each path of the plan."""
 
     done: tuple[RelPath, ...]
-    #: Was in the wanted state before.
+    #: Was already in the wanted state.
     already: tuple[RelPath, ...]
     #: Left alone: not in the expected state.
     conflicts: tuple[Conflict, ...]
-    #: Should have gone, but still hold something.
+    #: Directories to remove that still hold something.
     kept_directories: tuple[Noted, ...]
-    #: Were hard links and are files of their own now.
+    #: Were hard links and are now separate files.
     broken_links: tuple[RelPath, ...]
-    #: Sockets, devices, attributes this file system has not.
+    #: Sockets, devices, and attributes that this file system does not support.
     cannot_restore: tuple[Noted, ...]
-    #: Paths whose old state lies in the trash.
+    #: Paths whose old state is in the trash.
     trashed: tuple[RelPath, ...]
     trash_entries: tuple[TrashEntry, ...]
-    #: Have the times that were asked for, too.
+    #: Paths that also got the requested times.
     timed: frozenset[RelPath] = frozenset()
 
     @property
     def complete(self) -> bool:
-        """Every path is as the plan wanted it."""
+        """Whether every path is as the plan wants it."""
         return not (self.conflicts or self.kept_directories or self.cannot_restore)
 
 
 class Staged:
-    """A plan that is ready to be carried out. The caller decides what its conflicts mean:
-    `carry_out` leaves those paths alone and does the rest, `discard` forgets it all."""
+    """A plan that is ready to be carried out.
+
+    The caller decides about its conflicts: `carry_out` leaves those paths alone and does the rest,
+    `discard` drops the whole plan.
+    """
 
     def __init__(self, items: list[Item], stage: Stage) -> None:
         self.items = items
@@ -89,8 +95,11 @@ class Staged:
 
 
 class Applier:
-    """Changes the tree at `root`. `scratch` is a directory of this operation alone, on the same
-    file system (it names the operation in the trash, unless `under` does)."""
+    """Changes the tree at `root`.
+
+    `scratch` is a directory for this operation alone, on the same file system. Its name is the
+    operation's name in the trash, unless `under` is given.
+    """
 
     def __init__(
         self,
@@ -102,8 +111,11 @@ class Applier:
         *,
         under: str = "",
         layer: LayerSource | None = None,
+        top: Directory | None = None,
     ) -> None:
+        """`top`: the tree, held open by the caller; without it `root` is opened."""
         self._root = root
+        self._top = top
         self._scratch = scratch
         self._blobs = blobs
         self._trash = trash
@@ -112,17 +124,20 @@ class Applier:
         self._layer = layer
 
     def stage(self, plan: Plan) -> Staged:
-        """Phase one. The tree is unchanged whatever happens; on an error (`DiskFullError`,
-        another `WorkspaceError`, a damaged store) nothing is left in scratch either."""
+        """Phase one. The tree is never changed.
+
+        On an error (`DiskFullError`, another `WorkspaceError`, a damaged store) nothing is left in
+        scratch either.
+        """
         items = [Item(number, op) for number, op in enumerate(plan.ops)]
         with self._site() as site:
             return self._stage(site, Stage(site, items), items)
 
     def look(self, plan: Plan, seen: Mapping[RelPath, Seen] | None = None) -> Staged:
-        """The first half of phase one: what stands in the way. `fill` does the other half.
+        """The first half of phase one: find conflicts. `fill` does the other half.
 
-        `seen`: some of the paths, looked at a moment ago. Each is checked again before it is
-        changed."""
+        `seen`: some of the paths, read a moment ago. Each is checked again before it is changed.
+        """
         items = [Item(number, op) for number, op in enumerate(plan.ops)]
         with self._site() as site:
             stage = Stage(site, items, seen=seen)
@@ -135,35 +150,40 @@ class Applier:
             return Staged(items, stage)
 
     def fill(self, staged: Staged) -> None:
-        """Write everything new into scratch, for what `look` found."""
+        """Write everything new into scratch, for the items of `look`."""
         with self._site() as site:
             stage = Stage(site, staged.items)
             self._write(site, stage, staged.items)
             staged.cannot_restore += tuple(stage.cannot)
 
     def discard(self, staged: Staged) -> None:
-        """Forget a staged plan; the tree was not touched."""
+        """Drop a staged plan; the tree was not touched."""
         with self._site() as site:
             self._clear(site, staged.items)
 
     def carry_out(self, staged: Staged, times: Mapping[RelPath, Times] = _NO_TIMES) -> Report:
-        """Phase two. Raises after taking everything back (`WorkspaceError`, `DiskFullError`),
-        or, if that was impossible, `HalfAppliedError`, which says where the bytes are.
+        """Phase two. On an error it reverses everything.
 
-        `times`: for files that are rewritten in place, where it costs nothing more."""
+        It then raises `WorkspaceError` or `DiskFullError`. If it cannot reverse everything, it
+        raises `HalfAppliedError`, which says where the bytes are.
+
+        `times`: set on files that are rewritten in place, where it costs nothing more.
+        """
         with self._site() as site:
             if os.utime in os.supports_fd:
                 site.times = times
             return self._carry_out(site, staged)
 
     def resume(self, plan: Plan, others: Collection[RelPath] = ()) -> Report:
-        """Finish a plan whose `carry_out` ended in the middle; may itself be cut off and run
-        again. What anybody else changed since is left alone and is a conflict: what is found to
-        be so, and the paths in `others`."""
+        """Finish a plan whose `carry_out` was interrupted; may itself be interrupted and run again.
+
+        Paths that another process changed since then are left alone and are conflicts: those found
+        to be changed, and the paths in `others`.
+        """
         items = [Item(number, op) for number, op in enumerate(plan.ops)]
         with self._site() as site:
             try:
-                leftovers.recover(site, items)
+                scratch_recovery.recover(site, items)
             except OSError as error:
                 raise self._half_applied(error) from error
             stage = Stage(site, items, resuming=True, may_open=True, others=others)
@@ -175,7 +195,7 @@ class Applier:
         try:
             return Site(
                 self._root, self._scratch, self._blobs, self._trash, self._exclusions,
-                self._under, layer=self._layer,
+                self._under, layer=self._layer, top=self._top,
             )  # fmt: skip
         except OSError as error:
             raise _translated(error, None) from error
@@ -208,7 +228,7 @@ class Applier:
         try:
             _join_syncs(site, staged.items)
             rewrite_in_place.mark_all(site, staged.items)
-            whole_removal.gather(staged.items)
+            remove_subtree.gather(staged.items)
             for item in staged.items:
                 path = item.path
                 _do(site, item, late, done)
@@ -248,7 +268,7 @@ class Applier:
     def _half_applied(self, error: BaseException) -> HalfAppliedError:
         return HalfAppliedError(
             f"stopped in the middle, and could not take everything back: {error}",
-            hint=f"what was replaced lies in {self._scratch}; the next command tries again",
+            hint=f"what was replaced is in {self._scratch}; the next command tries again",
         )
 
     def _clear(self, site: Site, items: list[Item], *, finished: bool = False) -> None:
@@ -259,19 +279,19 @@ class Applier:
             pass  # the caller keeps something of its own there
 
 
-#: From so many changed files on, none is waited for alone.
+#: From this many changed files on, they are synced together.
 _SEVERAL = 4
-#: From so many on the whole file system is synced where new files come with them, which it
-#: makes durable as well.
+#: From this many on, if new files come with them, sync the whole file system, which makes the new
+#: files durable as well.
 _MANY = 16
-#: What a name gives that somebody exchanges under our hands, before anything was done to it.
+#: Errors when another process replaces a path just before we change it.
 _SWAPPED_MEANWHILE = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO}
 )
 
 
 def _join_syncs(site: Site, items: list[Item]) -> None:
-    """Several files that keep their inode: they are waited for together."""
+    """Sync several files that keep their inode together, not one by one."""
     todo = [item for item in items if item.state is State.TODO and not item.unseen]
     kept = sum(item.is_rewrite or item.is_retouch for item in todo)
     if kept >= _MANY and any(item.in_layer for item in todo):
@@ -289,6 +309,9 @@ def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:
         return
     if item.takes and _do_whole(site, item, late, done):
         return
+    if site.made_so and _is_changed_by_other_name(site, item):
+        item.state = State.DONE
+        return
     kept = len(site.kept_directories)
     try:
         done.extend(handler_of(item)(site, item, late))
@@ -302,12 +325,14 @@ def _do(site: Site, item: Item, late: Stage, done: list[Step]) -> None:
         reason = f"it, or a directory above it, was replaced in that moment: {error.strerror}"
         late.conflicts.append(Conflict(item.path, item.op.expect, item.seen.node, reason))
     else:
+        if item.is_retouch or item.is_rewrite:
+            _note_hard_links(site, item)
         item.state = State.DONE if len(site.kept_directories) == kept else State.CANNOT
 
 
 def _do_whole(site: Site, item: Item, late: Stage, done: list[Step]) -> bool:
-    """The directory with all that is in it; or else what is in it first, path by path."""
-    taken = whole_removal.take_out(site, item)
+    """Remove the directory as a whole; if that fails, first its content, path by path."""
+    taken = remove_subtree.take_out(site, item)
     if taken is not None:
         done.extend(taken)
         item.state = State.DONE
@@ -347,3 +372,20 @@ def _translated(error: OSError, path: RelPath | None) -> WorkspaceError:
     else:
         hint = "check the disk and the file system, then try again"
     return WorkspaceError(message, hint=hint)
+
+
+def _note_hard_links(site: Site, item: Item) -> None:
+    """Record that the item's file has its new content or mode under all its names."""
+    at = item.seen.stat
+    if at is not None and at.st_nlink > 1:
+        site.made_so.add((at.st_dev, at.st_ino))
+
+
+def _is_changed_by_other_name(site: Site, item: Item) -> bool:
+    """Whether a change through another name already gave the item's file its wanted state."""
+    at = item.seen.stat
+    if at is None or (at.st_dev, at.st_ino) not in site.made_so:
+        return False
+    parent, name = site.walker.parent_of(item.path, SEARCH)
+    with parent:
+        return site.look(parent, name, item.path).node == item.become

@@ -1,7 +1,7 @@
-"""What is done for a path: by what stands there, and what shall.
+"""Which step changes a path, by its present and its wanted kind.
 
-Each case is tested by its label: tests/unit/workspace/test_apply_cases.py fails when one has no
-test.
+Each case is tested by its label: tests/unit/workspace/apply/test_apply_cases.py fails when one has
+no test.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from substrate.model.nodes import Kind
-from substrate.workspace import directory_steps, retouch, rewrite_in_place, steps
-from substrate.workspace.site import Item, Site, Step
-from substrate.workspace.staging import Stage
+from substrate.model import Kind
+from substrate.workspace.apply import apply_metadata, apply_steps, directory_steps, rewrite_in_place
+from substrate.workspace.apply.apply_context import Item, Site, Step
+from substrate.workspace.apply.staging import Stage
 
 Handler = Callable[[Site, Item, Stage], list[Step]]
 
@@ -27,11 +27,11 @@ def _nothing(site: Site, item: Item, late: Stage) -> list[Step]:
 
 
 def _create(site: Site, item: Item, late: Stage) -> list[Step]:
-    return steps.create(site, item)
+    return apply_steps.create(site, item)
 
 
 def _remove(site: Site, item: Item, late: Stage) -> list[Step]:
-    return steps.remove(site, item)
+    return apply_steps.remove(site, item)
 
 
 def _remove_directory(site: Site, item: Item, late: Stage) -> list[Step]:
@@ -39,7 +39,7 @@ def _remove_directory(site: Site, item: Item, late: Stage) -> list[Step]:
 
 
 def _swap(site: Site, item: Item, late: Stage) -> list[Step]:
-    return steps.swap(site, item)
+    return apply_steps.swap(site, item)
 
 
 def _replace_directory(site: Site, item: Item, late: Stage) -> list[Step]:
@@ -47,14 +47,14 @@ def _replace_directory(site: Site, item: Item, late: Stage) -> list[Step]:
 
 
 def _change(site: Site, item: Item, late: Stage) -> list[Step]:
-    """The same kind before and after: as little as will do."""
+    """The same kind before and after: make the smallest change that is enough."""
     if item.is_whole_directory:
-        return steps.replace_whole(site, item)
+        return apply_steps.replace_whole(site, item)
     if item.is_rewrite:
         return rewrite_in_place.rewrite(site, item, late.write_late)
     if item.is_retouch:
-        return retouch.retouch(site, item)
-    return steps.swap(site, item)
+        return apply_metadata.retouch(site, item)
+    return apply_steps.swap(site, item)
 
 
 _CLASSES = ("absent", "file", "symlink", "directory", "special")
@@ -74,13 +74,13 @@ def _handler_for(old: str, new: str) -> Handler:
     return _remove if new == "absent" else _swap
 
 
-#: (what stands there, what shall) -> what is done.
+#: (present kind, wanted kind) -> the step.
 CASES: dict[tuple[str, str], Case] = {
     (old, new): Case(f"{old}->{new}", _handler_for(old, new))
     for old in _CLASSES
     for new in _CLASSES
 }
-#: The same kind before and after has several ways to differ; each is a case of its own.
+#: The same kind before and after can differ in several ways; each is a separate case.
 _SAME_KIND = (
     *("file->file content", "file->file mode", "file->file xattrs", "file->file all"),
     *("file->file in place", "directory->directory mode", "directory->directory xattrs"),

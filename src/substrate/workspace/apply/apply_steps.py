@@ -1,12 +1,12 @@
-"""Phase two, one path at a time: the ways to change it, each with its way back.
+"""Phase two, one path at a time: the ways to change it, each with its undo.
 
-Nothing is overwritten. A new thing comes in by an exchange or onto a free name, so what stood
-there before always ends up in scratch, where it is verified again in full:
+Nothing is overwritten. A new entry comes in by an exchange or onto a free name, so the previous
+entry always ends up in scratch, where it is verified again in full:
 
     tree: notes.txt = old          tree: notes.txt = new          found as expected: go on
     scratch:      7 = new   swap   scratch:      7 = what was ──► not so: swap back, a conflict
 
-An editor that saves in the very moment of the swap is caught that way, too.
+This also detects an editor that saves at the very moment of the swap.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ import errno
 import os
 import stat
 
-from substrate.model.nodes import Kind
-from substrate.workspace.dirwalk import Directory
-from substrate.workspace.dropping import drop
-from substrate.workspace.move import copy, discard, rename_whatever_mode
-from substrate.workspace.probe import look
-from substrate.workspace.retouch import retouch_directory
-from substrate.workspace.site import Item, Mismatch, OnItem, Site, Step, matches
-from substrate.workspace.staging import passing_mode
-from substrate.workspace.trash import TrashEntry
+from substrate.model import Kind
+from substrate.workspace.apply.apply_context import Item, Mismatch, OnItem, Site, Step, matches
+from substrate.workspace.apply.apply_metadata import retouch_directory
+from substrate.workspace.apply.dispose_displaced import drop
+from substrate.workspace.apply.staging import passing_mode
+from substrate.workspace.apply.trash import TrashEntry
+from substrate.workspace.apply.trash_reasons import Kept, TrashReason
+from substrate.workspace.paths import Directory, copy, discard, look, rename_whatever_mode
 
 OLD = b".old"
 
@@ -32,7 +31,7 @@ OLD = b".old"
 
 
 def swap(site: Site, item: Item) -> list[Step]:
-    """Put the staged thing where another one stands."""
+    """Put the staged entry in the place of another one."""
     parent, name = site.walker.parent_of(item.path)
     with parent:
         site.recheck(item, parent, name)
@@ -53,7 +52,9 @@ def _exchange(site: Site, item: Item, parent: Directory, name: bytes) -> bool:
         return slot.exchange(slot_name, parent, name)
     except OSError as error:
         if error.errno == errno.ENOENT:
-            raise Mismatch(look(parent, name).node, "went away in the last moment") from error
+            raise Mismatch(
+                look(parent, name, site.most_bytes).node, "went away in the last moment"
+            ) from error
         if error.errno != errno.EXDEV or item.local_at is not None:
             raise
     _go_local(site, item)
@@ -67,7 +68,7 @@ def _exchange(site: Site, item: Item, parent: Directory, name: bytes) -> bool:
 
 
 def _go_local(site: Site, item: Item) -> None:
-    """The path is on another mount than scratch: work with scratch names over there."""
+    """The path is on another mount than scratch: use scratch names on that mount."""
     staged, name = site.slot(item)
     item.local_at = site.local_place(item.path)
     if staged.exists(name):
@@ -79,31 +80,31 @@ def _go_local(site: Site, item: Item) -> None:
 
 def _swapped_back(site: Site, item: Item, parent: Directory, name: bytes) -> Mismatch:
     slot, slot_name = site.slot(item)
-    found = look(slot, slot_name).node
+    found = look(slot, slot_name, site.most_bytes).node
     slot.exchange(slot_name, parent, name)
-    if not _is_ours(item, slot, slot_name):
-        # Saved once more in between: the newest belongs in the tree, the other in the trash.
+    if not _is_ours(site, item, slot, slot_name):
+        # Saved again in between: the newest version belongs in the tree, the other in the trash.
         slot.exchange(slot_name, parent, name)
-        site.to_trash(slot, slot_name, item.path, "replaced twice in the moment of the change")
+        site.to_trash(slot, slot_name, item.path, Kept(TrashReason.REPLACED_TWICE))
     return Mismatch(found, "changed in the moment of the change; left as it is")
 
 
 def _verified(step: OnItem, site: Site, slot: tuple[Directory, bytes]) -> bool:
-    """Whether what came out is what was expected; if it cannot even be read, it goes back."""
+    """Whether the displaced entry is as expected; undoes the step if it cannot even be read."""
     try:
-        return _is_as_expected(step.item, *slot)
+        return _is_as_expected(site, step.item, *slot)
     except BaseException:
         step.undo(site)
         raise
 
 
-def _is_as_expected(item: Item, directory: Directory, name: bytes) -> bool:
+def _is_as_expected(site: Site, item: Item, directory: Directory, name: bytes) -> bool:
     if item.keep:
         return True  # it goes to the trash whole, whatever it is
     seen = item.seen
     if seen.node.kind is Kind.FILE and seen.same_but_moved(directory.lstat(name)):
         return matches(item.op.expect, seen.node)
-    node = look(directory, name).node
+    node = look(directory, name, site.most_bytes).node
     if item.op.expect.kind is Kind.DIRECTORY and node.kind is Kind.DIRECTORY:
         with directory.child(name) as child:
             return not child.names()
@@ -117,19 +118,19 @@ def _note_links(site: Site, item: Item, directory: Directory, name: bytes) -> No
 
 
 def _promise_mode(site: Site, item: Item) -> None:
-    """A new directory that its owner may not write to gets its exact mode when all is done."""
+    """A new directory without owner write permission gets its exact mode at the end."""
     node = item.become
     if node.kind is Kind.DIRECTORY and passing_mode(node.mode) != node.mode:
         site.openings.promise(item.path, passing_mode(node.mode), node.mode)
 
 
-def _is_ours(item: Item, directory: Directory, name: bytes) -> bool:
-    """What we staged, with nothing done to it since."""
-    node = look(directory, name).node
+def _is_ours(site: Site, item: Item, directory: Directory, name: bytes) -> bool:
+    """Whether this is what we staged, unchanged since."""
+    node = look(directory, name, site.most_bytes).node
     if node.kind is not Kind.DIRECTORY:
         return node == item.become
     if item.is_whole_directory:
-        return True  # what anybody put into it meanwhile stays in it
+        return True  # files that other processes put into it since stay in it
     with directory.child(name) as child:
         return item.become.kind is Kind.DIRECTORY and not child.names()
 
@@ -142,8 +143,8 @@ class Swapped(OnItem):
             slot, slot_name = site.slot(item)
             if not slot.exchange(slot_name, parent, name):
                 raise OSError(errno.ENOTSUP, "cannot exchange", item.path)
-            if not _is_ours(item, slot, slot_name):
-                slot.exchange(slot_name, parent, name)  # somebody's newer work: it stays
+            if not _is_ours(site, item, slot, slot_name):
+                slot.exchange(slot_name, parent, name)  # newer work of another process: it stays
                 return
             _give_own_mode(item, parent, name)
             site.touch(item.path)
@@ -159,7 +160,7 @@ def _drop_slot(site: Site, item: Item, suffix: bytes) -> None:
 
 
 def _give_own_mode(item: Item, directory: Directory, name: bytes) -> None:
-    """A directory had to be open to be moved; it may have been shut before."""
+    """A directory must be writable to be moved; restore the mode it had before."""
     node = item.seen.node
     if node.kind is Kind.DIRECTORY and directory.exists(name):
         directory.chmod(name, node.mode)
@@ -169,8 +170,11 @@ def _give_own_mode(item: Item, directory: Directory, name: bytes) -> None:
 
 
 def replace_whole(site: Site, item: Item) -> list[Step]:
-    """A directory for a directory that history leaves out. Not by exchange: after a crash
-    nothing could tell the two apart, while a name that is free tells it all."""
+    """Replace a directory that history leaves out by another directory.
+
+    Not by exchange: after a crash the two could not be distinguished, while a free name shows
+    exactly what was done.
+    """
     parent, name = site.walker.parent_of(item.path)
     with parent:
         return _replace_in_two(site, item, parent, name)
@@ -193,7 +197,7 @@ def _replace_in_two(site: Site, item: Item, parent: Directory, name: bytes) -> l
 
 
 def create(site: Site, item: Item) -> list[Step]:
-    """Put the staged thing onto a free name."""
+    """Put the staged entry onto a free name."""
     parent, name = site.walker.parent_of(item.path)
     with parent:
         return _put_in(site, item, parent, name)
@@ -212,7 +216,9 @@ def _put_in(site: Site, item: Item, parent: Directory, name: bytes) -> list[Step
             slot, slot_name = site.slot(item)
             slot.rename_new(slot_name, parent, name)
     except FileExistsError as error:
-        raise Mismatch(look(parent, name).node, "appeared in the last moment") from error
+        raise Mismatch(
+            look(parent, name, site.most_bytes).node, "appeared in the last moment"
+        ) from error
     site.touch(item.path)
     return [Placed(item)]
 
@@ -233,7 +239,7 @@ class Placed(OnItem):
                 except OSError as error:
                     if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                         raise
-                    return  # somebody uses it already: it stays
+                    return  # another process already uses it: it stays
             else:
                 self._take_back(site, parent, name)
             site.touch(item.path)
@@ -244,15 +250,15 @@ class Placed(OnItem):
             parent.rename_new(name, slot, slot_name)
         except FileNotFoundError:
             return
-        if look(slot, slot_name).node != self.item.become:
-            slot.rename_new(slot_name, parent, name)  # edited since: somebody's work stays
+        if look(slot, slot_name, site.most_bytes).node != self.item.become:
+            slot.rename_new(slot_name, parent, name)  # edited since: that work stays
 
 
 # ------------------------------------------------------------------------ X -> absent
 
 
 def remove(site: Site, item: Item) -> list[Step]:
-    """Take a file, link or special file (or an excluded directory) out of the tree."""
+    """Take a file, symlink or special file (or an excluded directory) out of the tree."""
     parent, name = site.walker.parent_of(item.path)
     with parent:
         site.recheck(item, parent, name)
@@ -264,11 +270,14 @@ def _take_out(site: Site, item: Item, parent: Directory, name: bytes) -> list[St
         return rmdir(site, item, parent, name)
     try:
         if not _moved_aside(site, item, parent, name):
-            entry = site.to_trash(parent, name, item.path, item.keep)
+            why = item.keep or Kept(TrashReason.NOT_REMOVABLE)
+            entry = site.to_trash(parent, name, item.path, why)
             site.touch(item.path)
             return [Trashed(item, entry)]
     except FileNotFoundError as error:
-        raise Mismatch(look(parent, name).node, "went away in the last moment") from error
+        raise Mismatch(
+            look(parent, name, site.most_bytes).node, "went away in the last moment"
+        ) from error
     if not _verified(TakenOut(item), site, site.slot(item, OLD)):
         raise _put_back(site, item, parent, name)
     site.touch(item.path)
@@ -301,11 +310,11 @@ class Trashed(OnItem):
 
 def _put_back(site: Site, item: Item, parent: Directory, name: bytes) -> Mismatch:
     slot, slot_name = site.slot(item, OLD)
-    found = look(slot, slot_name).node
+    found = look(slot, slot_name, site.most_bytes).node
     try:
         slot.rename_new(slot_name, parent, name)
     except FileExistsError:
-        site.to_trash(slot, slot_name, item.path, "replaced twice in the moment of the change")
+        site.to_trash(slot, slot_name, item.path, Kept(TrashReason.REPLACED_TWICE))
     return Mismatch(found, "changed in the moment of the change; left as it is")
 
 
@@ -317,8 +326,9 @@ class TakenOut(OnItem):
             try:
                 rename_whatever_mode(slot, slot_name, parent, name)
             except FileExistsError:
-                # Somebody made a new one meanwhile. It stays, and the old one is not dropped.
-                site.to_trash(slot, slot_name, self.item.path, "its place was taken meanwhile")
+                # Another process created a new one since. It stays, and the old one goes to the
+                # trash.
+                site.to_trash(slot, slot_name, self.item.path, Kept(TrashReason.PATH_TAKEN))
             else:
                 _give_own_mode(self.item, parent, name)
             site.touch(self.item.path)

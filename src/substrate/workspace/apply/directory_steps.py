@@ -1,18 +1,19 @@
-"""Phase two for directories that must go: emptied ones only, unless what is left is excluded."""
+"""Phase two for directories to remove: only if empty, or if the rest is excluded."""
 
 from __future__ import annotations
 
 import errno
 
-from substrate.model.nodes import Kind
-from substrate.workspace.dirwalk import ALL, Directory
-from substrate.workspace.plan import shown
-from substrate.workspace.site import Item, Mismatch, Noted, Site, Step, matches
-from substrate.workspace.steps import remove, rmdir, swap
+from substrate.model import Kind
+from substrate.workspace.apply.apply_context import Item, Mismatch, Noted, Site, Step, matches
+from substrate.workspace.apply.apply_steps import remove, rmdir, swap
+from substrate.workspace.apply.plan import shown
+from substrate.workspace.apply.trash_reasons import Kept, TrashReason
+from substrate.workspace.paths import ALL, Directory
 
 
 def remove_directory(site: Site, item: Item) -> list[Step]:
-    """Remove an empty directory; one that still holds anything stays, and is reported."""
+    """Remove an empty directory; a directory that still holds anything stays, and is reported."""
     if item.keep:
         return remove(site, item)
     parent, name = site.walker.parent_of(item.path)
@@ -28,14 +29,14 @@ def remove_directory(site: Site, item: Item) -> list[Step]:
 
 
 def replace_directory(site: Site, item: Item) -> list[Step]:
-    """A file or link where a directory is: only if nothing but excluded things is left in it."""
+    """Replace a directory by a file or symlink: only if just excluded files are left in it."""
     if not item.keep:
         strangers, reason = site.strangers_below(item.path)
         if strangers:
             held = ", ".join(shown(path) for path in strangers)
             raise Mismatch(item.seen.node, f"the directory still holds {held}")
-        item.keep = f"held only what is excluded from history ({reason})" if reason else ""
-    site.walker.directory(item.path, ALL).close()  # to move it, its owner must be able to write
+        item.keep = Kept(TrashReason.ONLY_EXCLUDED_INSIDE, reason) if reason else None
+    site.walker.directory(item.path, ALL).close()  # to move it, its owner needs write permission
     parent, name = site.walker.parent_of(item.path)
     with parent:
         _recheck_directory(site, item, parent, name)

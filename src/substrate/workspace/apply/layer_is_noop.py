@@ -1,7 +1,7 @@
-"""Whether a layer says nothing: at most directories that stand in the tree just like that.
+"""Whether a layer changes nothing: it holds only directories that are the same in the tree.
 
-A lock file that came and went (`git status` makes one each time) leaves a copy of the directory it
-was in, and nothing else. Such a copy hides nothing and adds nothing.
+A lock file that came and went (`git status` makes one each time) leaves a copy of its directory in
+the layer, and nothing else. Such a copy hides nothing and adds nothing.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 import stat
 
-from substrate.workspace.layer import OVERLAY_MARKS
+from substrate.workspace.apply.layer_source import OVERLAY_MARKS
 
 _STORE_NAME = b".substrate-git"
 _GIT = b".git"
-#: More are read name by name, as any change.
+#: A layer with more directories is read name by name, as any change.
 _MOST = 64
 
 
 def copied_directories(upper: bytes, root: bytes) -> list[bytes] | None:
-    """The directories in `upper`, by their paths in it, parents first; None if it says more.
+    """The directories in `upper`, by their paths in it, parents first; None if it holds more.
 
-    Each looks as the one in `root` does, down to its attributes, and to its time; but the time of
-    a ``.git`` and of what is in it tells only of locks.
+    Each is the same as in `root`, including attributes and modification time. The time of a
+    ``.git`` and of what is in it does not count: only lock files change it.
     """
     found: list[bytes] = []
     pending = [b""]
@@ -30,7 +30,7 @@ def copied_directories(upper: bytes, root: bytes) -> list[bytes] | None:
         try:
             names = os.listdir(os.path.join(upper, above))
         except PermissionError:
-            return None  # shut to us: it is opened to be read
+            return None  # not readable for us: the full comparison opens it
         for name in names:
             if not above and name == _STORE_NAME:
                 continue
@@ -54,11 +54,11 @@ def is_copy(upper: bytes, root: bytes, path: bytes, *, times_count: bool) -> boo
             return False
         return attributes(ours, strict=True) == attributes(theirs)
     except OSError:
-        return False  # gone, or shut to us: somebody should look
+        return False  # gone, or not readable for us: compare in full
 
 
 def attributes(path: bytes, *, strict: bool = False) -> dict[str, bytes] | None:
-    """All but the marks of overlayfs; None if it is `strict` and a mark cuts the tree off."""
+    """All attributes but overlayfs' marks; None if `strict` and marked as opaque."""
     names = os.listxattr(path, follow_symlinks=False)
     marks = [name for name in names if name.startswith(OVERLAY_MARKS)]
     if strict and any(name.endswith(".opaque") for name in marks):

@@ -1,7 +1,7 @@
-"""A world's layer, seen from the tree it shall arrive in: what it holds, and where that lies.
+"""A world's layer, seen from the tree it will be applied to: its entries, and where they are.
 
-`world.changes` reads the layer, history decides what arrives and how, apply renames it in. They
-do not know each other and meet in these values.
+`world.layer` reads the layer, history decides what arrives and how, apply renames it in. They do
+not know each other and share these values.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, Change, Node
-from substrate.model.paths import RelPath
-from substrate.workspace.dirwalk import Directory, Walker
-from substrate.workspace.openings import Openings
-from substrate.workspace.probe import Seen
+from substrate.model import ABSENT, Change, Node, RelPath
+from substrate.workspace.paths import WRITE, Directory, Openings, Seen, Walker, with_owner_bits
 
 #: Marks of overlayfs in all its namespaces: none of them ever reaches the user's tree.
 OVERLAY_MARKS = ("trusted.overlay.", "user.overlay.", "user.fuseoverlayfs.")
-#: Rights that a file gives to whoever runs it, as set-id bits do: new ones do not arrive either.
+#: Rights that a file gives to any process that runs it, like set-id bits: new ones do not arrive.
 FILE_CAPABILITIES = "security.capability"
 _SET_ID = stat.S_ISUID | stat.S_ISGID
 
@@ -30,28 +27,28 @@ class LayerEntry(NamedTuple):
     """One path that a command touched."""
 
     path: RelPath
-    #: What history's base says; for what history leaves out, what stands in the tree (no content).
+    #: The state in history's base; for paths that history leaves out, the tree's (without content).
     old: Node
-    #: What the command left; ABSENT if it removed it.
+    #: The state after the command; ABSENT if it removed the path.
     new: Node
-    #: History leaves it out: bulk, huge files, everything in a ``.git``.
+    #: History leaves it out: excluded directories, huge files, everything in a ``.git``.
     beyond: bool = False
-    #: It lies in the layer itself, as opposed to being gone with a directory above, or being
-    #: another name of a file that was written to.
+    #: It is in the layer itself: not removed with a directory above, and not another name of a file
+    #: that was written to.
     is_there: bool = True
-    #: A directory whose whole content lies in the layer: nothing of the tree shows through.
+    #: A directory whose whole content is in the layer: nothing of the tree shows through.
     is_whole: bool = False
-    #: Written to where it stood, and not replaced by another file of that name.
+    #: The file was written to, not replaced by another file with that name.
     in_place: bool = False
     #: It carries marks of overlayfs, or bits or capabilities that must not arrive.
     is_marked: bool = False
-    #: (access, modification) in ns, and (user, group), of what lies in the layer.
+    #: (access, modification) in ns, and (user, group), of the entry in the layer.
     times: tuple[int, int] = (0, 0)
     owner: tuple[int, int] = (-1, -1)
 
 
 class LeftOut(NamedTuple):
-    """Something of the layer that never arrives, and why."""
+    """An entry of the layer that never arrives, and why."""
 
     path: RelPath
     reason: str
@@ -62,14 +59,14 @@ class LayerDiff(NamedTuple):
 
     entries: tuple[LayerEntry, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    #: Directories of the tree that the command emptied or removed: what it saw there is gone.
+    #: Directories of the tree that the command emptied or removed, with all it saw there.
     emptied: tuple[RelPath, ...] = ()
-    #: Plain files of the tree in whose place such files of the layer come, as they were seen when
-    #: the layer was read: what a look in that moment would have seen. Not all of them.
+    #: Some of the tree's plain files that files of the layer will replace, as they were when the
+    #: layer was read.
     stood: Mapping[RelPath, Seen] = {}
 
     def changes(self) -> list[Change]:
-        """What history records: exact, and without mere touches.
+        """The changes that history records: exact, without mere touches.
 
         A file that history kept and keeps no longer (it grew over the size cap) leaves history.
         """
@@ -82,15 +79,15 @@ class LayerDiff(NamedTuple):
 
 
 def arriving_mode(mode: int, stood: int) -> int:
-    """A file's mode without the set-id bits that did not stand there before."""
+    """A file's mode without set-id bits that the file did not have before."""
     return mode & ~(_SET_ID & ~stood)
 
 
 class LayerSource:
-    """The upper directory as the place that things are renamed from."""
+    """The upper directory, from which entries are renamed into the tree."""
 
     def __init__(self, upper: Path, *, copy_only: bool = False) -> None:
-        """`copy_only`: something still runs in that world; what lies there stays there."""
+        """`copy_only`: a process still runs in that world, so its files stay in the layer."""
         self._copy_only = copy_only
         self._notes = Directory.open_root(upper.parent)
         self._openings = Openings(self._notes)
@@ -105,7 +102,7 @@ class LayerSource:
         self._notes.close()
 
     def place(self, path: RelPath) -> tuple[Directory, bytes] | None:
-        """The open directory (it stays ours) and the name where `path` lies, if it has one."""
+        """The open directory (this object closes it) and the name of `path` in it, if any."""
         above, _, name = path.rpartition(b"/")
         if self._last is None or self._last[0] != above:
             self._forget()
@@ -120,13 +117,13 @@ class LayerSource:
         return place is not None and place[0].exists(place[1])
 
     def is_beside(self, other: Directory) -> bool:
-        """On the same file system and free to be taken, so that a rename will do."""
+        """On the same file system and free to be taken, so that a rename is enough."""
         if self._copy_only:
             return False
         return self._notes.own_stat().st_dev == other.own_stat().st_dev
 
     def clean(self, path: RelPath, mode: int | None = None) -> None:
-        """Take overlayfs' marks off what lies at `path` and give it `mode`; devices go."""
+        """Remove overlayfs' marks from the entry at `path` and set `mode`; devices are removed."""
         place = None if self._copy_only else self.place(path)
         if place is None or not place[0].exists(place[1]):
             return
@@ -135,9 +132,12 @@ class LayerSource:
         if stat.S_ISCHR(found) or stat.S_ISBLK(found) or stat.S_ISSOCK(found):
             directory.unlink(name)
             return
-        strip_marks(directory, name)
-        if mode is not None and not stat.S_ISLNK(found) and stat.S_IMODE(found) != mode:
-            directory.chmod(name, mode)
+        try:
+            strip_marks(directory, name)
+            if mode is not None and not stat.S_ISLNK(found) and stat.S_IMODE(found) != mode:
+                directory.chmod(name, mode)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, os.fsdecode(path)) from error
 
     def _forget(self) -> None:
         if self._last is not None:
@@ -149,11 +149,26 @@ def strip_marks(directory: Directory, name: bytes) -> None:
     """Remove overlayfs' extended attributes from one name."""
     assert directory.fd is not None, "there is no overlayfs without descriptors"
     itself = b"/proc/self/fd/%d/%s" % (directory.fd, name)
-    for attribute in os.listxattr(itself, follow_symlinks=False):
-        if attribute.startswith(OVERLAY_MARKS) or attribute == FILE_CAPABILITIES:
-            try:
-                os.removexattr(itself, attribute, follow_symlinks=False)
-            except OSError as error:
-                # EPERM: somebody else's namespace, which an ordinary user cannot even have set.
-                if error.errno not in (errno.ENODATA, errno.EPERM):
-                    raise
+    marks = [
+        attribute
+        for attribute in os.listxattr(itself, follow_symlinks=False)
+        if attribute.startswith(OVERLAY_MARKS) or attribute == FILE_CAPABILITIES
+    ]
+    try:
+        _remove_attributes(itself, marks)
+    except OSError as error:
+        if error.errno != errno.EACCES:
+            raise
+        # Changing an attribute needs write permission in the mode: git's objects are 0444.
+        with with_owner_bits(directory, name, WRITE) as its_inode:
+            _remove_attributes(its_inode, marks, follow=True)
+
+
+def _remove_attributes(path: bytes, attributes: list[str], *, follow: bool = False) -> None:
+    for attribute in attributes:
+        try:
+            os.removexattr(path, attribute, follow_symlinks=follow)
+        except OSError as error:
+            # EPERM: a namespace of root's, where an ordinary user cannot have set anything.
+            if error.errno not in (errno.ENODATA, errno.EPERM):
+                raise

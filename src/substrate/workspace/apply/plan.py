@@ -11,28 +11,27 @@ from enum import Enum
 from typing import NamedTuple
 
 from substrate.errors import RefusedError
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.model.paths import RelPath, ancestors, display, parent, rel_path
+from substrate.model import ABSENT, Kind, Node, RelPath, ancestors, display, parent, rel_path
 
-#: Written into every journalled plan, so that a later version knows what it reads.
+#: Written into every journalled plan, so that a later version recognizes the format.
 _FORMAT = 1
-#: Where ``.GIT`` opens ``.git``, the guard below must not care for case either.
+#: Where ``.GIT`` opens ``.git``, the guard below must ignore case, too.
 _CASE_BLIND = sys.platform in ("darwin", "win32")
 
 
 class How(Enum):
-    """The way new content gets into an existing file."""
+    """How new content gets into an existing file."""
 
     #: A new file is renamed over the old one: atomic, breaks hard links.
     REPLACE = "replace"
-    #: The old file is rewritten: readers and hard links follow. The caller has both blobs kept.
+    #: The old file is rewritten: readers and hard links follow. The caller has stored both blobs.
     IN_PLACE = "in-place"
-    #: The new thing lies in a world's layer and is renamed from there; a directory goes whole.
+    #: The new entry is in a world's layer and is renamed from there; a directory goes as a whole.
     FROM_LAYER = "from-layer"
 
 
 class Op(NamedTuple):
-    """One path: what must stand there, and what shall."""
+    """One path: the state it must have, and the state it will get."""
 
     path: RelPath
     expect: Node
@@ -41,7 +40,7 @@ class Op(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What a path shall have in the end: (access, modification) in ns, and whose it is."""
+    """The final times of a path, (access, modification) in ns, and its owner."""
 
     times: tuple[int, int]
     owner: tuple[int, int]
@@ -51,18 +50,19 @@ class Plan(NamedTuple):
     """Operations in the order of execution. Build it with `Plan.of`, which checks and sorts."""
 
     ops: tuple[Op, ...]
-    #: A world's change may reach what history leaves alone: a ``.git`` for one.
+    #: A world's change may reach paths that history leaves alone, for example a ``.git``.
     beyond_history: bool = False
 
     @classmethod
     def of(cls, ops: Iterable[Op], *, beyond_history: bool = False) -> Plan:
-        """Check `ops` and put them in order: removals deepest first, then kind changes, then
-        directories from the top down, then files and links.
+        """Check `ops` and sort them into the order of execution.
+
+        Removals come first, deepest first, then kind changes, then directories from the top down,
+        then files and symlinks.
 
         `RefusedError`: an operation inside ``.git`` (unless `beyond_history`) or
-        ``.substrate-git``. `ValueError`: a list
-        that no tree can satisfy (the root, a path twice, a child of something that will not be
-        a directory).
+        ``.substrate-git``. `ValueError`: a list that no tree can satisfy (the root, a path twice, a
+        child of something that will not be a directory).
         """
         given = tuple(ops)
         by_path: dict[RelPath, Op] = {}
@@ -71,7 +71,7 @@ class Plan(NamedTuple):
             if op.path in by_path:
                 raise ValueError(f"two operations on one path: {display(op.path)}")
             by_path[op.path] = op
-        # Most files have nothing above them that changes, and share that with their neighbours.
+        # Most files have no changing directory above them, and share that with their neighbours.
         changing: dict[RelPath, list[Op]] = {}
         for op in given:
             directory = parent(op.path)
@@ -82,14 +82,14 @@ class Plan(NamedTuple):
         return cls(tuple(sorted(given, key=_rank)), beyond_history)
 
     def to_json(self) -> str:
-        """For the journal: one line, lossless, read back by `from_json`."""
+        """For the journal: one line, lossless, read by `from_json`."""
         ops = ",".join([_op_to_json(op) for op in self.ops])
         beyond = ',"beyond_history":true' if self.beyond_history else ""
         return f'{{"format":{_FORMAT},"ops":[{ops}]{beyond}}}'
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
-        """The plan that `to_json` wrote, operation by operation in the same order."""
+        """The plan that `to_json` wrote, with the operations in the same order."""
         data = json.loads(text)
         if data["format"] != _FORMAT:
             raise ValueError(f"a plan of an unknown format: {data['format']!r}")
@@ -100,7 +100,7 @@ class Plan(NamedTuple):
         return cls(ops, beyond)
 
     def describe(self) -> list[str]:
-        """A line for each operation, for people (``--dry-run``); control characters are escaped."""
+        """A line per operation, for people (``--dry-run``); control characters are escaped."""
         return [line for op in self.ops for line in _describe(op)]
 
 
@@ -108,21 +108,21 @@ def _check_place(op: Op, beyond_history: bool) -> None:
     if not op.path:
         raise ValueError("the workspace root itself cannot be changed")
     path = op.path.lower() if _CASE_BLIND else op.path
-    if path.find(b"git") < 0:  # as in nearly all
+    if path.find(b"git") < 0:  # nearly always
         return
     parts = path.split(b"/")
-    # A `.git` *file* (linked worktree, submodule) is a file like any other; a directory is not.
+    # A `.git` *file* (linked worktree, submodule) is an ordinary file; a `.git` directory is not.
     is_git_directory = Kind.DIRECTORY in (op.expect.kind, op.become.kind)
     in_git = b".git" in parts[:-1] or (parts[-1] == b".git" and is_git_directory)
     if in_git and not beyond_history:
         raise RefusedError(
-            f"{display(op.path)} lies in a git directory",
+            f"{display(op.path)} is in a git directory",
             hint="Substrate's history does not change anything inside .git",
         )
-    # A project inside the project may have a history of its own, which a command may remove.
+    # A project inside the project may have its own history, which a command may remove.
     if parts[0] == b".substrate-git" or (b".substrate-git" in parts and not beyond_history):
         raise RefusedError(
-            f"{display(op.path)} lies in Substrate's own store",
+            f"{display(op.path)} is in Substrate's own store",
             hint="nothing inside .substrate-git can be part of a change to the workspace",
         )
 
@@ -130,7 +130,7 @@ def _check_place(op: Op, beyond_history: bool) -> None:
 def _check_ancestors(op: Op, above: list[Op]) -> None:
     for other in above:
         if other.become.kind is not Kind.DIRECTORY and op.become != ABSENT:
-            raise ValueError(f"{display(op.path)} would stand below something not a directory")
+            raise ValueError(f"{display(op.path)} would be below something that is not a directory")
         if other.expect.kind is not Kind.DIRECTORY and op.expect != ABSENT:
             raise ValueError(f"{display(op.path)} is expected below something not a directory")
 
@@ -149,9 +149,9 @@ def _rank(op: Op) -> tuple[int, int, bytes]:
 
 
 def _rank_in_git(op: Op, depth: int) -> tuple[int, int, bytes]:
-    """After everything else: directories, objects, what names them, and last what goes.
+    """After everything else: directories, objects, refs and other files, and removals last.
 
-    Whoever looks in between, or after a crash, finds every object that a ref names.
+    So at any moment, also after a crash, every object that a ref names exists.
     """
     if op.become.kind is Kind.ABSENT:
         return 7, -depth, op.path
@@ -163,14 +163,14 @@ def _rank_in_git(op: Op, depth: int) -> tuple[int, int, bytes]:
 # ------------------------------------------------------------------------------ for the journal
 
 
-#: Quicker than the values, of which Enum makes a search each time.
+#: Faster than `.value`, which is a descriptor call each time.
 _KIND_NAMES = {kind: kind.value for kind in Kind}
 _HOW_NAMES = {how: how.value for how in How}
 _quoted = json.encoder.encode_basestring_ascii
 
 
 def _op_to_json(op: Op) -> str:
-    # Put together by hand: a document of thousands of small objects takes its time.
+    # Written by hand: the json module is slow for thousands of small objects.
     expect, become, how = _node_to_json(op.expect), _node_to_json(op.become), _HOW_NAMES[op.how]
     try:
         path = f'"path":{_quoted(op.path.decode("utf-8"))}'
@@ -249,5 +249,5 @@ def _noun(node: Node) -> str:
 
 
 def shown(path: bytes) -> str:
-    """A path on one line of a terminal: a newline or an escape in a name must not act there."""
+    """A path on one line of a terminal: a newline or an escape in a name must have no effect."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in display(path))

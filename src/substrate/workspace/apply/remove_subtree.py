@@ -1,11 +1,11 @@
-"""Phase two for directories that go with all that is in them: one rename instead of one a file.
+"""Phase two for directories removed with everything in them: one rename, not one per file.
 
     tree: src/ ──rename──► scratch: 7.old/      each file is the one that was read: go on
                                                 anything else in it: back, and path by path
 
-Renaming a directory does not touch the files in it, so what was read before and is the same by
-its stat afterwards is the same. Only then it is removed, each file looked at once more: somebody
-may still stand in that directory, or have a file open.
+Renaming a directory does not touch the files in it, so a file that was read before and has the same
+stat afterwards is unchanged. Only then the directory is removed, and each file is checked once
+more: a process may still be in that directory, or have a file open.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from substrate.model.nodes import ABSENT, Kind
-from substrate.model.paths import RelPath, ancestors, join
-from substrate.system.at_once import AtOnce
-from substrate.workspace.dirwalk import Directory, Walker
-from substrate.workspace.dropping import why_not_droppable
-from substrate.workspace.move import rename_whatever_mode
-from substrate.workspace.site import Item, OnItem, Site, State, Step
+from substrate.model import ABSENT, Kind, RelPath, ancestors, join
+from substrate.system.process import AtOnce
+from substrate.workspace.apply.apply_context import Item, OnItem, Site, State, Step
+from substrate.workspace.apply.dispose_displaced import Verdict, judge
+from substrate.workspace.apply.trash_reasons import Kept, TrashReason
+from substrate.workspace.paths import Directory, Walker, rename_whatever_mode
 
 OLD = b".old"
-#: With fewer, path by path costs no more.
+#: With fewer, removing path by path costs no more.
 _SEVERAL = 8
 _KINDS = (Kind.FILE, Kind.SYMLINK, Kind.FIFO)
-#: A name in a directory, its path in the tree, and the item that knows it.
+#: A name in a directory, its path in the tree, and the item for that path.
 _Found = tuple[bytes, RelPath, Item | None]
 
 
 def gather(items: list[Item]) -> None:
-    """Find the directories that can go whole, the highest ones, and what goes with each."""
+    """Find the topmost directories that can be removed as a whole, and what goes with each."""
     if not any(
         item.op.become == ABSENT and item.seen.node.kind is Kind.DIRECTORY for item in items
     ):
@@ -45,7 +44,7 @@ def gather(items: list[Item]) -> None:
             if item.seen.node.kind is Kind.DIRECTORY:
                 leaving[item.path] = item
         elif not (item.keep and item.op.become == ABSENT and item.state is State.TODO):
-            shared.update(ancestors(item.path))  # something here stays, or cannot be told
+            shared.update(ancestors(item.path))  # something here stays, or its state is not known
     tops = {
         path: item
         for path, item in leaving.items()
@@ -70,7 +69,7 @@ def _assign(items: list[Item], tops: dict[RelPath, Item]) -> None:
 
 
 def _goes(item: Item) -> bool:
-    """It is history's, it is there, and it can be removed wherever it lies."""
+    """History has it, it exists, and it can be removed after its directory was moved."""
     if item.state is not State.TODO or item.unseen or item.keep or item.op.become != ABSENT:
         return False
     if item.seen.node.kind is not Kind.DIRECTORY:
@@ -82,7 +81,7 @@ def _goes(item: Item) -> bool:
 
 
 def take_out(site: Site, item: Item) -> list[Step] | None:
-    """Move the directory of `item` aside, if all is as it was seen; None: path by path, then."""
+    """Move the directory of `item` aside, if nothing changed since; None: go path by path."""
     parent, name = site.walker.parent_of(item.path)
     with parent:
         if site.look(parent, name, item.path).node != item.seen.node:
@@ -93,7 +92,7 @@ def take_out(site: Site, item: Item) -> list[Step] | None:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
                 raise
-            return None  # another mount, in use, gone: the other way finds out
+            return None  # another mount, in use, gone: going path by path finds out
     step = TakenWhole(item)
     try:
         is_as_seen = _is_as_seen(site, item)
@@ -125,7 +124,7 @@ def _is_as_seen(site: Site, item: Item) -> bool:
 def _is_one_as_seen(site: Site, directory: Directory, one: _Found) -> bool:
     name, path, known = one
     if known is None:
-        return False  # somebody put it there since
+        return False  # put there since
     if known.seen.is_settled and known.seen.same_inode_untouched(directory.lstat(name)):
         return True
     return site.look(directory, name, path).node == known.seen.node
@@ -140,12 +139,13 @@ class TakenWhole(OnItem):
             try:
                 rename_whatever_mode(slot, slot_name, parent, name)
             except FileExistsError:
-                # Somebody made a new one meanwhile. It stays, and the old one is not dropped.
-                site.to_trash(slot, slot_name, item.path, "its place was taken meanwhile")
+                # Another process created a new one since. It stays, and the old one goes to the
+                # trash.
+                site.to_trash(slot, slot_name, item.path, Kept(TrashReason.PATH_TAKEN))
             site.touch(item.path)
 
     def settle(self, site: Site) -> None:
-        """Remove what history has; what was changed or put there since goes to the trash."""
+        """Remove what history has; anything changed or added since goes to the trash."""
         moved = _Moved(site, self.item)
         try:
             with AtOnce() as several:
@@ -153,25 +153,25 @@ class TakenWhole(OnItem):
                     _let_go(site, directory, found, several)
             moved.remove_directories()
         except OSError as error:
-            why = f"could not be removed: {error.strerror or error}"
+            why = Kept(TrashReason.NOT_REMOVABLE, error.strerror or str(error))
             site.to_trash(*site.slot(self.item, OLD), self.item.path, why)
 
 
 def _let_go(site: Site, directory: Directory, found: list[_Found], several: AtOnce) -> None:
-    """Each is looked at and removed by the same thread, with nothing in between."""
-    stays: list[tuple[bytes, RelPath, str]] = []
+    """Check and remove each entry in the same thread, with nothing in between."""
+    stays: list[tuple[bytes, RelPath, Kept]] = []
 
     def remove(one: _Found) -> None:
         name, path, known = one
-        why: str | None = "was put there while the directory was removed"
+        verdict: Kept | Verdict = Kept(TrashReason.ADDED)
         if known is not None:
             if known.seen.node.kind is Kind.DIRECTORY:
                 return
-            why = why_not_droppable(directory, name, known.op.expect, known.seen)
-        if why is None:
+            verdict = judge(directory, name, known.op.expect, known.seen)
+        if verdict is Verdict.DROP:
             directory.unlink(name)
-        elif why:
-            stays.append((name, path, why))
+        elif isinstance(verdict, Kept):
+            stays.append((name, path, verdict))
 
     several.for_each(remove, found)
     for name, path, why in stays:
@@ -179,7 +179,7 @@ def _let_go(site: Site, directory: Directory, found: list[_Found], several: AtOn
 
 
 class _Moved:
-    """The directory where it lies now."""
+    """The directory at its present place in scratch."""
 
     def __init__(self, site: Site, item: Item) -> None:
         self._site = site
@@ -190,9 +190,9 @@ class _Moved:
         self._directories: list[RelPath] = []
 
     def by_directory(self) -> Iterator[tuple[Directory, list[_Found]]]:
-        """Everything in it, with the item that knows it; directories before what is in them."""
+        """Everything in it, with the item for each path; directories before their content."""
         self._directories = [self._top]
-        for path in self._directories:  # grows as they are found
+        for path in self._directories:  # grows during the loop
             with self._walker.directory(self._now(path)) as directory:
                 names = [(name, join(path, name)) for name in directory.names()]
                 found = [(name, below, self._known.get(below)) for name, below in names]
@@ -202,7 +202,7 @@ class _Moved:
                     self._directories.append(below)
 
     def remove_directories(self) -> None:
-        """The deepest first; one that is not empty has got something new."""
+        """The deepest first; a directory that is not empty has new content."""
         for path in reversed(self._directories):
             parent, name = self._walker.parent_of(self._now(path))
             with parent:
@@ -211,8 +211,7 @@ class _Moved:
                 except OSError as error:
                     if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                         raise
-                    why = "something was put there while the directory was removed"
-                    self._site.to_trash(parent, name, path, why)
+                    self._site.to_trash(parent, name, path, Kept(TrashReason.ADDED))
 
     def _now(self, path: RelPath) -> RelPath:
         return RelPath(self._at + path[len(self._top) :])

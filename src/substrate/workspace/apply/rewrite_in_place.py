@@ -1,8 +1,8 @@
-"""Changing a file's bytes without changing the file: for readers and links that hold on to it.
+"""Changing a file's bytes while keeping the inode, for readers and hard links that hold it.
 
 The caller has both contents in its object store and the plan in its journal. A marker in the
-scratch directory says that a rewrite began; a crash in the middle leaves a file that is page by
-page old or new, which `resume` recognises and finishes.
+scratch directory says that a rewrite began; a crash in the middle leaves a file in which each page
+is old or new, which `resume` recognizes and finishes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,24 @@ import os
 import stat
 from collections.abc import Callable
 
-from substrate.model.nodes import Kind, Node
-from substrate.system.files import fsync_fd, write_all
-from substrate.system.xattrs import read_user_xattrs
-from substrate.workspace.dirwalk import SEARCH, Directory
-from substrate.workspace.probe import (
+from substrate.model import Kind, Node
+from substrate.system.files import fsync_fd, read_xattrs, write_all
+from substrate.workspace.apply.apply_context import (
+    MARK,
+    MARKS,
+    Item,
+    Mismatch,
+    OnItem,
+    Site,
+    State,
+    Step,
+)
+from substrate.workspace.apply.apply_metadata import set_attributes
+from substrate.workspace.apply.apply_steps import swap
+from substrate.workspace.apply.staging import PAGE_BYTES, read_verified
+from substrate.workspace.paths import (
+    SEARCH,
+    Directory,
     blob_id,
     let_others_in,
     look,
@@ -25,12 +38,8 @@ from substrate.workspace.probe import (
     read_open_file,
     shut_out_others,
 )
-from substrate.workspace.retouch import set_attributes
-from substrate.workspace.site import MARK, MARKS, Item, Mismatch, OnItem, Site, State, Step
-from substrate.workspace.staging import PAGE_BYTES, read_verified
-from substrate.workspace.steps import swap
 
-#: From so many on, one file has all the marks.
+#: From this many on, one file holds all the marks.
 _SEVERAL = 16
 _CHUNK_BYTES = 1 << 20
 _WRITE = os.O_RDWR | getattr(os, "O_NONBLOCK", 0)
@@ -38,9 +47,9 @@ _HAS_PREAD, _HAS_PWRITE = hasattr(os, "pread"), hasattr(os, "pwrite")
 
 
 def mark_all(site: Site, items: list[Item]) -> None:
-    """Before the first of several rewrites: one wait for all the marks.
+    """Before the first of several rewrites: write all marks with one sync.
 
-    A mark on a file that is not reached yet does no harm: it is wholly old.
+    A mark for a file that is not reached yet does no harm: that file is wholly old.
     """
     rewrites = [item for item in items if _will_be_rewritten(item)]
     if not rewrites:
@@ -49,7 +58,7 @@ def mark_all(site: Site, items: list[Item]) -> None:
         for item in rewrites:
             _mark(site, item)
     else:
-        # Added to those of an earlier attempt, which must not be lost before we are through.
+        # Append to the marks of an earlier attempt, which must not be lost before we are done.
         fd = site.scratch.open(MARKS, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             write_all(fd, b"".join(b"%d\n" % item.number for item in rewrites))
@@ -66,7 +75,7 @@ def _will_be_rewritten(item: Item) -> bool:
 
 
 def rewrite(site: Site, item: Item, stage_late: Callable[[Item], None]) -> list[Step]:
-    """Write the new bytes into the file that stands there.
+    """Write the new bytes into the existing file.
 
     A file that may not be written to (mode, running program) is replaced instead.
     """
@@ -87,8 +96,11 @@ def rewrite(site: Site, item: Item, stage_late: Callable[[Item], None]) -> list[
 
 
 def _open_alone(parent: Directory, name: bytes) -> int:
-    """Open it, and hold back others where the system can: nobody saves between our look and our
-    write. -1: it may not be written to. `Mismatch`: somebody else has it open for writing."""
+    """Open the file and, where possible, block other processes from opening it.
+
+    Then no other process can save between our check and our write. -1: we may not write to it.
+    `Mismatch`: another process has it open for writing.
+    """
     fd = _open(parent, name)
     if fd < 0 or shut_out_others(fd):
         return fd
@@ -130,10 +142,10 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
     if not stat.S_ISREG(at.st_mode):
         raise Mismatch(Node(Kind.FILE), "changed while the operation was under way")
     old = _read(fd, at.st_size)
-    found = Node(Kind.FILE, stat.S_IMODE(at.st_mode), blob_id(old), read_user_xattrs(fd))
+    found = Node(Kind.FILE, stat.S_IMODE(at.st_mode), blob_id(old), read_xattrs(fd))
     if found != item.seen.node:
         raise Mismatch(found, "changed while the operation was under way")
-    # Nobody could be held back from a file that is open elsewhere, and reading takes its time.
+    # Other processes that already had the file open are not blocked, and reading takes time.
     now = os.fstat(fd)
     if (now.st_size, now.st_mtime_ns, now.st_ctime_ns) != (
         at.st_size, at.st_mtime_ns, at.st_ctime_ns,
@@ -153,21 +165,21 @@ def _rewrite_open(site: Site, item: Item, fd: int) -> list[Step]:
 
 
 def _give_times(site: Site, item: Item, fd: int, at: os.stat_result) -> None:
-    """Those it shall have in the end, now that nothing more is done to it."""
+    """Set the final times, now that nothing more changes the file."""
     wanted = site.times.get(item.path)
     if wanted is None or wanted.owner != (at.st_uid, at.st_gid):
         return
     try:
         os.utime(fd, ns=wanted.times)
     except OSError:
-        return  # somebody else's file: who gives times to all the others meets that again
+        return  # another user's file: the later pass that sets all times handles it
     site.timed.append(item.path)
 
 
 def overwrite(fd: int, old: bytes, new: bytes, at: os.stat_result | None = None) -> None:
-    """Room first, so that a full disk shows while the old bytes are still whole.
+    """Reserve room first, so that a full disk shows while the old bytes are still intact.
 
-    `at`: the file with its old content, if it is known: it may have the room already.
+    `at`: the stat of the file with its old content, if known: it may have the room already.
     """
     if len(new) > len(old) and hasattr(os, "posix_fallocate") and not _has_room(at, len(new)):
         try:
@@ -176,7 +188,7 @@ def overwrite(fd: int, old: bytes, new: bytes, at: os.stat_result | None = None)
             os.ftruncate(fd, len(old))
             if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS):
                 raise
-    # Where something was added only, the rest is not written again.
+    # If bytes were only appended, do not write the rest again.
     start = len(old) if new.startswith(old) else 0
     _write_at(fd, start, new[start:] if start else new)
     if len(new) < len(old):
@@ -191,10 +203,10 @@ def _write_at(fd: int, start: int, data: bytes) -> None:
 
 
 def _has_room(at: os.stat_result | None, size: int) -> bool:
-    """Whether the blocks it has will do: most files do not fill their last one.
+    """Whether its allocated blocks are enough: most files do not fill their last one.
 
-    It may have more than it fills, but a kill between two pages must not leave a size that is
-    neither the old one nor the new.
+    Only within the last page: a kill between two pages must not leave a size that is neither the
+    old one nor the new.
     """
     if at is None or at.st_size == 0 or at.st_blocks * 512 < size:
         return False
@@ -202,7 +214,7 @@ def _has_room(at: os.stat_result | None, size: int) -> bool:
 
 
 def _end_after(fd: int, old_size: int, new_size: int) -> None:
-    """Cut off what is left of the old content, and nothing that was added meanwhile."""
+    """Cut off the rest of the old content, but nothing that was appended since."""
     size = os.fstat(fd).st_size
     added = b""
     if size > old_size and _HAS_PREAD:
@@ -243,7 +255,7 @@ class Rewritten(OnItem):
             try:
                 seen = read_open_file(fd)
                 if seen is None or seen.node != item.become:
-                    return  # written to since: somebody's work stays
+                    return  # written to since: that work stays
                 overwrite(fd, _read(fd), old)
                 set_attributes(fd, item.become, item.seen.node)
                 os.fsync(fd)

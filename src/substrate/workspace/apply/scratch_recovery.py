@@ -1,8 +1,8 @@
-"""After a crash: what an interrupted attempt left in scratch, and where each thing belongs.
+"""After a crash: what an interrupted attempt left in scratch, and where each entry belongs.
 
-Nothing is removed unless its bytes are those of the plan's old or new state, which the object
-store has. Anything else may be somebody's only copy: it goes back where it stood if that place
-is free, and to the trash otherwise.
+Nothing is removed unless its bytes are those of the plan's old or new state, which the object store
+has. Anything else may be the only copy: it goes back to its place if that is free, and to the trash
+otherwise.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from __future__ import annotations
 import os
 import re
 
-from substrate.model.nodes import Kind, Node
-from substrate.workspace.dirwalk import Directory, Walker
-from substrate.workspace.dropping import drop
-from substrate.workspace.layer import LayerSource
-from substrate.workspace.move import discard
-from substrate.workspace.plan import How
-from substrate.workspace.probe import look
-from substrate.workspace.site import MARKS, Item, Site
+from substrate.model import Kind, Node
+from substrate.workspace.apply.apply_context import MARKS, Item, Site
+from substrate.workspace.apply.dispose_displaced import drop
+from substrate.workspace.apply.layer_source import LayerSource
+from substrate.workspace.apply.plan import How
+from substrate.workspace.apply.trash_reasons import Kept, TrashReason
+from substrate.workspace.paths import Directory, Walker, discard, look
 
 _NAME = re.compile(rb"(\d+)(\.part|\.old|\.inplace)?")
-_REASON = "found in the scratch directory of an interrupted operation"
+_REASON = Kept(TrashReason.INTERRUPTED)
 
 
 def recover(site: Site, items: list[Item]) -> None:
@@ -34,16 +33,16 @@ def recover(site: Site, items: list[Item]) -> None:
             _recover_in_layer(site, site.layer, item)
     for path in sorted({site.local_place(item.path) for item in items}):
         try:
-            directory = Walker(site.root).directory(path)
+            directory = Walker(site.top).directory(path)
         except OSError:
-            continue  # not there, or shut: nothing of ours can be in it
+            continue  # missing, or not accessible: nothing of ours can be in it
         with directory:
             if directory.is_readable:
                 _recover_in(site, directory, site.local_prefix, items)
 
 
 def _marked(scratch: Directory) -> list[int]:
-    """A list that was cut off was not yet acted upon: it is synced before the first rewrite."""
+    """A truncated list was not acted upon yet: it is synced before the first rewrite."""
     try:
         fd = scratch.open(MARKS, os.O_RDONLY)
     except FileNotFoundError:
@@ -53,19 +52,19 @@ def _marked(scratch: Directory) -> list[int]:
 
 
 def _recover_in_layer(site: Site, layer: LayerSource, item: Item) -> None:
-    """What was exchanged already lies in the layer in the place of the new thing."""
+    """After an exchange, the old entry is in the layer in the place of the new one."""
     place = layer.place(item.path)
     if place is None or not layer.is_beside(site.scratch) or not place[0].exists(place[1]):
         return
-    lies, wanted = look(*place).node, item.op.become
+    lies, wanted = look(*place, site.most_bytes).node, item.op.become
     if (lies.kind, lies.oid) == (wanted.kind, wanted.oid):
         return
     try:
-        parent, name = Walker(site.root).parent_of(item.path)
+        parent, name = Walker(site.top).parent_of(item.path)
     except OSError:
         return
     with parent:
-        stands = look(parent, name).node
+        stands = look(parent, name, site.most_bytes).node
     if (stands.kind, stands.oid) != (wanted.kind, wanted.oid):
         return
     known = _known_as(site, item, lies, place[0].lstat(place[1]))
@@ -82,7 +81,7 @@ def _recover_in(site: Site, directory: Directory, prefix: bytes, items: list[Ite
             continue
         item = items[int(match[1])]
         if match[2] == b".part":
-            discard(directory, name)  # only ever half of something that is in the store
+            discard(directory, name)  # only ever a partial copy of something that is in the store
         elif match[2] == b".inplace":
             item.torn = True
         else:
@@ -90,13 +89,13 @@ def _recover_in(site: Site, directory: Directory, prefix: bytes, items: list[Ite
 
 
 def _settle(site: Site, item: Item, directory: Directory, name: bytes) -> None:
-    node = look(directory, name).node
+    node = look(directory, name, site.most_bytes).node
     if node.kind is Kind.DIRECTORY and _removed_empty(directory, name):
         return
     known = _known_as(site, item, node, directory.lstat(name))
     if known is not None:
-        # The old one, and its place is free: names could not be exchanged, and the crash came
-        # between the two halves. Back in its place, it is an ordinary state to go on from.
+        # This is the old entry and its place is free: names could not be exchanged, and the crash
+        # came between the two renames. Back in its place, it is an ordinary state to continue from.
         between = name.endswith(b".old") and item.op.become.kind is not Kind.ABSENT
         if not (between and _put_back(site, item, directory, name)):
             drop(site, directory, name, item, known)
@@ -113,7 +112,7 @@ def _removed_empty(directory: Directory, name: bytes) -> bool:
 
 
 def _known_as(site: Site, item: Item, node: Node, at: os.stat_result) -> Node | None:
-    """The state of the plan that these bytes are, so that the object store has them.
+    """The state of the plan that has these bytes, so that the object store has them.
 
     The old state of an excluded path may have been hashed without being stored: not known.
     """

@@ -1,36 +1,58 @@
-"""Phase one: look at every path, and write what shall stand there into the scratch directory.
+"""Phase one: read every path, and write the wanted entries into the scratch directory.
 
-Whatever can go wrong for want of space or of an object goes wrong here, before the user's tree
-has been touched.
+Errors for lack of space or of an object happen here, before the user's tree is touched.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
+import sys
 from collections.abc import Collection, Mapping
 
 from substrate.errors import DamagedStoreError
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.model.paths import RelPath, ancestors, parent
-from substrate.system.files import write_all
-from substrate.system.many_syncs import ManySyncs
-from substrate.system.xattrs import write_user_xattrs
-from substrate.workspace.move import copy, discard
-from substrate.workspace.plan import How
-from substrate.workspace.probe import NOT_THERE, Seen, blob_id, kind_of, open_to_read
-from substrate.workspace.site import EXCLUDED, Conflict, Item, Noted, Site, State, matches
+from substrate.model import ABSENT, Kind, Node, RelPath, ancestors, parent
+from substrate.system.files import (
+    ManySyncs,
+    read_xattrs,
+    sync_filesystem,
+    write_all,
+    write_what_can_be,
+)
+from substrate.workspace.apply.apply_context import (
+    Conflict,
+    Item,
+    Noted,
+    Site,
+    State,
+    matches,
+)
+from substrate.workspace.apply.folded_names import Twins
+from substrate.workspace.apply.plan import How
+from substrate.workspace.apply.trash_reasons import Kept, TrashReason
+from substrate.workspace.paths import (
+    NOT_THERE,
+    Seen,
+    acl,
+    blob_id,
+    copy,
+    discard,
+    kind_of,
+    open_to_read,
+)
 
-#: Sockets belong to a running process; a device node is not ours to make.
+#: A socket belongs to a running process; device nodes are not ours to make.
 NEVER_MADE = frozenset({Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE})
 _TEMPORARY = b".part"
-#: A write that is cut off ends between two of these, or between larger ones.
+#: A write that is cut off ends at a multiple of this size.
 PAGE_BYTES = 4096
+
+#: From this many new files on, one sync of the whole file system is faster than one per file.
+_WHOLE_FILE_SYSTEM = 256
 
 
 class Stage:
-    """Looks at each item in turn and decides what it will be."""
+    """Reads each item's path in turn and decides what happens to it."""
 
     def __init__(
         self,
@@ -47,19 +69,24 @@ class Stage:
         self._by_path = {item.path: item for item in items}
         self._resuming = resuming
         self._others = others
-        #: Looked at a moment ago.
+        #: Read a moment ago.
         self._seen = seen or {}
-        #: A shut directory is opened in the second phase; the first one only reads.
+        #: The second phase may open directories that their mode closes to us; the first only reads.
         self._walker = site.walker if may_open else site.reader
+        #: For a directory, the nearest existing ancestor or itself: needed for each file in it.
+        self._nearest: dict[RelPath, os.stat_result | None] = {}
+        #: For paths that the file system may treat as the same.
+        self._twins = Twins(self._by_path)
         self.conflicts: list[Conflict] = []
         self.cannot: list[Noted] = []
 
     def look_at_all(self) -> None:
         for item in self._items:
             self.look_at(item)
+        self._twins.forget_listings()
 
     def look_at(self, item: Item) -> None:
-        """Set the item's state from what stands at its path."""
+        """Set the item's state from the present entry at its path."""
         item.unseen = False
         reason = self._judge(item)
         if reason:
@@ -67,20 +94,21 @@ class Stage:
             self.conflicts.append(Conflict(item.path, item.op.expect, item.seen.node, reason))
 
     def _judge(self, item: Item) -> str:
-        """Set the item's state; a non-empty answer is the reason of a conflict."""
+        """Set the item's state; a non-empty result is the reason of a conflict."""
         op = item.op
         try:
             item.seen = self._look(item.path)
+            item.was_looked_at = True
         except PermissionError as error:
             if any(above in self._by_path for above in ancestors(item.path)):
-                item.unseen = True  # its directory's own operation may open the way
+                item.unseen = True  # its directory's own operation may make it accessible
                 return ""
             return f"cannot be read: {error.strerror}"
         except OSError as error:
             return f"cannot be read: {error.strerror or error}"
         found = item.seen.node
         if op.path in self._others:
-            return "changed by somebody since"
+            return "changed by another process since"
         if op.how is How.FROM_LAYER:
             item.in_layer = self._lies_in_layer(item)
         if item.is_whole_directory:
@@ -95,7 +123,9 @@ class Stage:
         excluded = None
         if item.seen.stat is not None:
             excluded = self._site.excluded(item.path, item.seen.stat)
-            item.keep = f"{EXCLUDED} ({excluded})" if excluded else ""
+            item.keep = Kept(TrashReason.EXCLUDED, excluded) if excluded else None
+            if not excluded and found.kind is Kind.FILE and not (found.oid or op.expect.oid):
+                item.keep = Kept(TrashReason.UNREADABLE)
         if not (matches(op.expect, found) or excluded or self._is_half_done(item, found)):
             return _difference(op.expect, found)
         is_there = item.seen.stat is not None
@@ -111,22 +141,22 @@ class Stage:
         return kind_of(place[0].lstat(place[1])) is item.op.become.kind
 
     def _judge_whole(self, item: Item) -> str:
-        """A directory that comes whole: onto a free name, or for what is kept in the trash."""
+        """A directory that comes as a whole: onto a free name, or in place of a trashed entry."""
         found = item.seen.node
         if not item.in_layer and not self._may_copy(item):
             item.state = State.ALREADY  # an earlier attempt brought it in
             return "" if found.kind is Kind.DIRECTORY else "it is gone from the world's layer"
         if item.seen.stat is not None:
             excluded = self._site.excluded(item.path, item.seen.stat)
-            item.keep = f"{EXCLUDED} ({excluded})" if excluded else ""
+            item.keep = Kept(TrashReason.EXCLUDED, excluded) if excluded else None
         if found != ABSENT and not item.keep and not matches(item.op.expect, found):
             return _difference(item.op.expect, found)
         if found.kind is Kind.DIRECTORY and not item.keep:
-            return "a directory stands there already"
+            return "a directory is there already"
         return self._missing_directory(item)
 
     def _may_copy(self, item: Item) -> bool:
-        """The layer is on another file system: what it holds is copied, and stays there."""
+        """The layer is on another file system: its files are copied, and stay there."""
         layer = self._site.layer
         if layer is None or layer.is_beside(self._site.scratch):
             return False
@@ -136,7 +166,12 @@ class Stage:
         seen = self._seen.get(path)
         if seen is not None:
             return seen
+        maker = self._by_path.get(parent(path))
+        if maker is not None and maker.is_to_be_made and self._walker is self._site.reader:
+            return NOT_THERE  # so is its directory; it is put there only if the name is free
         try:
+            if not self._twins.has_this_spelling(path, self._walker):
+                return NOT_THERE
             directory, name = self._walker.parent_of(path)
         except (FileNotFoundError, NotADirectoryError):
             return NOT_THERE
@@ -157,23 +192,24 @@ class Stage:
         except NotADirectoryError:
             return "something above is a link or a file, not a directory"
         except PermissionError:
-            return ""  # shut: the second phase opens it, or says that it cannot
+            return ""  # closed to us: the second phase opens it, or reports that it cannot
         return ""
 
     def _is_half_done(self, item: Item, found: Node) -> bool:
         """After a crash only: a state that our own earlier attempt can have left behind."""
         op = item.op
         if not self._resuming or found.kind is not op.become.kind:
-            # A directory that had to give way was removed, and its successor not yet there.
+            # A directory that had to be replaced was removed, and its successor is not there yet.
             return self._resuming and found == ABSENT and op.expect.kind is Kind.DIRECTORY
         if found.oid == op.expect.oid == op.become.oid:
             modes = {op.expect.mode, op.become.mode, op.expect.mode | 0o600}
+            modes |= {acl.safe_mode(op.expect, op.become), acl.safe_mode(op.become, op.expect)}
             pairs = {*op.expect.xattrs, *op.become.xattrs}
             return found.mode in modes and pairs.issuperset(found.xattrs)
         return item.torn and op.how is How.IN_PLACE and self._is_torn(item)
 
     def _is_torn(self, item: Item) -> bool:
-        """Page by page the old content or the new: then nobody but us has written to it."""
+        """Whether each page has the old content or the new: then only we have written to it."""
         directory, name = self._walker.parent_of(item.path)
         with directory:
             fd = open_to_read(directory, name)
@@ -187,10 +223,10 @@ class Stage:
             page = found[at : at + PAGE_BYTES]
             size = len(page)
             written = new[at : at + size]
-            # Where the new content ends within a page, the old one's rest is not yet cut off.
+            # Where the new content ends within a page, the rest of the old one is not cut off yet.
             written += old[at + len(written) : at + size]
             known = old[at : at + size].ljust(size, b"\0"), new[at : at + size], written
-            # Zeroes: written, and not yet flushed when the power went.
+            # Zeroes: written, but not flushed yet when the power failed.
             if page not in known and page.strip(b"\0"):
                 return False
         return True
@@ -198,7 +234,7 @@ class Stage:
     # ---------------------------------------------------------------- writing
 
     def write_all(self) -> None:
-        """Make everything that shall stand in the tree, exact and durable, in scratch."""
+        """Make everything that will be put into the tree, exact and durable, in scratch."""
         made = [item for item in self._items if self.needs_staging(item)]
         for item in made:
             self._write(item)
@@ -217,13 +253,13 @@ class Stage:
         return not (item.is_rewrite or item.is_retouch)
 
     def write_late(self, item: Item) -> None:
-        """For an item that turns out in the second phase to need a new file after all."""
+        """For an item that in the second phase turns out to need a new file after all."""
         self._write(item)
         self._sync([item])
         self._finish(item)
 
     def _finish(self, item: Item) -> None:
-        # Whatever carries the bare number is complete: after a crash only that is looked at.
+        # An entry named by the bare number is complete: after a crash only those are used.
         scratch = self._site.scratch
         scratch.rename_new(item.scratch_name(_TEMPORARY), scratch, item.scratch_name())
 
@@ -236,15 +272,16 @@ class Stage:
             self._drop_borrowed_rights(item)
         wanted = item.become
         write_node(self._site, item, item.scratch_name(_TEMPORARY), self._owner_of(item))
-        if item.become != wanted:
-            self.cannot.append(
-                Noted(item.path, "its extended attributes: not possible on this file system")
-            )
+        lost = [name for name, _ in wanted.xattrs if name not in dict(item.become.xattrs)]
+        if lost:
+            names = ", ".join(map(os.fsdecode, lost))
+            why = f"its attributes {names}: not possible for you or on this file system"
+            self.cannot.append(Noted(item.path, why))
 
     def _drop_borrowed_rights(self, item: Item) -> None:
         """Owners are not recorded: a file of alice's must not come back as setuid root.
 
-        Where nobody but the directory's owner can make files, it was the owner's.
+        If only the directory's owner can make files in it, the file belonged to that owner.
         """
         node = item.become
         if node.kind is not Kind.FILE or not node.mode & (stat.S_ISUID | stat.S_ISGID):
@@ -265,7 +302,11 @@ class Stage:
         copy(*place, scratch, name)
 
     def _sync(self, made: list[Item]) -> None:
-        scratch, syncs = self._site.scratch, ManySyncs()
+        scratch = self._site.scratch
+        if len(made) >= _WHOLE_FILE_SYSTEM and sys.platform == "linux" and scratch.fd is not None:
+            sync_filesystem(scratch.fd)
+            return
+        syncs = ManySyncs()
         try:
             for item in made:
                 if item.become.kind is Kind.FILE:
@@ -274,7 +315,7 @@ class Stage:
             syncs.finish()
 
     def _owner_of(self, item: Item) -> tuple[int, int]:
-        """Whose the new thing shall be: of the one it replaces, else of the nearest directory."""
+        """The new entry's owner: that of the entry it replaces, else of the nearest directory."""
         at = item.seen.stat
         if at is not None:
             return at.st_uid, at.st_gid
@@ -285,7 +326,13 @@ class Stage:
         return at.st_uid, at.st_gid if inherits else -1
 
     def _nearest_directory(self, item: Item) -> os.stat_result | None:
-        """Of those above it that are there already."""
+        """The nearest directory above it that exists."""
+        above = parent(item.path)
+        if above not in self._nearest:
+            self._nearest[above] = self._look_for_nearest(item)
+        return self._nearest[above]
+
+    def _look_for_nearest(self, item: Item) -> os.stat_result | None:
         for above in [*ancestors(item.path), RelPath(b"")]:
             try:
                 with self._walker.directory(above) as directory:
@@ -311,8 +358,8 @@ def write_node(site: Site, item: Item, name: bytes, owner: tuple[int, int]) -> N
         _give_away(site, name, owner)
         with scratch.child(name) as child:
             _write_xattrs(item, child.itself())
-        # Not yet the exact mode where that would bar us from filling it: see `openings`.
-        scratch.chmod(name, passing_mode(node.mode))
+        # Not the exact mode yet if that would keep us from filling it: see `Openings`.
+        scratch.chmod(name, passing_mode(item.become.mode))
     else:
         _write_file(site, item, name, owner)
 
@@ -340,22 +387,20 @@ def _write_file(site: Site, item: Item, name: bytes, owner: tuple[int, int]) -> 
         _give_away(site, name, owner)
         _write_xattrs(item, fd)
         if hasattr(os, "fchmod"):
-            os.fchmod(fd, node.mode)
+            os.fchmod(fd, item.become.mode)
     finally:
         os.close(fd)
 
 
 def _write_xattrs(item: Item, target: int | bytes) -> None:
-    try:
-        write_user_xattrs(target, item.become.xattrs, ())
-    except OSError as error:
-        if error.errno != errno.ENOTSUP:
-            raise
-        item.become = item.become._replace(xattrs=())
+    # A new file may have got a default ACL from its directory that the recorded file never had.
+    refused = write_what_can_be(target, item.become.xattrs, read_xattrs(target))
+    if refused:
+        item.become = acl.without(item.become, refused)
 
 
 def _give_away(site: Site, name: bytes, owner: tuple[int, int]) -> None:
-    """Before the mode is set: changing the owner takes setuid bits away."""
+    """Call this before setting the mode: changing the owner clears setuid bits."""
     uid, gid = owner if _is_root() else (-1, owner[1])
     if (uid, gid) == (-1, -1):
         return
@@ -363,7 +408,7 @@ def _give_away(site: Site, name: bytes, owner: tuple[int, int]) -> None:
         site.scratch.chown(name, uid, gid)
     except PermissionError:
         if _is_root():
-            raise  # without root: a group we are not in; ours will have to do
+            raise  # not root: a group we are not in; our own group must do
 
 
 def _is_root() -> bool:

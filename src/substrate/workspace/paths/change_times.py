@@ -1,4 +1,4 @@
-"""Whether somebody worked in a place since a moment, told by the files' times of change."""
+"""Whether files have changed since a moment, judged by their change times (ctime)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from substrate.system import clock
 
 _MOST_LOOKS, _BETWEEN_LOOKS_S = 40, 0.001
 
-#: Of a file: inode, size, time of writing, time of change.
+#: A file's inode, size, modification time, change time.
 Stamp = tuple[int, int, int, int]
 
 
 def stamp(at: os.stat_result) -> Stamp:
-    """The same as before: nobody has written or replaced it since."""
+    """An equal stamp means that the file was not written or replaced since."""
     return at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """None: nothing is there. Links are not followed."""
+    """None: nothing is there. Symlinks are not followed."""
     try:
         return stamp(os.lstat(path))
     except OSError:
@@ -27,10 +27,10 @@ def stamp_of(path: Path) -> Stamp | None:
 
 
 def new_moment(directory: Path) -> int | None:
-    """A time of change that no file has yet and that none changed from now on will be older than.
+    """A change time later than all so far, and not later than that of any future change.
 
-    On the file system of `directory`, by a file made there; its clock may move in ticks of some
-    milliseconds. None: it moves more slowly than anybody should wait.
+    It is measured with a file made in `directory`, whose file system may have a clock with ticks of
+    some milliseconds. None: its clock moves too slowly to wait for it.
     """
     probe = directory / f".tmp-{os.getpid()}"
     fd = os.open(probe, os.O_CREAT | os.O_RDONLY | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -49,7 +49,7 @@ def new_moment(directory: Path) -> int | None:
 
 
 def changed_since(path: Path, since_ns: int) -> bool:
-    """Whether what stands there was written or replaced since; what is gone says nothing."""
+    """Whether the entry at `path` was written or replaced since; False if it is missing."""
     try:
         return os.lstat(path).st_ctime_ns >= since_ns
     except OSError:
@@ -57,7 +57,7 @@ def changed_since(path: Path, since_ns: int) -> bool:
 
 
 def holds_newer(path: Path, since_ns: int) -> bool:
-    """The same of a file, or of any file below a directory. Links are not followed."""
+    """The same for a file, or for any file below a directory. Symlinks are not followed."""
     if path.is_symlink() or not path.is_dir():
         return changed_since(path, since_ns)
     for where, _, names in os.walk(path):

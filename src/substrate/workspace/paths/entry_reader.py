@@ -1,7 +1,7 @@
-"""Reading one entry of a directory: its content, link target and attributes, as a cache entry.
+"""Reading one entry of a directory: its content, symlink target and attributes, as a cache entry.
 
-Nothing but regular files is ever opened, and what was opened is looked at again: between the
-listing and the open anybody may have put something else there.
+Only regular files are ever opened, and checked again after the open: another process may have
+replaced the entry since the listing.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import os
 import stat
 from typing import NamedTuple
 
-from substrate.model.nodes import BlobWriter
+from substrate.model import BlobWriter
 from substrate.system import clock
-from substrate.system.xattrs import read_user_xattrs
-from substrate.workspace.listing import Directory, RawEntry
-from substrate.workspace.stat_cache import Entry, Xattrs
+from substrate.system.files import read_xattrs
+from substrate.workspace.paths.nofollow_listing import ListedDirectory, RawEntry
+from substrate.workspace.scan import Entry, Xattrs
 
 _SECOND_NS = 10**9
 _RACY_WINDOW_NS = 100 * 10**6
@@ -26,8 +26,8 @@ _CHUNK_BYTES = 1 << 20
 class KnownBlob(NamedTuple):
     """A file that the user's git index vouches for: with this stat it has this content.
 
-    Whoever makes these leaves out entries that git would call racy (mtime not older than the
-    index) and blobs that are not byte for byte the file (filters, line endings).
+    The code that creates these leaves out entries that git would call racy (mtime not older than
+    the index) and blobs that are not byte for byte the file (filters, line endings).
     """
 
     oid: bytes
@@ -39,7 +39,7 @@ class KnownBlob(NamedTuple):
 
 
 class KindChangedError(Exception):
-    """Something of another kind has taken the name since it was listed: list again."""
+    """An entry of another kind has taken the name since it was listed: list again."""
 
 
 class TooLargeError(Exception):
@@ -57,8 +57,8 @@ def is_racy(mtime_ns: int, ctime_ns: int, now_ns: int) -> bool:
           |<------ 100 ms ------->|             1-10 ms; on file systems that keep whole
           `- not older: racy                    seconds, or two, only every 2 s
 
-    ctime decides where it means "changed", because nobody can put it back. mtime is looked at
-    for systems where ctime is the time of creation; far in the future it says nothing.
+    ctime decides where it means "changed", because programs cannot set it. mtime is for systems
+    where ctime is the creation time; an mtime far in the future says nothing.
     """
     if ctime_ns > now_ns - _window(ctime_ns):
         return True
@@ -75,15 +75,18 @@ def _window(stamp_ns: int) -> int:
 
 
 def has_content(mode: int) -> bool:
-    """A file or a link, as opposed to a FIFO, socket or device."""
+    """Whether it is a file or a symlink, not a FIFO, socket or device."""
     return stat.S_IFMT(mode) in (stat.S_IFREG, stat.S_IFLNK)
 
 
-def read_entry(directory: Directory, raw: RawEntry, size_cap_bytes: int) -> tuple[Entry, bytes]:
-    """What stands at ``raw``'s name now, still without its blob id, and its content.
+def read_entry(
+    directory: ListedDirectory, raw: RawEntry, size_cap_bytes: int
+) -> tuple[Entry, bytes]:
+    """The present entry at ``raw``'s name, still without its blob id, and its content.
 
     Never called for directories. Raises `KindChangedError`, `TooLargeError`, or `OSError` if it
-    cannot be read. The caller stores the content, so that a full disk is no unreadable file.
+    cannot be read. The caller stores the content, so that a full disk is not taken for an
+    unreadable file.
     """
     name, mode = raw[0], raw[1]
     if stat.S_ISREG(mode):
@@ -102,14 +105,14 @@ def read_entry(directory: Directory, raw: RawEntry, size_cap_bytes: int) -> tupl
 
 
 def stored(entry: Entry, content: bytes, blobs: BlobWriter) -> Entry:
-    """The entry with its content kept; specials have none."""
+    """Store the content and return the entry with its blob id; special files have no content."""
     if not has_content(entry.stat[0]):
         return entry
     return entry._replace(oid=blobs.add_blob(content))
 
 
-def known_entry(directory: Directory, raw: RawEntry, known: KnownBlob) -> Entry | None:
-    """The entry as the git index has it, if the stat leaves no doubt; `None` means: read it."""
+def known_entry(directory: ListedDirectory, raw: RawEntry, known: KnownBlob) -> Entry | None:
+    """The entry as the git index has it, if the stat leaves no doubt; `None`: read the file."""
     name, mode, size, mtime_ns, ctime_ns, ino = raw
     if stat.S_IFMT(mode) != stat.S_IFMT(known.git_mode):
         return None
@@ -123,17 +126,17 @@ def known_entry(directory: Directory, raw: RawEntry, known: KnownBlob) -> Entry 
 
 
 def _same_time(ours_ns: int, theirs_ns: int) -> bool:
-    """Equal but for the index keeping only 32 bits of the seconds."""
+    """Whether the times are equal; the index keeps only 32 bits of the seconds."""
     our_seconds, our_rest = divmod(ours_ns, _SECOND_NS)
     their_seconds, their_rest = divmod(theirs_ns, _SECOND_NS)
     return our_rest == their_rest and not (our_seconds ^ their_seconds) & 0xFFFFFFFF
 
 
-def _read_file(directory: Directory, name: str, cap: int) -> tuple[Entry, bytes]:
+def _read_file(directory: ListedDirectory, name: str, cap: int) -> tuple[Entry, bytes]:
     try:
         fd = directory.open_file(name)
     except OSError as error:
-        # A link (ELOOP), a socket or an unserved device (ENXIO) stands there now.
+        # Now a symlink (ELOOP), or a socket or a device without a driver (ENXIO).
         if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
             raise KindChangedError from error
         raise
@@ -143,7 +146,7 @@ def _read_file(directory: Directory, name: str, cap: int) -> tuple[Entry, bytes]
             raise KindChangedError
         now_ns = clock.now_ns()
         data = _content(fd, before, cap)
-        xattrs = read_user_xattrs(fd)
+        xattrs = read_xattrs(fd)
         after = os.fstat(fd)
     finally:
         os.close(fd)
@@ -158,7 +161,7 @@ def _content(fd: int, info: os.stat_result, cap: int) -> bytes:
         raise TooLargeError(_file_entry(info, (), False))
     data = os.read(fd, min(info.st_size, _CHUNK_BYTES) + 1)
     if len(data) == info.st_size <= _CHUNK_BYTES:
-        return data  # one byte more was asked for: this is the end
+        return data  # one byte more was requested: this is the end
     parts = [data]
     size = len(data)
     while data:

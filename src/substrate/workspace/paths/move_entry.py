@@ -1,4 +1,4 @@
-"""Moving a file or a whole directory between two open directories: a rename, or else a copy."""
+"""Moving a file or a whole directory between two open directories: by rename, or by copy."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import errno
 import os
 import stat
 
-from substrate.system.files import write_all
-from substrate.system.xattrs import read_user_xattrs, write_user_xattrs
-from substrate.workspace.dirwalk import Directory
-from substrate.workspace.probe import open_to_read
+from substrate.system.files import read_xattrs, write_all, write_what_can_be
+from substrate.workspace.paths.nofollow_path import Directory
+from substrate.workspace.paths.read_node import open_to_read
 
 _CHUNK_BYTES = 1 << 20
 
 
 def move(source: Directory, name: bytes, target: Directory, target_name: bytes) -> None:
-    """Move `name` to a free name elsewhere; `FileExistsError` when that is taken.
+    """Move `name` to a free name elsewhere; `FileExistsError` if that is taken.
 
     Between file systems it is copied in full, made durable, and only then removed.
     """
@@ -42,8 +41,8 @@ def rename_whatever_mode(
 ) -> None:
     """`rename_new`, for a read-only directory of ours too.
 
-    A directory that moves gets a new ``..``, so its owner needs the right to write to it; the
-    mode is changed for the moment of the move only.
+    A directory that moves gets a new ``..``, so its owner needs write permission for it; the mode
+    is changed for the moment of the move only.
     """
     try:
         source.rename_new(name, target, target_name)
@@ -80,7 +79,7 @@ def discard(directory: Directory, name: bytes) -> None:
 
 
 def copy(source: Directory, name: bytes, target: Directory, target_name: bytes) -> None:
-    """Copy a file, link, FIFO or tree with modes, times and ``user.*`` attributes, durably."""
+    """Copy a file, symlink, FIFO or tree with modes, times and attributes, durably."""
     at = source.lstat(name)
     if stat.S_ISREG(at.st_mode):
         _copy_file(source, name, target, target_name)
@@ -131,12 +130,8 @@ def _copy_directory(source: Directory, name: bytes, target: Directory, target_na
 
 
 def _copy_attributes(read_fd: int, write_fd: int) -> None:
-    try:
-        write_user_xattrs(write_fd, read_user_xattrs(read_fd), ())
-    except OSError as error:
-        # The other file system has no attributes: better a copy without them than none at all.
-        if error.errno not in (errno.ENOTSUP, errno.EPERM):
-            raise
+    # If the other file system has no attributes, a copy without them is better than none.
+    write_what_can_be(write_fd, read_xattrs(read_fd), read_xattrs(write_fd))
 
 
 def _copy_owner(target: Directory, name: bytes, at: os.stat_result) -> None:
@@ -144,4 +139,4 @@ def _copy_owner(target: Directory, name: bytes, at: os.stat_result) -> None:
         return
     target.chown(name, at.st_uid, at.st_gid)
     if not stat.S_ISLNK(at.st_mode):
-        target.chmod(name, stat.S_IMODE(at.st_mode))  # chown took setuid bits away
+        target.chmod(name, stat.S_IMODE(at.st_mode))  # chown cleared setuid bits

@@ -1,9 +1,9 @@
-"""Listing directories and reaching into them without ever following a link.
+"""Listing directories, and reading what is in them, for a scan.
 
-Where the system has ``openat`` every directory is held by a descriptor. A directory may be
-opened by its whole path first, which is quick but may be led astray by a link that somebody
-puts in the way; what such a listing says is only believed if the directory is the very one
-(inode) that the record is about. Everything else walks down name by name.
+`nofollow_path` walks down to a directory; this lists it as fast as possible. A directory may be
+opened by its whole path first, which is fast but may follow a symlink that another process puts in
+the way; such a listing counts only if the directory is the very one (inode) that the record is
+about.
 """
 
 from __future__ import annotations
@@ -18,38 +18,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from substrate.system.xattrs import read_user_xattrs
-from substrate.workspace.stat_cache import MARSHAL_VERSION, UNSIGNED, Xattrs
+from substrate.model import RelPath
+from substrate.system.files import read_xattrs
+from substrate.workspace.paths import nofollow_path
+from substrate.workspace.paths.nofollow_path import Directory, Walker
+from substrate.workspace.scan import MARSHAL_VERSION, UNSIGNED, Xattrs
 
-#: A name and its `Stat`, flat because the hot loop makes one for every file there is. The size
-#: of a directory is 1 where another file system is mounted.
-#: A name that could not be looked at has mode `UNKNOWN` and the errno as its size.
+#: A name and its `Stat`, flat because the hot loop makes one for every file. A directory has size 1
+#: if another file system is mounted there. A name that could not be read has mode `UNKNOWN` and the
+#: errno as its size.
 RawEntry = tuple[str, int, int, int, int, int]
-#: A directory's own mode, ctime_ns, ino, and whether it lies on another file system.
+#: A directory's own mode, ctime_ns, ino, and whether it is on another file system.
 OwnStat = tuple[int, int, int, bool]
 UNKNOWN = -1
 Look = Callable[[str], os.stat_result]
 
-_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _FLAGS
-#: O_NONBLOCK: what was a file a moment ago may be a FIFO now, and must not hang us.
-_FILE = os.O_RDONLY | _FLAGS | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_FILE |= getattr(os, "O_NOCTTY", 0)
-
-HAS_DESCRIPTORS = (
-    os.open in os.supports_dir_fd
-    and os.stat in os.supports_dir_fd
-    and os.readlink in os.supports_dir_fd
-    and os.listdir in os.supports_fd
-    and hasattr(os, "O_DIRECTORY")
-    and hasattr(os, "O_NOFOLLOW")
-)
+_DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+#: O_NONBLOCK: a file may have been replaced by a FIFO, which must not block us.
+_FILE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 
 
 class Listing(NamedTuple):
     """One directory as it was found."""
 
-    #: A digest of all that follows; empty if some name could not be looked at.
+    #: A digest of the other fields; empty if some name could not be read.
     signature: bytes
     own: OwnStat
     entries: list[RawEntry]
@@ -60,10 +52,9 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self.root = os.fspath(root)
-        # Links above the workspace are the user's business: the root itself may be one.
-        flags = _DIRECTORY & ~getattr(os, "O_NOFOLLOW", 0)
-        self._fd = os.open(self.root, flags) if HAS_DESCRIPTORS else -1
-        self.device = os.stat(self.root if self._fd < 0 else self._fd).st_dev
+        self._directory = Directory.open_root(root)
+        self._walker = Walker(self._directory)
+        self.device = os.stat(self._directory.itself()).st_dev
 
     def __enter__(self) -> Tree:
         return self
@@ -71,113 +62,81 @@ class Tree:
     def __exit__(
         self, kind: type[BaseException] | None, value: object, trace: TracebackType | None
     ) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
+        self._directory.close()
 
     def quick_listing(self, path: str) -> Listing | None:
-        """List by the whole path; `None` if that fails. Believe only an expected signature."""
+        """List by the whole path; `None` if that fails. Trust only an expected signature."""
+        has_descriptors = self._directory.fd is not None
         try:
-            with self.enter(path) if self._fd < 0 else self.enter_by_path(path) as directory:
+            with self.enter_by_path(path) if has_descriptors else self.enter(path) as directory:
                 return directory.listing()
         except OSError:
             return None
 
-    def enter_by_path(self, path: str) -> DescriptorDirectory:
-        """Open the whole path at once: a link on the way may have led elsewhere.
+    def enter_by_path(self, path: str) -> ListedDirectory:
+        """Open the whole path at once: a symlink on the way may have led elsewhere.
 
-        Where there are no descriptors (`HAS_DESCRIPTORS`) this is an `OSError`.
+        `OSError` where the system has no descriptors of directories.
         """
-        if self._fd < 0:
+        if self._directory.fd is None:
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), path)
-        return DescriptorDirectory(os.open(path or ".", _DIRECTORY, dir_fd=self._fd), self.device)
+        fd = os.open(path or ".", _DIRECTORY, dir_fd=self._directory.fd)
+        return ListedDirectory(Directory(fd, b""), self.device)
 
-    def enter(self, path: str) -> Directory:
-        """Walk down to `path` name by name. `OSError` if a link or anything else is in the way."""
-        if self._fd < 0:
-            return PlainDirectory(_plain_path(self.root, path), self.device)
-        fd = os.dup(self._fd)
-        for name in path.split("/") if path else ():
-            above = fd
-            try:
-                fd = os.open(name, _DIRECTORY, dir_fd=above)
-            finally:
-                os.close(above)
-        return DescriptorDirectory(fd, self.device)
+    def enter(self, path: str) -> ListedDirectory:
+        """Walk down to `path` name by name. `OSError` if a symlink or a file is in the way."""
+        found = self._walker.directory(RelPath(os.fsencode(path)))
+        if not found.is_readable:
+            found.close()
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return ListedDirectory(found, self.device)
 
 
-class Directory:
-    """One directory that was reached safely; a context manager."""
+class ListedDirectory:
+    """One directory that was reached safely; a context manager. Names are text here."""
 
-    #: The file system of the workspace's root.
-    device: int
+    def __init__(self, directory: Directory, device: int) -> None:
+        self._directory = directory
+        #: The file system of the workspace's root.
+        self.device = device
 
-    def __enter__(self) -> Directory:
+    @property
+    def fd(self) -> int:
+        assert self._directory.fd is not None, "there are descriptors here"
+        return self._directory.fd
+
+    def __enter__(self) -> ListedDirectory:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: object, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._directory.close()
 
     def close(self) -> None:
-        raise NotImplementedError
+        self._directory.close()
 
     def own(self) -> OwnStat:
-        raise NotImplementedError
+        return _own(self._directory.own_stat(), self.device)
 
     def names(self) -> list[str]:
-        raise NotImplementedError
+        return os.listdir(self._itself())
+
+    def _itself(self) -> int | str:
+        fd = self._directory.fd
+        return os.fsdecode(self._directory.path) if fd is None else fd
 
     def listing(self) -> Listing:
-        raise NotImplementedError
-
-    def lstat(self, name: str) -> os.stat_result:
-        raise NotImplementedError
-
-    def open_file(self, name: str) -> int:
-        """A descriptor for reading; it may turn out to be anything: look with `fstat`."""
-        raise NotImplementedError
-
-    def read_link(self, name: str) -> bytes:
-        raise NotImplementedError
-
-    def xattrs(self) -> Xattrs:
-        """Of the directory itself."""
-        raise NotImplementedError
-
-    def xattrs_of(self, name: str) -> Xattrs:
-        """Of a file or directory in it, without reading that."""
-        raise NotImplementedError
-
-    def holds_system_files(self, name: str) -> bool:
-        """Whether the directory `name`, a mount point, shows the system itself, as /proc does.
-
-        Such files are no one's work, and reading some of them takes for ever.
-        """
-        return False
-
-
-class DescriptorDirectory(Directory):
-    def __init__(self, fd: int, device: int) -> None:
-        self.fd = fd
-        self.device = device
-
-    def close(self) -> None:
-        os.close(self.fd)
-
-    def own(self) -> OwnStat:
-        return _own(os.fstat(self.fd), self.device)
-
-    def names(self) -> list[str]:
-        return os.listdir(self.fd)
-
-    def listing(self) -> Listing:
-        return _list_descriptor(self.fd, self.device)
+        fd = self._directory.fd
+        if fd is not None:
+            return _list_descriptor(fd, self.device)
+        own = self.own()
+        return _listing(own, *_look_at_each(self.names(), self.lstat, self.device))
 
     def listing_from_within(self) -> Listing:
-        """The same, quicker, by going there; for a process that may leave its directory.
+        """The same, faster, by changing to that directory; for a process that may do so.
 
-        It may be `UNSIGNED`.
+        The signature may be `UNSIGNED`.
         """
         os.fchdir(self.fd)
         own = _own(os.fstat(self.fd), self.device)
@@ -207,75 +166,47 @@ class DescriptorDirectory(Directory):
         return Listing(UNSIGNED, own, entries)
 
     def lstat(self, name: str) -> os.stat_result:
-        return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        return self._directory.lstat(os.fsencode(name))
 
     def open_file(self, name: str) -> int:
-        return os.open(name, _FILE, dir_fd=self.fd)
+        """A descriptor for reading; the entry may be of any kind by now: check with `fstat`."""
+        return self._directory.open(os.fsencode(name), _FILE)
 
     def read_link(self, name: str) -> bytes:
-        return os.readlink(os.fsencode(name), dir_fd=self.fd)
+        return self._directory.readlink(os.fsencode(name))
 
     def xattrs(self) -> Xattrs:
-        return read_user_xattrs(self.fd)
+        """The attributes of the directory itself."""
+        return read_xattrs(self._itself())
 
     def xattrs_of(self, name: str) -> Xattrs:
-        # There is no listxattrat; through /proc it costs one system call instead of three.
+        """The attributes of a file or directory in it, without reading its content."""
+        if self._directory.fd is None:
+            return read_xattrs(os.path.join(os.fsdecode(self._directory.path), name))
+        # There is no listxattrat; going through /proc costs one system call instead of three.
         try:
-            return read_user_xattrs(f"/proc/self/fd/{self.fd}/{name}")
+            return read_xattrs(f"/proc/self/fd/{self._directory.fd}/{name}")
         except FileNotFoundError:
             fd = self.open_file(name)
         try:
-            return read_user_xattrs(fd)
+            return read_xattrs(fd)
         finally:
             os.close(fd)
 
     def holds_system_files(self, name: str) -> bool:
-        fd = os.open(name, _DIRECTORY, dir_fd=self.fd)
-        try:
-            return os.fstatvfs(fd).f_blocks == 0
-        finally:
-            os.close(fd)
+        """Whether the directory `name`, a mount point, shows the system itself, as /proc does.
 
-
-class PlainDirectory(Directory):
-    """By path, where the system has no ``openat`` (Windows)."""
-
-    def __init__(self, path: str, device: int) -> None:
-        self._path = path
-        self.device = device
-
-    def close(self) -> None:
-        pass
-
-    def own(self) -> OwnStat:
-        return _own(os.lstat(self._path), self.device)
-
-    def names(self) -> list[str]:
-        return os.listdir(self._path)
-
-    def listing(self) -> Listing:
-        own = self.own()
-        return _listing(own, *_look_at_each(self.names(), self.lstat, self.device))
-
-    def lstat(self, name: str) -> os.stat_result:
-        return os.lstat(os.path.join(self._path, name))
-
-    def open_file(self, name: str) -> int:
-        return os.open(os.path.join(self._path, name), _FILE)
-
-    def read_link(self, name: str) -> bytes:
-        return os.fsencode(os.readlink(os.path.join(self._path, name)))
-
-    def xattrs(self) -> Xattrs:
-        return read_user_xattrs(self._path)
-
-    def xattrs_of(self, name: str) -> Xattrs:
-        return read_user_xattrs(os.path.join(self._path, name))
+        Such files are not anyone's work, and reading some of them never ends.
+        """
+        if self._directory.fd is None:
+            return False
+        with self._directory.child(os.fsencode(name)) as below:
+            return below.fd is not None and os.fstatvfs(below.fd).f_blocks == 0
 
 
 def raw_entry(name: str, info: os.stat_result, device: int) -> RawEntry:
-    """The entry as a listing has it."""
-    if is_real_directory(info):
+    """The entry in the form of a listing."""
+    if nofollow_path.is_real_directory(info):
         return (name, stat.S_IFDIR, int(info.st_dev != device), 0, 0, info.st_ino)
     if stat.S_ISDIR(info.st_mode):
         return (name, UNKNOWN, errno.ELOOP, 0, 0, 0)  # a junction
@@ -283,26 +214,12 @@ def raw_entry(name: str, info: os.stat_result, device: int) -> RawEntry:
     return (name, info.st_mode, info.st_size, *times, info.st_ino)
 
 
-def is_real_directory(info: os.stat_result) -> bool:
-    """A directory, and not a Windows junction, which leads elsewhere as a link does."""
-    return stat.S_ISDIR(info.st_mode) and not getattr(info, "st_reparse_tag", 0)
-
-
-def _plain_path(root: str, path: str) -> str:
-    here = root
-    for name in path.split("/") if path else ():
-        here = os.path.join(here, name)
-        if not is_real_directory(os.lstat(here)):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), here)
-    return here
-
-
 def _own(info: os.stat_result, device: int) -> OwnStat:
     return (info.st_mode, info.st_ctime_ns, info.st_ino, info.st_dev != device)
 
 
 def _list_descriptor(fd: int, device: int) -> Listing:
-    """The hot loop: one `stat` a name, and nothing else that can be helped."""
+    """The hot loop: one `stat` per name, and as little else as possible."""
     own = _own(os.fstat(fd), device)
     names = os.listdir(fd)
     look = os.stat
@@ -326,7 +243,7 @@ def _list_descriptor(fd: int, device: int) -> Listing:
                     )
                 )
     except OSError:
-        # Somebody removes files under our eyes, or may list this directory but not look in.
+        # Another process removes files right now, or we may list this directory but not search it.
         def look_safely(name: str) -> os.stat_result:
             return look(name, dir_fd=fd, follow_symlinks=False)
 
@@ -335,7 +252,7 @@ def _list_descriptor(fd: int, device: int) -> Listing:
 
 
 def _look_at_each(names: list[str], look: Look, device: int) -> tuple[list[RawEntry], bool]:
-    """`_list_descriptor` for difficult directories: no name's trouble is another's."""
+    """`_list_descriptor` for difficult directories: an error with one name affects no other."""
     entries: list[RawEntry] = []
     complete = True
     for name in names:
@@ -360,7 +277,7 @@ def _listing(own: OwnStat, entries: list[RawEntry], complete: bool) -> Listing:
 
 
 def signature_of(listing: Listing) -> bytes:
-    """Of one that was left unsigned, too."""
+    """The signature, computed now if the listing was left unsigned."""
     if listing.signature != UNSIGNED:
         return listing.signature
     return _signature(listing.own, listing.entries)

@@ -1,8 +1,9 @@
-"""Reaching a path by directory descriptors, so that no link on the way can lead outside.
+"""Reaching a path by directory descriptors, so that no symlink on the way can lead outside.
 
 A path is opened component by component, each with O_NOFOLLOW | O_DIRECTORY relative to the one
-before. Whoever swaps a directory for a link meanwhile gets an error out of us, not a write
-through his link. Where the system has no such calls (Windows) each component is looked at first.
+before; a long path by a single call with the same rule. If a directory becomes a symlink during the
+walk, it fails instead of following it. Where the system has no such calls (Windows) each component
+is checked first.
 """
 
 from __future__ import annotations
@@ -10,33 +11,39 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from substrate.model.paths import RelPath
-from substrate.system.files import fsync_fd
-from substrate.system.renames import exchange, rename_new
+from substrate.model import RelPath
+from substrate.system.files import exchange, fsync_fd, rename_new
+from substrate.system.linux import in_root
 
-_BY_DESCRIPTOR = {os.open, os.stat, os.unlink, os.mkdir, os.rename, os.readlink} <= (
+#: Whether the system has calls that take a directory's descriptor.
+BY_DESCRIPTOR = {os.open, os.stat, os.unlink, os.mkdir, os.rename, os.readlink} <= (
     os.supports_dir_fd
 )
 _READ = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
-#: Enough to walk on through a directory that may be searched but not read.
+#: Enough to walk through a directory that may be searched but not read.
 _PATH_ONLY = getattr(os, "O_PATH", 0)
-#: No link is followed, no line end translated.
+#: No symlink is followed, no line end translated.
 _AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
-#: Asked before a directory is entered, with (containing directory, name, path, owner bits that
-#: will be needed): it may give a shut directory of ours those bits for the moment.
+#: Called before a directory is entered, with (containing directory, name, path, owner bits that
+#: will be needed): it may give a directory of ours those bits for the moment.
 Opener = Callable[["Directory", bytes, RelPath, int], None]
 
 SEARCH, CHANGE, READ, ALL = 0o100, 0o300, 0o500, 0o700
 
+#: A path with more components is first tried with one call: walking through all of them, for each
+#: directory of a deep tree, costs the square of its depth.
+_MANY_COMPONENTS = 8
+
 
 class _Shared:
-    """A descriptor that several `Directory`s use, closed with the last of them."""
+    """A descriptor that several `Directory`s use; the last of them closes it."""
 
     __slots__ = ("fd", "users")
 
@@ -51,7 +58,7 @@ class _Shared:
 
 
 class Directory:
-    """An open directory. Names are bytes and single components; nothing here follows a link."""
+    """An open directory. Names are bytes and single components; no call here follows a symlink."""
 
     def __init__(
         self,
@@ -70,19 +77,25 @@ class Directory:
 
     @classmethod
     def open_root(cls, path: Path) -> Directory:
-        """The directory at `path`, whose own location is trusted (links in it are followed)."""
+        """The directory at `path`, whose own location is trusted (symlinks in it are followed)."""
         raw = os.fsencode(path)
-        if not _BY_DESCRIPTOR:
+        if not BY_DESCRIPTOR:
             if not os.path.isdir(raw):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), raw)
             return cls(None, raw)
         return cls(os.open(raw, os.O_RDONLY | os.O_DIRECTORY), raw)
 
+    def again(self) -> Directory:
+        """The same directory again, wherever it is by now; the caller closes it."""
+        if self.fd is None:
+            return Directory.open_root(Path(os.fsdecode(self.path)))
+        return Directory(os.dup(self.fd), self.path, path_only=self._path_only)
+
     def child(self, name: bytes) -> Directory:
-        """The directory of that name; a link there is `NotADirectoryError`, as a file is."""
+        """The directory with that name; `NotADirectoryError` for a symlink as for a file."""
         below = os.path.join(self.path, name)
         if self.fd is None:
-            if not stat.S_ISDIR(os.lstat(below).st_mode) or os.path.islink(below):
+            if not is_real_directory(os.lstat(below)):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), below)
             return Directory(None, below)
         try:
@@ -96,6 +109,16 @@ class Directory:
             if error.errno == errno.ELOOP:
                 raise NotADirectoryError(errno.ENOTDIR, "a link in the way", below) from error
             raise
+
+    def descendant(self, names: list[bytes]) -> Directory | None:
+        """The directory some levels down, by one call; None: only step by step, if at all."""
+        if self.fd is None or sys.platform != "linux":
+            return None
+        path = b"/".join(names)
+        try:
+            return Directory(in_root.open_directory(self.fd, path), os.path.join(self.path, path))
+        except OSError:
+            return None  # no permission, too long, a symlink, missing: the walk finds out which
 
     def close(self) -> None:
         fd, self.fd = self.fd, None
@@ -123,7 +146,7 @@ class Directory:
         return not self._path_only
 
     def itself(self) -> int | bytes:
-        """What calls on the directory itself take: its descriptor, or else its path."""
+        """The argument for calls on the directory itself: its descriptor, or else its path."""
         return self.path if self.fd is None else self.fd
 
     def sync(self) -> None:
@@ -171,18 +194,18 @@ class Directory:
         os.rmdir(self._at(name), dir_fd=self.fd)
 
     def names(self) -> list[bytes]:
-        """What the directory holds, sorted; an O_PATH directory cannot say (`OSError`)."""
+        """The names in the directory, sorted; `OSError` for an O_PATH directory."""
         with os.scandir(self.itself()) as found:
             return sorted(os.fsencode(entry.name) for entry in found)
 
     def chmod(self, name: bytes, mode: int) -> None:
-        """Change the mode of a file, directory or FIFO; a link that got there is an error."""
+        """Change the mode of a file, directory or FIFO; raises if it has become a symlink."""
         if _PATH_ONLY and self.fd is not None:
             fd = os.open(name, _PATH_ONLY | os.O_NOFOLLOW, dir_fd=self.fd)
             try:
                 if stat.S_ISLNK(os.fstat(fd).st_mode):
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
-                # The kernel has no fchmod for O_PATH; this is its documented detour.
+                # The kernel has no fchmod for O_PATH; this is the documented workaround.
                 os.chmod(f"/proc/self/fd/{fd}", mode)
             finally:
                 os.close(fd)
@@ -206,6 +229,11 @@ class Directory:
         rename_new(self._at(name), other._at(other_name), src_dir_fd=self.fd, dst_dir_fd=other.fd)
 
 
+def is_real_directory(info: os.stat_result) -> bool:
+    """A directory, and not a Windows junction, which leads elsewhere like a symlink."""
+    return stat.S_ISDIR(info.st_mode) and not getattr(info, "st_reparse_tag", 0)
+
+
 class _Kept(NamedTuple):
     path: RelPath
     shared: _Shared
@@ -215,30 +243,33 @@ class _Kept(NamedTuple):
 
 
 class Walker:
-    """Opens the directory that holds a path, always from the root, always without links.
+    """Opens the directory that holds a path, always from the root, never through symlinks.
 
-    `keep`: the last directory stays open for the next path in it, after a look whether it still
-    is the one that stands there; the caller closes the walker.
+    `root`: its path, or the open directory itself: then it is the same one for every path, even if
+    it is moved. `keep`: the last directory stays open for the next path in it, after a check that
+    it is still the one at that path; the caller closes the walker.
     """
 
-    def __init__(self, root: Path, opener: Opener | None = None, *, keep: bool = False) -> None:
+    def __init__(
+        self, root: Path | Directory, opener: Opener | None = None, *, keep: bool = False
+    ) -> None:
         self._root = root
         self._opener = opener
-        self._keep = keep and _BY_DESCRIPTOR
+        self._keep = keep and BY_DESCRIPTOR
         self._last: _Kept | None = None
 
     def close(self) -> None:
-        """Let go of the directory that was kept open; the walker stays usable."""
+        """Close the directory that was kept open; the walker stays usable."""
         last, self._last = self._last, None
         if last is not None:
             last.shared.let_go()
 
     def parent_of(self, path: RelPath, bits: int = CHANGE) -> tuple[Directory, bytes]:
-        """``(open directory, last name)``; the caller closes the directory. `bits`: what the
-        opener is asked for; `SEARCH` suffices to change something that keeps its name.
+        """``(open directory, last name)``; the caller closes the directory.
 
-        `FileNotFoundError`: a directory above is missing. `NotADirectoryError`: something above
-        is a link or a file. `PermissionError`: shut, and no opener could open it.
+        `bits`: what the opener is asked for; `SEARCH` is enough to change an entry that keeps its
+        name. `FileNotFoundError`: a directory above is missing. `NotADirectoryError`: something
+        above is a symlink or a file. `PermissionError`: no access, and no opener could give it.
         """
         above, _, name = path.rpartition(b"/")
         last = self._last
@@ -249,7 +280,7 @@ class Walker:
         return self._descend(RelPath(above), bits), name
 
     def directory(self, path: RelPath, bits: int = READ) -> Directory:
-        """The directory at `path` itself; the root is one too."""
+        """The directory at `path` itself; `path` may be the root."""
         return self._descend(path, bits)
 
     def _descend(self, path: RelPath, bits: int) -> Directory:
@@ -270,7 +301,7 @@ class Walker:
         return Directory(found.fd, found.path, shared=shared)
 
     def _again(self, last: _Kept, bits: int) -> Directory | None:
-        """Reached by its path it must be the same one, and as open as `bits` asks."""
+        """The kept directory, if its path still leads to it and its mode has `bits`."""
         try:
             at = os.lstat(last.where)
         except OSError:
@@ -283,10 +314,16 @@ class Walker:
         return Directory(last.shared.fd, last.where, shared=last.shared)
 
     def _walk(self, path: RelPath, bits: int) -> Directory:
-        here = Directory.open_root(self._root)
+        root = self._root
+        here = root.again() if isinstance(root, Directory) else Directory.open_root(root)
         parts = path.split(b"/") if path else []
+        straight = here.descendant(parts[:-1]) if len(parts) > _MANY_COMPONENTS else None
+        passed = 0 if straight is None else len(parts) - 1
+        if straight is not None:
+            here.close()
+            here = straight
         try:
-            for count, part in enumerate(parts, start=1):
+            for count, part in enumerate(parts[passed:], start=passed + 1):
                 if self._opener is not None:
                     at = RelPath(b"/".join(parts[:count]))
                     self._opener(here, part, at, bits if count == len(parts) else SEARCH)

@@ -1,4 +1,4 @@
-"""One directory as it is now against its record, entry by entry."""
+"""Comparing one directory with its record, entry by entry."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import os
 import stat
 from collections.abc import Mapping
 
-from substrate.model.nodes import ABSENT, BlobWriter, Kind, Node
-from substrate.model.paths import RelPath
+from substrate.model import ABSENT, BlobWriter, Kind, Node, RelPath
 from substrate.system import clock
 from substrate.workspace.exclude import METADATA_FILES, SYSTEM_FILES, Exclusions
-from substrate.workspace.listing import UNKNOWN, Directory, Listing, RawEntry
-from substrate.workspace.reading import (
+from substrate.workspace.paths import (
+    UNKNOWN,
     KindChangedError,
     KnownBlob,
+    ListedDirectory,
+    Listing,
+    RawEntry,
     TooLargeError,
     has_content,
     is_racy,
@@ -22,7 +24,7 @@ from substrate.workspace.reading import (
     settled_before_ns,
     stored,
 )
-from substrate.workspace.stat_cache import (
+from substrate.workspace.scan.stat_cache import (
     DirRecord,
     Entry,
     Payload,
@@ -35,21 +37,25 @@ from substrate.workspace.stat_cache import (
 _S_IFMT, _S_IFREG = 0o170000, stat.S_IFREG
 
 
+#: The reason of a file that could not be read, in the cache.
+UNREADABLE = "it cannot be read"
+
+
 class ScanResult:
-    """What a scan found; the cache it was given describes the new state now."""
+    """What a scan found; the cache it was given now describes the new state."""
 
     def __init__(self) -> None:
         #: Every path whose node may differ from the cached one, with the node on disk. For a
         #: directory that vanished also every path below it, as ABSENT.
         self.seen: dict[RelPath, Node] = {}
-        #: Recorded paths that are as they were.
+        #: Number of recorded paths that are unchanged.
         self.unchanged_count = 0
-        #: What is left out, with the reason; nothing below these was looked at.
+        #: Excluded paths with the reason; the scan does not descend into them.
         self.excluded: dict[RelPath, str] = {}
         #: Excluded paths of the cached state that are gone or, for files, changed.
         self.excluded_gone: list[RelPath] = []
         #: Excluded paths of the cached state that are recorded now: the rules changed, or a file
-        #: shrank. They (and all below) were there before, unseen.
+        #: shrank. They (and all below) existed before, but were not scanned.
         self.admitted: set[RelPath] = set()
         #: FIFOs, sockets, devices: known, without content.
         self.specials: list[RelPath] = []
@@ -57,13 +63,13 @@ class ScanResult:
         self.unreadable: dict[RelPath, str] = {}
         #: Blobs that were taken from `known` instead of being read.
         self.borrowed: set[bytes] = set()
-        #: Directories whose records were given to the scan and taken over: in `seen` is only
-        #: what differs from these. The cache has no record any more of one that went meanwhile.
+        #: Directories whose records the caller gave to the scan: `seen` has only what differs from
+        #: those records. If such a directory has vanished, the cache has no record of it any more.
         self.taken_over: set[str] = set()
 
 
 class Comparison:
-    """Compares directories for one scan; the findings go to `result`, vanished records away."""
+    """Compares directories for one scan; fills `result`, and drops the records of vanished ones."""
 
     def __init__(
         self,
@@ -80,12 +86,12 @@ class Comparison:
         self.result = result
 
     def compare(
-        self, path: str, directory: Directory, listing: Listing, *, last_try: bool
+        self, path: str, directory: ListedDirectory, listing: Listing, *, last_try: bool
     ) -> DirRecord:
         """The directory's new record.
 
-        Raises `KindChangedError` if a name changed kind while we looked; on the last try such a
-        name counts as unreadable instead. Asking again for the same directory is harmless.
+        Raises `KindChangedError` if a name changed kind during the comparison; on the last try such
+        a name counts as unreadable instead. Calling it again for the same directory is harmless.
         """
         record = self.cache.dirs.get(path)
         old = record.open() if record is not None else None
@@ -102,7 +108,7 @@ class Comparison:
         return one.finish(listing)
 
     def drop(self, path: str, *, gone: bool) -> None:
-        """Forget a directory and all below; `gone` unless it only is excluded from now on."""
+        """Forget a directory and all below; `gone`: it does not exist (else it is now excluded)."""
         pending = [path]
         while pending:
             here = pending.pop()
@@ -124,7 +130,7 @@ class _OneDirectory:
         self,
         scan: Comparison,
         path: str,
-        directory: Directory,
+        directory: ListedDirectory,
         old: Payload | None,
         last_try: bool,
     ) -> None:
@@ -139,7 +145,7 @@ class _OneDirectory:
         self.excluded: dict[str, str] = {}
         self.specials: list[str] = []
         self.unchanged = 0
-        #: Something here must be looked at again next time, whatever the stat says then.
+        #: Something here must be read again next time, whatever its stat is then.
         self.racy = False
 
     def entry(self, raw: RawEntry, before: Entry | None) -> None:
@@ -159,7 +165,7 @@ class _OneDirectory:
             if not reason and before.is_dir == is_dir:
                 self.scan.result.admitted.add(path)
         if before is not None and not before.reason and (reason or not is_dir):
-            # What stood here is recorded no longer, or is no directory any more.
+            # The previous entry is excluded now, or is not a directory any more.
             if before.is_dir:
                 self.scan.drop(text, gone=not is_dir)
             elif reason:
@@ -176,10 +182,10 @@ class _OneDirectory:
             self._read(name, path, raw, before)
 
     def take_vouched(self, entries: list[RawEntry]) -> list[RawEntry]:
-        """Take over the files that the user's index vouches for; the other entries are returned.
+        """Take over the files that the user's index vouches for; returns the other entries.
 
-        First use meets every file of the project here, so this is one tight loop over the plain
-        case; whatever is unusual in any way goes the ordinary way.
+        On first use this sees every file of the project, so it is one tight loop for the plain
+        case; everything unusual goes through `entry`.
         """
         scan, fd = self.scan, getattr(self.directory, "fd", None)
         if fd is None or scan.exclusions.may_exclude_files or not hasattr(os, "listxattr"):
@@ -216,7 +222,7 @@ class _OneDirectory:
         try:
             return SYSTEM_FILES if self.directory.holds_system_files(name) else None
         except OSError:
-            return None  # the walk into it will meet the trouble, and say so
+            return None  # entering it will fail in the same way and report it
 
     def _same(self, before: Entry, raw: RawEntry) -> bool:
         if before.stat != raw[1:] or before.racy or before.reason:
@@ -240,7 +246,7 @@ class _OneDirectory:
             self._exclude(name, error.entry._replace(reason=self.scan.exclusions.cap_reason))
             return
         except FileNotFoundError:
-            self.racy = True  # the listing has a name that is no more
+            self.racy = True  # the listing has a name that no longer exists
             if before is not None:
                 self.vanished(name, before)
             return
@@ -250,11 +256,11 @@ class _OneDirectory:
             self._keep(name, before, "it changes while it is being read")
             return
         except OSError as error:
-            self._keep(name, before, error.strerror or str(error))
+            self._keep(name, before, error.strerror or str(error), raw)
             return
         if content is not None:
             entry = stored(entry, content, self.scan.blobs)
-        # Replaced since it was listed: the listing's signature must not stand for this entry.
+        # Replaced since it was listed: the listing's signature does not match this entry.
         self.racy = self.racy or entry.stat != raw[1:]
         self._add(name, entry)
         self.scan.result.seen[path] = node_of(entry)
@@ -270,10 +276,16 @@ class _OneDirectory:
         self.excluded[name] = entry.reason
         self.scan.result.excluded[_rel(self.prefix + name)] = entry.reason
 
-    def _keep(self, name: str, before: Entry | None, why: str) -> None:
-        """Unreadable: what was known of it stays, to be looked at again next time."""
-        self.scan.result.unreadable[_rel(self.prefix + name)] = why
+    def _keep(self, name: str, before: Entry | None, why: str, raw: RawEntry | None = None) -> None:
+        """Unreadable: keep what is known of it, and read it again next time."""
+        path = _rel(self.prefix + name)
+        self.scan.result.unreadable[path] = why
         self.racy = True
+        if raw is not None and (before is None or before.reason):
+            # Its stat is enough to notice that it was removed or replaced.
+            self.scan.result.admitted.discard(path)
+            self.entries[name] = Entry(raw[1:], reason=UNREADABLE)
+            return
         if before is None:
             return
         if before.reason:
@@ -314,7 +326,7 @@ class _OneDirectory:
         )
 
     def _own_xattrs(self, ctime_ns: int, ino: int) -> tuple[bool, Xattrs]:
-        """The directory's attributes, read again only when its stat says they may differ."""
+        """The directory's attributes, read again only if its stat says that they may differ."""
         if not self.path:
             return False, ()
         old = self.old
@@ -331,7 +343,7 @@ class _OneDirectory:
 
 
 def _other_than(before: Entry, raw: RawEntry) -> bool:
-    """Whether an excluded entry was replaced or, being a file, changed."""
+    """Whether an excluded entry was replaced or, if it is a file, changed."""
     if before.is_dir and raw[1] == stat.S_IFDIR:
         return before.stat[4] != raw[5]
     return before.stat != raw[1:]

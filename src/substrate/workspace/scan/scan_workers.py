@@ -1,33 +1,33 @@
-"""Stating a large workspace with more than one processor.
+"""Scanning a large workspace's stats on several processors.
 
-A forked child looks at some of the directories, compares signatures, and sends back only the
-listings that differ. It reads no file and changes nothing: whatever goes wrong with it, the
-scan itself looks at those directories again.
+A forked child lists some of the directories, compares signatures, and sends back only the listings
+that differ. It reads no file and changes nothing: if it fails, the scan itself lists those
+directories again.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import cast
 
-from substrate.system.forked import Forked, Portions, by_weight, can_fork, fork, processors
-from substrate.workspace.listing import Listing, Tree
-from substrate.workspace.stat_cache import StatCache
+from substrate.system.process import by_weight, can_fork, processors, share
+from substrate.workspace.paths import Listing, Tree
+from substrate.workspace.scan.stat_cache import StatCache
 
 #: Below this a fork costs more than it saves.
 _ENTRIES_WORTH_A_FORK = 20_000
 _MOST_WORKERS = 4
 _CHUNK_WEIGHT = 500
-#: Opening a directory costs about as much as looking at so many names.
+#: Opening a directory costs about as much as a stat of this many names.
 _DIRECTORY_WEIGHT = 8
 
-#: Per directory: `None` where the signature is the recorded one, else the listing.
+#: Per directory: `None` if the signature is the recorded one, else the listing.
 Looks = dict[str, Listing | None]
 
 
 def worker_count(cache: StatCache) -> int:
-    """How many processes a scan of what the cache describes is worth."""
+    """How many processes to use for a scan of what the cache describes."""
     if not can_fork():
         return 1
     if sum(record.entry_count for record in cache.dirs.values()) <= _ENTRIES_WORTH_A_FORK:
@@ -36,20 +36,19 @@ def worker_count(cache: StatCache) -> int:
 
 
 def look_in_parallel(tree: Tree, cache: StatCache, workers: int) -> Looks:
-    """Compare all recorded directories, in `workers` processes, this one included."""
+    """Compare all recorded directories, in `workers` processes including this one."""
     chunks = _chunks(cache)
-    portions = Portions(len(chunks))
-    children = [
-        fork(lambda: _look_for_parent(tree, cache, chunks, portions)) for _ in range(workers - 1)
-    ]
     looks: Looks = {}
-    try:
-        for number in portions.claims():
-            looks.update(_look(tree, cache, chunks[number]))
-    finally:
-        portions.close()
-        for child in children:
-            looks.update(_answered(child))
+    answers = share(
+        len(chunks),
+        workers - 1,
+        lambda numbers: _look_for_parent(tree, cache, chunks, numbers),
+        lambda number: looks.update(_look(tree, cache, chunks[number])),
+    )
+    for answer in answers:
+        same, changed = cast("_Answer", answer)
+        looks.update(dict.fromkeys(same))
+        looks.update((path, Listing._make(listing)) for path, listing in changed.items())
     return looks
 
 
@@ -61,7 +60,7 @@ def _chunks(cache: StatCache) -> list[list[str]]:
 
 def _look(tree: Tree, cache: StatCache, paths: Iterable[str]) -> Looks:
     looks: Looks = {}
-    # Nothing here makes cycles, and thousands of live tuples make the collector run in vain.
+    # Nothing here makes cycles, and with thousands of live tuples the collector would run in vain.
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -80,24 +79,14 @@ _Answer = tuple[list[str], dict[str, tuple[object, ...]]]
 
 
 def _look_for_parent(
-    tree: Tree, cache: StatCache, chunks: list[list[str]], portions: Portions
+    tree: Tree, cache: StatCache, chunks: list[list[str]], numbers: Iterator[int]
 ) -> _Answer:
     same: list[str] = []
     changed: dict[str, tuple[object, ...]] = {}
-    for number in portions.claims():
+    for number in numbers:
         for path, seen in _look(tree, cache, chunks[number]).items():
             if seen is None:
                 same.append(path)
             else:
                 changed[path] = tuple(seen)
     return same, changed
-
-
-def _answered(child: Forked | None) -> Looks:
-    answer = cast("_Answer | None", child.answer() if child is not None else None)
-    if answer is None:
-        return {}
-    same, changed = answer
-    looks: Looks = dict.fromkeys(same)
-    looks.update((path, Listing._make(listing)) for path, listing in changed.items())
-    return looks

@@ -1,21 +1,21 @@
 """What the last scan saw, so that the next one reads only what changed since.
 
-One record per directory. Its *signature* is a digest over the directory's own stat and the stat
-of every name in it; a directory whose signature is the same needs no further look. An empty
-signature never is the same. The *payload* holds the entries and is opened only when needed.
+One record per directory. Its *signature* is a digest over the directory's own stat and the stat of
+every name in it; a directory with the same signature is unchanged. An empty signature never
+matches. The *payload* holds the entries and is unpacked only when needed.
 
 On disk (mode 0600, one writer at a time, under the history lock):
 
     magic, then segments:  length (8) | crc32 (4) | marshalled body
     body:   (describes, rules, boot id, saved at, removed directories, {path: record})
 
-The first segment is whole, later ones hold the directories that changed. A segment torn by a
-kill fails its checksum, and the file counts up to there, with that segment's `describes`. The
-file is never synced: losing it costs one full read of the workspace.
+The first segment is complete, later ones hold the directories that changed. A segment torn by a
+kill fails its checksum, and the file is valid up to there, with the `describes` of the last good
+segment. The file is never synced: losing it costs one full read of the workspace.
 
-After a power cut a file may carry the times of a write whose bytes never reached the disk. So
-when the boot id is another one, what was touched within two minutes before the cache was saved
-is read again (`distrust_after_ns`): by then the kernel has written everything older.
+After a power cut a file may carry the times of a write whose bytes never reached the disk. So after
+a reboot (another boot id), files changed less than two minutes before the cache was saved, or
+later, are read again (`distrust_after_ns`): the kernel had written everything older by then.
 """
 
 from __future__ import annotations
@@ -30,32 +30,31 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.model.paths import RelPath, join, split
+from substrate.model import ABSENT, Kind, Node, RelPath, join, split
 from substrate.system import clock
-from substrate.system.platform import boot_id
+from substrate.system.process import boot_id
 
-_FORMAT = 1
-#: Records are only readable to a Python that marshals and decodes file names the same way.
+_FORMAT = 2
+#: Only a Python that marshals and decodes file names in the same way can read the records.
 _MAGIC = b"substrate-stat-cache %d %d %s\n" % (
     _FORMAT,
     marshal.version,
     sys.getfilesystemencoding().encode(),
 )
 _HEAD = struct.Struct("<QI")
-#: Version 2 writes no back references: they would depend on reference counts, and signatures
-#: of the same entries would differ.
+#: Version 2 writes no back references: those depend on reference counts, and signatures of the same
+#: entries would differ.
 MARSHAL_VERSION = 2
 _UNWRITTEN_WINDOW_NS = 120 * 10**9
 _REWRITE_FLOOR_BYTES = 64 << 10
 
-#: In the place of a signature that is still worked out: the directory was looked at, but its record
-#: has no payload yet, and goes into no file.
+#: Instead of a signature that is not computed yet: the directory was listed, but its record has no
+#: payload, and is not saved to a file.
 UNSIGNED = b"unsigned"
 
 Xattrs = tuple[tuple[bytes, bytes], ...]
-#: mode, size, mtime_ns, ctime_ns, ino. For directories mode is the kind alone, size and times
-#: are 0: what happens in a directory, and its own mode, are its own record's business.
+#: mode, size, mtime_ns, ctime_ns, ino. For directories, mode is the kind alone, size and times are
+#: 0: a directory's own mode and content belong to its own record.
 Stat = tuple[int, int, int, int, int]
 
 
@@ -65,7 +64,7 @@ class Entry(NamedTuple):
     stat: Stat
     oid: bytes = b""
     xattrs: Xattrs = ()
-    #: The file may have changed without its stat showing it: read it again next time.
+    #: The file may have changed without a change of its stat: read it again next time.
     racy: bool = False
     #: Why it is excluded; empty if it is recorded.
     reason: str = ""
@@ -80,7 +79,7 @@ class Entry(NamedTuple):
 
 
 class CacheDamagedError(Exception):
-    """A record passed its checksum and still is none: the scan starts again without a cache."""
+    """A record passed its checksum but is not valid: the scan starts again without a cache."""
 
 
 class Payload(NamedTuple):
@@ -89,7 +88,7 @@ class Payload(NamedTuple):
     mode: int
     ctime_ns: int
     ino: int
-    #: Its times were too fresh to be trusted when the attributes were read.
+    #: Its times were too recent to be trusted when the attributes were read.
     racy: bool
     xattrs: Xattrs
     entries: dict[str, Entry]
@@ -107,24 +106,24 @@ def pack_payload(
     xattrs: Xattrs,
     entries: Mapping[str, tuple[object, ...]],
 ) -> bytes:
-    """A `Payload` as a record keeps it; the entries are plain tuples here."""
+    """A `Payload` in the form of a record; the entries are plain tuples here."""
     packed = (mode, ctime_ns, ino, racy, xattrs, entries)
     return marshal.dumps(packed, MARSHAL_VERSION)  # type: ignore[arg-type]
 
 
 class DirRecord(NamedTuple):
-    """One directory in the cache. Names are text as `os.fsdecode` makes it."""
+    """One directory in the cache. Names are text from `os.fsdecode`."""
 
     signature: bytes
-    #: The directories below that are recorded.
+    #: The subdirectories that are recorded.
     subdirs: list[str]
     #: Excluded names with their reasons.
     excluded: dict[str, str]
     #: FIFOs, sockets, devices.
     specials: list[str]
-    #: How many entries are recorded (excluded ones not counted).
+    #: How many entries are recorded (without the excluded ones).
     entry_count: int
-    #: The newest time any entry or the directory itself carries.
+    #: The newest time of any entry or of the directory itself.
     newest_ns: int
     payload: bytes
 
@@ -142,13 +141,13 @@ class StatCache:
 
     def __init__(self, reason: str = "") -> None:
         self.dirs: dict[str, DirRecord] = {}
-        #: Why the cache is empty, or what of the file was not used; empty if all is well.
+        #: Why the cache is empty, or which part of the file was not used; empty if all is well.
         self.reason = reason
-        #: The tag the state was saved under; empty if it never was.
+        #: The tag the state was saved under; empty if it was never saved.
         self.describes = b""
         #: Fingerprint of the exclusion rules the records were made with.
         self.rules = ""
-        #: Entries touched after this are read again although their stat is the same.
+        #: Entries changed after this time are read again although their stat is the same.
         self.distrust_after_ns = sys.maxsize
         self._changed: set[str] = set()
         self._saved_rules = ""
@@ -168,13 +167,13 @@ class StatCache:
         self.__init__(reason)  # type: ignore[misc]
 
     def trust(self) -> None:
-        """A scan has looked at everything that `distrust_after_ns` put in doubt."""
+        """A scan has checked everything that `distrust_after_ns` put in doubt."""
         self.distrust_after_ns = sys.maxsize
         self._saved_in = None
 
     @classmethod
     def load(cls, path: Path) -> StatCache:
-        """The cache in `path`; an empty one, with the reason, if there is none to be had."""
+        """The cache in `path`; an empty one, with the reason, if it cannot be used."""
         try:
             with open(path, "rb", buffering=0) as file:
                 data = file.read()
@@ -188,8 +187,8 @@ class StatCache:
     def save(self, path: Path, *, describes: bytes) -> None:
         """Write what changed since `load` or the last `save`, under the tag `describes`.
 
-        Call it only when the state that `describes` names is durable. Appends while little
-        changed and nobody else wrote the file, otherwise writes it anew.
+        Call it only when the state that `describes` names is durable. Appends if little changed and
+        no other process wrote the file; otherwise writes the whole file again.
         """
         if not self._changed and describes == self.describes and self.rules == self._saved_rules:
             return
@@ -207,7 +206,7 @@ class StatCache:
         else:
             removed = [path for path in changed if path not in self.dirs]
             dirs = {path: tuple(self.dirs[path]) for path in changed if path in self.dirs}
-        # Doubts that no scan has settled yet must outlive this save.
+        # Doubts that no scan has settled yet must be saved as well.
         boot, saved_ns = self._saved_in or (boot_id(), clock.now_ns())
         body = marshal.dumps(
             (self.describes, self.rules, boot, saved_ns, removed, dirs), MARSHAL_VERSION
@@ -216,7 +215,7 @@ class StatCache:
 
 
 class _FileState:
-    """The file as we know it; if it is another one by now, it is not ours to append to."""
+    """The file as we know it; if it is a different one by now, do not append to it."""
 
     def __init__(self, ino: int, size: int, base: int) -> None:
         self.ino = ino
@@ -248,7 +247,7 @@ def _parse(data: bytes, info: os.stat_result) -> StatCache:
         base = base or at
     if not base:
         return StatCache("the cache is damaged")
-    # A torn tail must not be appended to: a state of the wrong size makes save write anew.
+    # Do not append to a torn tail: a state of the wrong size makes `save` write the file again.
     cache._file = _FileState(info.st_ino, at, base)
     cache._saved_rules = cache.rules
     _distrust_after_reboot(cache, *newest_save)
@@ -295,7 +294,7 @@ def _append(path: Path, state: _FileState, parts: tuple[bytes, bytes]) -> bool:
         return False
     finally:
         os.close(fd)
-    # A short write (disk full) leaves a torn tail: the file is then written anew.
+    # A short write (disk full) leaves a torn tail: then the whole file is written again.
     state.size += written
     return written == len(segment)
 
@@ -307,7 +306,7 @@ def _write_anew(path: Path, parts: tuple[bytes, bytes]) -> _FileState:
     try:
         with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
             file.write(_MAGIC)
-            for part in parts:  # not put together: the second holds what a whole project has
+            for part in parts:  # not joined: the second holds a whole project's state
                 file.write(part)
             file.flush()
             ino = os.fstat(file.fileno()).st_ino
@@ -333,7 +332,7 @@ _KINDS = {
 
 
 def kind_of(mode: int) -> Kind:
-    """The kind a stat mode says; what no kind fits (doors, ports) is taken for a socket."""
+    """The kind of a stat mode; unknown kinds (doors, ports) count as sockets."""
     return _KINDS.get(stat.S_IFMT(mode), Kind.SOCKET)
 
 
@@ -349,7 +348,7 @@ def directory_node(payload: Payload) -> Node:
 
 
 def cached_nodes(cache: StatCache) -> Iterator[tuple[RelPath, Node]]:
-    """The whole cached state, parents before children; excluded paths are no part of it."""
+    """The whole cached state, parents before children, without excluded paths."""
     pending = [""] if "" in cache.dirs else []
     while pending:
         text = pending.pop()
@@ -365,7 +364,7 @@ def cached_nodes(cache: StatCache) -> Iterator[tuple[RelPath, Node]]:
 
 
 def cached_node(cache: StatCache, path: RelPath) -> Node:
-    """What the cache says stands at `path`; ABSENT if it knows nothing of it."""
+    """The cached node at `path`; ABSENT if the cache does not know it."""
     own = cache.dirs.get(os.fsdecode(path))
     if own is not None:
         return directory_node(own.open()) if path else ABSENT

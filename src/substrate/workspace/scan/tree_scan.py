@@ -1,11 +1,11 @@
-"""Finding what differs on disk from what was last seen, reading only files whose stat changed.
+"""Finding what differs on disk from the last scan, reading only files whose stat changed.
 
     for every directory, from the root down:
         signature as recorded?   nothing changed in it; go on with its subdirectories
         otherwise                compare its entries one by one; read those whose stat differs
 
-What a scan cannot see: a write through a shared memory mapping that changes no time stamp until
-the kernel writes the page back. The scan after that finds it.
+What a scan cannot see: a write through a shared memory mapping that changes no time stamp until the
+kernel writes the page back. The scan after that finds it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from substrate.errors import WorkspaceError
-from substrate.model.nodes import BlobWriter
-from substrate.model.paths import RelPath
-from substrate.system.forked import can_fork
-from substrate.workspace.compare import Comparison, ScanResult
+from substrate.model import BlobWriter, RelPath
+from substrate.system.process import can_fork
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.listing import Directory, Listing, Tree
-from substrate.workspace.observe import node_at, observe
-from substrate.workspace.reading import KindChangedError, KnownBlob
-from substrate.workspace.scan_workers import Looks, look_in_parallel, worker_count
-from substrate.workspace.stat_cache import (
+from substrate.workspace.paths import (
+    KindChangedError,
+    KnownBlob,
+    ListedDirectory,
+    Listing,
+    Tree,
+    node_at,
+    observe,
+)
+from substrate.workspace.scan.compare import Comparison, ScanResult
+from substrate.workspace.scan.scan_workers import Looks, look_in_parallel, worker_count
+from substrate.workspace.scan.stat_cache import (
     UNSIGNED,
     CacheDamagedError,
     DirRecord,
@@ -47,7 +52,7 @@ __all__ = [
     "scan",
 ]
 
-#: How often a directory is listed again because something in it changed kind meanwhile.
+#: How often a directory is listed again because an entry changed kind in between.
 _MOST_TRIES = 3
 _RESTLESS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
 
@@ -62,14 +67,14 @@ def scan(
     known: Mapping[RelPath, KnownBlob] | None = None,
     looked_at: Mapping[str, DirRecord] | None = None,
 ) -> ScanResult:
-    """Bring `cache` up to date with the disk and say what may have changed.
+    """Bring `cache` up to date with the disk and return what may have changed.
 
-    With an empty cache everything is in `seen`. The cache is changed in memory: if what the
-    scan found is not recorded after all, throw the cache away too. `workers` is chosen by size
-    unless given. Directories in `looked_at` were just looked at: what their records say is taken
-    over and not in `seen`, and only those without a signature are looked at again for the rest;
-    see `taken_over`. A damaged cache is emptied (`cache.reason`, `cache.describes`), so ask what
-    it describes after the scan, not before.
+    With an empty cache everything is in `seen`. The cache is changed in memory: if the result is
+    not recorded after all, discard the cache too. `workers` is chosen by size unless given.
+    Directories in `looked_at` were listed just now: their records are taken over and are not in
+    `seen`, and only those without a signature are listed again for the rest; see `taken_over`. A
+    damaged cache is emptied (`cache.reason`, `cache.describes`), so read `describes` after the
+    scan, not before.
     """
     try:
         tree = Tree(workspace_root)
@@ -106,7 +111,7 @@ class _Scan:
         self.looked_at: dict[str, DirRecord] = {}
 
     def run(self, workers: int | None) -> ScanResult:
-        # Under other rules every entry must be asked about again, though few will be read.
+        # With other rules every entry must be checked again, though few will be read.
         same_rules = self.cache.rules == self.rules
         if same_rules:
             count = worker_count(self.cache) if workers is None else workers
@@ -160,10 +165,10 @@ class _Scan:
         for name in record.subdirs:
             self.pending.append(prefix + name)
 
-    def look_closer(self, path: str, directory: Directory, listing: Listing | None) -> None:
+    def look_closer(self, path: str, directory: ListedDirectory, listing: Listing | None) -> None:
         tries = self.tries[path] = self.tries.get(path, 0) + 1
         try:
-            # A quick listing may be of another directory than the one we stand in now.
+            # The quick listing may show another directory than the open one.
             if listing is None or listing.own != directory.own():
                 listing = directory.listing()
         except OSError as error:
@@ -183,7 +188,7 @@ class _Scan:
     def list_again(self, path: str) -> None:
         below = path + "/" if path else ""
         for stale in [one for one in self.looked_at if one.startswith(below)]:
-            del self.looked_at[stale]  # what was to be found there may be gone, too
+            del self.looked_at[stale]  # what was listed there may be gone, too
         record = self.cache.dirs.get(path)
         if record is not None and record.signature == UNSIGNED:
             self.cache.drop(path)  # nothing is known of its entries yet
@@ -193,17 +198,17 @@ class _Scan:
         self.pending.append(path)
 
     def cannot_enter(self, path: str, error: OSError) -> None:
-        """A directory that its parent lists: gone, swapped for something else, or locked."""
+        """A directory that its parent lists is gone, replaced, or not accessible."""
         parent = path.rpartition("/")[0]
         if path and error.errno in _RESTLESS and self.tries.get(parent, 0) < _MOST_TRIES:
             self.list_again(parent)
-            # Listed again, it may turn out to be a directory after all.
+            # In the new listing it may be a directory after all.
             self.done.discard(path)
             return
         self.unreadable(path, error)
 
     def unreadable(self, path: str, error: OSError) -> None:
-        """Keep what is known of the directory and all below; only its mode can be news."""
+        """Keep what is known of the directory and all below; only its mode can have changed."""
         if not path:
             raise _unreadable_root(self.tree.root, error) from error
         self.result.unreadable[_rel(path)] = error.strerror or str(error)

@@ -1,14 +1,14 @@
-"""Whether anything at all has happened in a tree: for a view of it that is to be used again.
+"""Whether anything at all has happened in a tree, so that a view of it can be used again.
 
-An overlay goes on showing what it has looked up: names, but also a file's mode, owner and size. So
-a watch stands on every directory *and on every file*, whatever history leaves out. One on the
-directory alone would not do: nothing is told there of what is written under another name of the
-file, and `cp` in a view that remembers the old size would copy no more than that.
+An overlay caches what it has looked up: names, but also a file's mode, owner and size. So there is
+a watch on every directory *and on every file*, even if history leaves it out. A watch on the
+directory alone is not enough: it does not report writes through another name of a file, and `cp` in
+a view with the old size in its cache would copy no more than that.
 
-A file that comes and goes, as a lock does, changes nothing for a view through which nobody looked
-meanwhile: it is counted apart. Nothing else is told apart. Not told by the kernel, and so not
-counted: flags as set by `chattr`; and writes to a memory mapping, but those change nothing that a
-view remembers.
+A file that comes and goes, as a lock does, changes nothing for a view that no process used in
+between, so it is counted separately. All other events are counted together. The kernel does not
+report, and so this does not count: flags set by `chattr`; and writes to a memory mapping, but those
+change nothing that a view caches.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from substrate.errors import MissingDependencyError
-from substrate.model.paths import ROOT, RelPath, join
+from substrate.model import ROOT, RelPath, join
 from substrate.system.linux import inotify
-from substrate.workspace.dirwalk import Walker
-from substrate.workspace.watch import readable, remote_mount
+from substrate.workspace.paths import Walker
+from substrate.workspace.watch.inotify_watch import readable, remote_mount
 
-#: The store is not shown in any view.
+#: No view shows the store.
 _STORE_NAME = b".substrate-git"
-#: Each costs the kernel about a kilobyte, and others want to watch, too.
+#: Each watch costs the kernel about a kilobyte, and other programs need watches, too.
 _MOST_WATCHES = 150_000
 _SHARE = 2
-#: What is taken up on the spot; for more it is better to start over.
+#: Largest number of new entries to watch at once; for more it is better to start over.
 _MOST_AT_ONCE = 2_000
 _MOST_PASSING = 100
 
@@ -42,17 +42,17 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _LIMIT_FILE = "/proc/sys/fs/inotify/max_user_watches"
 
 
-#: All of this process: they share what one user may have.
+#: All watches of this process: they share the limit of one user.
 _open: set[StillWatch] = set()
 
 
 class StillWatch:
-    """Call `set_up` once, then ask for the `token` whenever; `close` it."""
+    """Call `set_up` once, then `token` at any time; `close` it."""
 
     def __init__(self, root: Path) -> None:
         self.root = os.fsencode(root)
         self._walker = Walker(root)
-        #: Why nothing can be said any more; a new watch must take this one's place.
+        #: Why it is no longer reliable; a new watch must replace this one.
         self.lost = ""
         self.watches = 0
         self._name = os.urandom(8).hex().encode()
@@ -62,7 +62,7 @@ class StillWatch:
         self._passed = 0
         self._most = _most_watches()
         self._paths: dict[int, RelPath] = {}
-        #: How many watches go by each of them: nearly always one.
+        #: Number of watches per path: nearly always one.
         self._known: Counter[RelPath] = Counter()
         try:
             self._is_of = _identity(self.root)
@@ -78,13 +78,13 @@ class StillWatch:
 
     @property
     def is_passing(self) -> bool:
-        """Whether there are files of which it is not known yet whether they stay."""
+        """Whether there are new files that may disappear again."""
         return bool(self._passing)
 
     def token(self, *, in_passing: bool = False) -> bytes:
-        """As of now: the same as before if nothing has happened (see `watch_talk.tree_of`).
+        """As of now: the same as before if nothing has happened (see `watcher_client.tree_of`).
 
-        `in_passing`: but for what has come, and may be about to go.
+        `in_passing`: ignore new files that may be about to go.
         """
         self.read()
         if not in_passing:
@@ -106,20 +106,20 @@ class StillWatch:
         except OSError as error:
             raise _cannot(error) from error
         if self.lost:
-            raise MissingDependencyError(self.lost, hint="each walk then looks everything up anew")
+            raise MissingDependencyError(self.lost, hint="each walk then looks everything up again")
 
     def table(self) -> dict[int, bytes]:
-        """What `set_up` made, for a process that shares the queue: see `take_over`."""
+        """The watches from `set_up`, for a process that shares the queue: see `take_over`."""
         return {watch: bytes(path) for watch, path in self._paths.items()}
 
     def take_over(self, table: Mapping[int, bytes], watches: int) -> None:
-        """The watches that a forked child set up on our queue."""
+        """Adopt the watches that a forked child set up on our queue."""
         self._paths = {watch: RelPath(path) for watch, path in table.items()}
         self._known = Counter(self._paths.values())
         self.watches = watches
 
     def read(self) -> bool:
-        """Take in what has happened until now; whether anything has."""
+        """Process all events until now; returns whether there were any."""
         before = self._count
         for event in self._inotify.read():
             if self._is_passing(event):
@@ -134,7 +134,7 @@ class StillWatch:
         return self._count != before
 
     def let_stay(self) -> None:
-        """What has come and not gone is there."""
+        """Treat files that have come and not gone as permanent."""
         while self._passing:
             path = self._passing.pop()
             self._count += 1
@@ -161,15 +161,15 @@ class StillWatch:
         if not event.mask & (_CAME | _WENT) or path == _STORE_NAME:
             return
         if event.mask & inotify.IS_DIRECTORY:
-            # What has gone may have left another one there: of two that change places, both are
-            # told to have gone, the second one after the first has come.
+            # Look again: another directory may be there now. If two directories change places, the
+            # kernel reports both as gone, the second one after the first has come.
             self._forget(path)
             self._enter(path, _MOST_AT_ONCE)
         elif event.mask & _CAME:
             self._add(path)
 
     def _is_passing(self, event: inotify.Event) -> bool:
-        """A file comes, or what came just before is changed, or goes again."""
+        """Whether a file comes, or a file that just came is changed, or goes again."""
         above = self._paths.get(event.watch)
         if above is None or not event.name or event.mask & inotify.IS_DIRECTORY:
             return False
@@ -186,8 +186,10 @@ class StillWatch:
         return not event.mask & (inotify.MOVED_FROM | _CAME)
 
     def _enter(self, top: RelPath, most: int) -> None:
-        """Watch a directory and all in it. First the watch, then the listing: what is made in
-        between is in both."""
+        """Watch a directory and everything in it.
+
+        First the watch, then the listing: an entry made in between is in both.
+        """
         most += self.watches
         pending = [top]
         while pending:
@@ -196,7 +198,7 @@ class StillWatch:
                 found = self._enter_one(path)
             except OSError as error:
                 if error.errno in _GONE and path:
-                    continue  # of which we will hear
+                    continue  # an event will report it
                 raise
             for name, is_dir in found:
                 below = join(path, name)
@@ -209,14 +211,14 @@ class StillWatch:
                 return
 
     def _enter_one(self, path: RelPath) -> list[tuple[bytes, bool]]:
-        """What is in it, by name and whether it is a directory.
+        """The entries in it, each with its name and whether it is a directory.
 
-        No link is followed to it: it would be known by a path that is not its own, and forgotten
-        with that.
+        Symlinks on the way are not followed: the directory would be known by a path that is not its
+        own, and forgotten with that path.
         """
         with self._walker.directory(path) as directory:
             watch = self._inotify.add_open(readable(directory), _OF_DIRECTORY)
-            self._drop(watch)  # one that was moved has it already, by another path
+            self._drop(watch)  # a moved directory has this watch already, for another path
             self._paths[watch] = path
             self._known[path] += 1
             self.watches += 1
@@ -225,7 +227,7 @@ class StillWatch:
         return [(os.fsencode(name), is_dir) for name, is_dir in found]
 
     def _add(self, path: RelPath) -> None:
-        """If there is nothing any more, we will hear of it."""
+        """Watch a file; if it is gone already, an event will report it."""
         try:
             self._inotify.add(self._where(path), _OF_FILE)
         except OSError as error:
@@ -235,7 +237,7 @@ class StillWatch:
         self.watches += 1
 
     def _check_root(self) -> None:
-        """If a directory above is moved, nobody tells, and another tree may stand there."""
+        """If a directory above is moved, no event reports it; another tree may have that path."""
         try:
             if self._is_of == _identity(self.root):
                 return
@@ -247,8 +249,8 @@ class StillWatch:
         return self.root + b"/" + path
 
     def _forget(self, top: RelPath) -> None:
-        """A directory has gone from there, or another one came. Files keep their watches."""
-        if top not in self._known:  # nor anything in it: a new one, as nearly always
+        """A directory disappeared from there, or another one came. Files keep their watches."""
+        if top not in self._known:  # nor anything in it: a new directory, as nearly always
             return
         inside = top + b"/"
         gone = [w for w, path in self._paths.items() if path == top or path.startswith(inside)]
@@ -294,5 +296,5 @@ def _cannot(error: OSError) -> MissingDependencyError:
         )
     return MissingDependencyError(
         f"not all of it can be watched: {error.strerror or error}",
-        hint="each walk then looks everything up anew",
+        hint="each walk then looks everything up again",
     )

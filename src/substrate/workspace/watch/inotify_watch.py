@@ -1,16 +1,17 @@
-"""Which paths of the tree somebody may have changed, as the kernel tells.
+"""Which paths of the tree other processes may have changed, as inotify reports.
 
-A watch stands on every directory that history looks into. What an event names is a *suspect*, no
-more: whoever records compares it with history, so that our own writes are found to be no news.
+There is a watch on every directory that history looks into. A path in an event is only a *suspect*:
+the recorder compares it with history, which also shows that our own writes are not new.
 
     event                        suspect
     file made, written, moved…   the file
     directory made, moved, gone  the directory, and all below it: it may have been filled before
-                                 the watch on it stood
+                                 its watch was set
     a directory's mode           the directory alone
 
-Not told: writes through a memory mapping until it is closed, writes through a hard link from
-outside the tree, and what others do on a network file system (which is not watched at all).
+Not reported: writes through a memory mapping until it is closed (`system/linux/shared_mappings.py`
+finds those), writes through a hard link from outside the tree (`read_linked` compares such files),
+and what other machines do on a network file system (which is not watched at all).
 """
 
 from __future__ import annotations
@@ -22,16 +23,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import MissingDependencyError
-from substrate.model.paths import ROOT, RelPath, join, split
+from substrate.model import ROOT, RelPath, join, split
+from substrate.system.files import folds_names
 from substrate.system.linux import inotify, mounts
-from substrate.workspace.dirwalk import Directory, Walker
 from substrate.workspace.exclude import IGNORE_NAME, METADATA_FILES, Exclusions
+from substrate.workspace.paths import Directory, Walker
+from substrate.workspace.watch.linked_files import LinkedFiles
+from substrate.workspace.workspace_location import STORE_NAME
 
-#: More directories than this are not watched: each costs the kernel about a kilobyte.
+#: Largest number of directories to watch: each costs the kernel about a kilobyte.
 MOST_DIRECTORIES = 1 << 16
-#: More suspects than this are not remembered one by one: a scan is quicker.
+#: Largest number of suspects to remember one by one: beyond that a scan is faster.
 MOST_SUSPECTS = 20_000
-#: New directories that are taken up on the spot; for more it is better to start over.
+#: Largest number of files with several names, which are compared one by one.
+MOST_LINKED = 20_000
+#: Largest number of new directories to watch at once; for more it is better to start over.
 MOST_AT_ONCE = 2_000
 
 _CAME = inotify.CREATE | inotify.MOVED_TO
@@ -41,7 +47,7 @@ _WANTED = (
     | inotify.DELETE_SELF | inotify.MOVE_SELF
 )  # fmt: skip
 _OWN_FILES = frozenset(os.fsencode(name) for name in METADATA_FILES)
-#: Others may change files there without this kernel hearing of it.
+#: Other machines may change files there without an event in this kernel.
 _REMOTE = frozenset(
     {b"nfs", b"nfs4", b"cifs", b"smb3", b"9p", b"ceph", b"afs", b"virtiofs", b"vboxsf", b"gfs2"}
 )
@@ -49,16 +55,16 @@ _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
 
 
 class Suspect(NamedTuple):
-    #: Counts events: what is newer than an answer was not part of it.
+    #: Counts events: a suspect with a higher number than an answer was not part of that answer.
     generation: int
-    #: Whether what lies below may have changed, too.
+    #: Whether anything below may have changed, too.
     deep: bool
 
 
 class TreeWatch:
-    """Call `set_up` once, then `read` whenever; `close` it.
+    """Call `set_up` once, then `read` at any time; `close` it.
 
-    `MissingDependencyError` says why a tree cannot be watched; callers do without.
+    `MissingDependencyError` says why a tree cannot be watched; callers then go on without.
     """
 
     def __init__(self, root: Path, exclusions: Exclusions) -> None:
@@ -67,11 +73,12 @@ class TreeWatch:
         self.exclusions = exclusions
         self.suspects: dict[RelPath, Suspect] = {}
         self.generation = 0
-        #: Why the suspects are not all; a new watch, and a scan, must take this one's place.
+        #: Why the suspects are incomplete; a new watch, and a scan, must replace this one.
         self.lost = ""
         self._paths: dict[int, RelPath] = {}
         self._watches: dict[RelPath, int] = {}
         self._below: dict[RelPath, set[bytes]] = {}
+        self.linked = LinkedFiles(self.root)
         try:
             self.identity = _identity(self.root)
             self._inotify = inotify.Inotify()
@@ -91,12 +98,18 @@ class TreeWatch:
         self._inotify.close()
 
     def set_up(self) -> None:
-        """Put watches on the whole tree; what changes from now on will be known."""
+        """Put watches on the whole tree; from now on changes will be known."""
         remote = remote_mount(self.root)
         if remote:
             raise MissingDependencyError(
                 f"{os.fsdecode(remote)} is not a local file system: changes there are not all told",
-                hint="commands compare what they touch all the same",
+                hint="commands still compare what they touch",
+            )
+        root = Path(os.fsdecode(self.root))
+        if folds_names(root, root / STORE_NAME):
+            raise MissingDependencyError(
+                "names fold here: an event's name may be another spelling of a file's own",
+                hint="a scan finds the changes of each command",
             )
         try:
             self._enter(ROOT, MOST_DIRECTORIES)
@@ -108,36 +121,41 @@ class TreeWatch:
             )
 
     def table(self) -> dict[bytes, int]:
-        """What `set_up` made, for a process that shares the queue: see `take_over`."""
+        """The watches from `set_up`, for a process that shares the queue: see `take_over`."""
         return {bytes(path): watch for path, watch in self._watches.items()}
 
     def take_over(self, table: Mapping[bytes, int]) -> None:
-        """The watches that a forked child set up on our queue."""
+        """Adopt the watches that a forked child set up on our queue."""
         for path, watch in table.items():
             self._note(RelPath(path), watch)
 
     def is_same_place(self) -> bool:
-        """Whether the root's name still means the directory that is watched."""
+        """Whether the root's path still leads to the directory that is watched."""
         try:
             return _identity(self.root) == self.identity
         except OSError:
             return False
 
     def read(self) -> bool:
-        """Take in all that has happened until now; whether anything of it matters."""
+        """Process all events until now; returns whether any of them matters."""
         before = self.generation
         for event in self._inotify.read():
             self._take(event)
         return self.generation != before or bool(self.lost)
 
+    def read_linked(self) -> None:
+        """Compare the files that can change without an event."""
+        for path in self.linked.changed():
+            self.suspect(path)
+
     def settled(self, generation: int) -> None:
-        """The suspects as of that generation are recorded: what came later stays."""
+        """The suspects up to that generation are recorded: keep only later ones."""
         self.suspects = {
             path: one for path, one in self.suspects.items() if one.generation > generation
         }
 
     def suspect(self, path: RelPath, *, deep: bool = True) -> None:
-        """Add one; a scan found it, or an event did."""
+        """Add a suspect that a scan or an event found."""
         self.generation += 1
         known = self.suspects.get(path)
         self.suspects[path] = Suspect(self.generation, deep or (known is not None and known.deep))
@@ -150,7 +168,7 @@ class TreeWatch:
             return
         above = self._paths.get(event.watch)
         if above is None:
-            return  # of a directory that was moved or removed
+            return  # from a directory that was moved or removed
         if event.mask & inotify.IGNORED:
             self._forget(above)
         if not event.name:
@@ -163,10 +181,12 @@ class TreeWatch:
         if not above and event.name == os.fsencode(IGNORE_NAME):
             self._lose("the rules of what is left out have changed")
         if is_dir and event.mask & (_CAME | _WENT):
-            # What has gone may have left another one there: of two that change places, both are
-            # told to have gone, the second one after the first has come.
+            # Look again: another directory may be there now. If two directories change places, the
+            # kernel reports both as gone, the second one after the first has come.
             self._forget(path)
             self._take_up(path)
+        if not is_dir:
+            self.linked.look(path)
         self.suspect(path, deep=not is_dir or bool(event.mask & (_CAME | _WENT)))
 
     def _is_left_out(self, path: RelPath, is_dir: bool) -> bool:
@@ -181,20 +201,21 @@ class TreeWatch:
             self._lose(_cannot(error).message)
 
     def _enter(self, top: RelPath, most: int) -> None:
-        """Watch a directory and all below it.
+        """Watch a directory and everything below it.
 
-        First the watch, then the listing: what is made in between is in both.
+        First the watch, then the listing: an entry made in between is in both.
         """
         pending = [top]
         while pending:
             path = pending.pop()
             try:
-                # Nor is a link followed: it would be known by a path that is not its own.
+                # Symlinks are not followed: the directory would be known by a path that is not its
+                # own.
                 with self._walker.directory(path) as directory:
                     watch = self._inotify.add_open(readable(directory), _WANTED)
                     names = self._directories_in(path, directory.itself())
             except OSError as error:
-                # Gone again, of which an event will tell; or closed to us, and to a scan as well.
+                # Gone again, which an event will report; or not accessible for us, nor for a scan.
                 if error.errno in _GONE and path:
                     continue
                 raise
@@ -204,16 +225,33 @@ class TreeWatch:
             if most < len(pending) or len(self._paths) > MOST_DIRECTORIES:
                 self._lose("too many directories")
                 return
+            if len(self.linked) > MOST_LINKED:
+                self._lose("too many files with several hard links")
+                return
 
     def _directories_in(self, path: RelPath, where: int | bytes) -> list[bytes]:
+        names = []
         with os.scandir(where) as entries:
-            names = [os.fsencode(one.name) for one in entries if one.is_dir(follow_symlinks=False)]
+            for one in entries:
+                name = os.fsencode(one.name)
+                if one.is_dir(follow_symlinks=False):
+                    names.append(name)
+                elif one.is_file(follow_symlinks=False):
+                    self._note_linked(join(path, name), one)
         reason = self.exclusions.own_reason
         return [name for name in names if reason(join(path, name), is_dir=True, size=0) is None]
 
+    def _note_linked(self, path: RelPath, entry: os.DirEntry[bytes] | os.DirEntry[str]) -> None:
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except OSError:
+            return  # gone again, which an event will report
+        if found.st_nlink > 1 and not self._is_left_out(path, is_dir=False):
+            self.linked.note(path, found)
+
     def _note(self, path: RelPath, watch: int) -> None:
         old = self._paths.get(watch)
-        if old is not None and old != path:  # renamed before we heard of it
+        if old is not None and old != path:  # renamed before we read the event
             self._forget(old, keep=watch)
         self._paths[watch] = path
         self._watches[path] = watch
@@ -222,7 +260,7 @@ class TreeWatch:
             self._below.setdefault(above, set()).add(name)
 
     def _forget(self, top: RelPath, keep: int = -1) -> None:
-        """Take the watches away from a directory, and from all below it."""
+        """Remove the watches of a directory and of everything below it."""
         above, name = split(top)
         self._below.get(above, set()).discard(name)
         pending = [top]
@@ -258,7 +296,7 @@ def readable(directory: Directory) -> int:
 
 
 def remote_mount(root: bytes) -> bytes:
-    """The first mount at, above or below the root that others can write to from elsewhere."""
+    """A mount at, above or below the root that other machines or a FUSE daemon can change."""
     found = mounts.mounts()
     covering = [m for m in found if _is_at_or_below(root, m.target)]
     inside = [m for m in found if _is_at_or_below(m.target, root)]
@@ -282,7 +320,7 @@ def _cannot(error: OSError) -> MissingDependencyError:
     if limit is None:
         return MissingDependencyError(
             f"the tree cannot be watched: {error.strerror or error}",
-            hint="commands compare what they touch all the same",
+            hint="commands still compare what they touch",
         )
     return MissingDependencyError(
         f"the limit {limit} is reached", hint=f"as root: sysctl {limit}=524288"
