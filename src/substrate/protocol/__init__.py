@@ -1,3 +1,3 @@
-"""What goes over the agent's sockets: the door of the command line, and the shapes of HTTP."""
+"""What goes over the daemon's sockets: the command line's protocol, and the shapes of HTTP."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""What `substrate` inside a world and the broker outside say to each other: one call, one socket.
+r"""The protocol between `substrate` inside a world and the broker outside: one socket per call.
 
     inside                                     outside
       length, fields, each ended by \0    ─▶
@@ -7,21 +7,22 @@ r"""What `substrate` inside a world and the broker outside say to each other: on
                                     ◀─  i        ids of a command that begins in the world
                                     ◀─  X status done
 
-Whoever is inside is not trusted: nothing here runs code, every length is bounded, and descriptors
-that come along are not taken. On the thin client's path: see `client/door.py`.
+The process inside is not trusted: nothing here runs code, every length is bounded, and descriptors
+that are sent along are not accepted. This is on the thin client's path: see
+`client/offer_to_daemon.py`.
 """
 
 from __future__ import annotations
 
 import _socket
 
-#: Where the broker is met; set for commands in a world.
+#: The variable with the path of the broker's socket; set for commands in a world.
 VARIABLE = "SUBSTRATE_BROKER"
 NAME = b"broker"
 MOST_BYTES = 256 * 1024
-#: A frame of output.
+#: The maximum for one frame of output.
 MOST_FRAME_BYTES = 64 * 1024
-#: How long a side may take for what it is expected to send at once.
+#: How long each side waits for something the other should send at once.
 PATIENCE_S = 10.0
 
 ASK, BEGIN, END = b"ask", b"begin", b"end"
@@ -30,7 +31,7 @@ _HEAD_BYTES = 5
 
 
 class Question:
-    """One call from inside. What it says of itself is what the command around it says."""
+    """One call from inside. Everything in it is only what the process inside claims."""
 
     __slots__ = ("columns", "cwd", "flags", "kind", "words")
 
@@ -68,7 +69,7 @@ def send_question(connection: _socket.socket, question: Question) -> None:
 
 
 def receive_question(connection: _socket.socket) -> Question:
-    """Raises `ValueError` for what is none, `EOFError` or `OSError` if nothing comes."""
+    """Raises `ValueError` if it is no question, `EOFError` or `OSError` if nothing comes."""
     length = int.from_bytes(_receive(connection, 4), "big")
     if length > MOST_BYTES:
         raise ValueError("the call is too long")

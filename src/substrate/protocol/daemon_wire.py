@@ -1,16 +1,17 @@
-r"""The command line's way into the agent: one stream socket per call.
+r"""The command line's protocol with the daemon: one stream socket per call.
 
-    client                                     agent
+    client                                     daemon
       magic, length, with descriptors 0 1 2 and the current directory  ─▶
       fields, each ended by \0                                         ─▶
                                     ◀─  S pid        the command starts now: no way back
                                     ◀─  D reason     not here: run it yourself
       one byte per signal                                              ─▶
                                     ◀─  R document   what was recorded, if asked for
-                                    ◀─  X status     done
+                                    ◀─  X status     done; -N: the command died of signal N
 
 The fields are arguments, variables and paths, which cannot hold a NUL: nothing needs quoting,
-and nothing is parsed that could run code. On the thin client's path: see `client/door.py`.
+and nothing is parsed that could run code. This is on the thin client's path: see
+`client/offer_to_daemon.py`.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ MAGIC = b"SBD1"
 #: Arguments and environment: the kernel itself takes no more than a few MiB.
 MOST_BYTES = 16 * 1024 * 1024
 MOST_REPLY_BYTES = 64 * 1024 * 1024
-#: How long a side may take for what it is expected to send at once.
+#: How long each side waits for something the other should send at once.
 PATIENCE_S = 10.0
 
 STARTED, DECLINED, REPORT, EXITED = b"S", b"D", b"R", b"X"
 
-#: Why the agent declines. After these two a new agent takes its place.
+#: Why the daemon declines. After either of these two, a new daemon takes its place.
 STALE, NEWER_CLIENT = b"stale", b"newer-client"
 
 _HEADER_BYTES = len(MAGIC) + 4
@@ -88,7 +89,7 @@ def send_request(
 
 
 def receive_request(connection: _socket.socket) -> tuple[Request, list[int]]:
-    """The request and its descriptors; `ValueError` for anything else, and none is left open."""
+    """The request and its descriptors; else `ValueError`, after closing the descriptors."""
     room = _socket.CMSG_SPACE(_DESCRIPTORS * 4)
     header, ancillary, flags, _ = connection.recvmsg(
         _HEADER_BYTES, room, _socket.MSG_CMSG_CLOEXEC | _socket.MSG_WAITALL
@@ -102,7 +103,7 @@ def receive_request(connection: _socket.socket) -> tuple[Request, list[int]]:
             raise ValueError("not a request")
         return decode(_exactly(connection, size)), descriptors
     except BaseException:
-        import os  # not on the client's way
+        import os  # the client never needs it
 
         for fd in descriptors:
             os.close(fd)
@@ -123,7 +124,7 @@ def send_reply(connection: _socket.socket, kind: bytes, payload: bytes = b"") ->
 
 
 def receive_reply(connection: _socket.socket) -> tuple[bytes, bytes]:
-    """The next reply: its kind and what it holds; `EOFError` if the agent is gone."""
+    """The next reply: its kind and what it holds; `EOFError` if the daemon is gone."""
     header = _exactly(connection, 5)
     size = int.from_bytes(header[1:], "big")
     if size > MOST_REPLY_BYTES:

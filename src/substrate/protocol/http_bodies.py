@@ -1,7 +1,7 @@
 """The bodies of HTTP requests: checked before anything acts on them.
 
-A body is small, flat and typed. What is wrong is named; what is unknown is let be, so that a
-newer client can talk to an older agent.
+A body is small, flat and typed. An error names the field that is wrong. Unknown fields are
+ignored, so that a newer client can talk to an older daemon.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
+
+from msgspec import Meta, Struct, ValidationError, convert
 
 from substrate.errors import UsageError
 
@@ -17,6 +19,10 @@ from substrate.errors import UsageError
 MOST_BODY_BYTES = 1024 * 1024
 MOST_DEPTH = 32
 _MOST_VARIABLES = 4096
+
+_Text = Annotated[str, Meta(pattern=r"\A[^\0]*\Z")]
+_Cells = Annotated[int, Meta(gt=0, lt=65536)]
+_Checked = TypeVar("_Checked", bound=Struct)
 
 
 class Execute(NamedTuple):
@@ -35,18 +41,22 @@ class Execute(NamedTuple):
     net: str = ""
     cols: int = 80
     rows: int = 24
+    #: Keep the change in a held world: `substrate world` decides on it.
+    hold: bool = False
 
     def argv(self) -> list[bytes]:
-        """The words for `substrate` that run it."""
+        """The arguments for `substrate` that run it."""
         options = [("--agent-id", self.agent_id), ("--session", self.session_id)]
         words = [word for name, value in options if value for word in (name, value)]
         if self.timeout_s:
             words.append(f"--timeout={self.timeout_s:g}")
+        if self.hold:
+            words.append("--hold")
         if self.world:
             words.append("--world" if self.world == "enabled" else "--no-world")
         words += [f"{name}={value}" for name, value in (("--isolate", self.isolate),
                                                         ("--net", self.net)) if value]  # fmt: skip
-        # `-c` stands for the verb: its value is then taken as it is, dash or not.
+        # `-c` takes the verb's place, so its value is used as it is, even with a leading dash.
         return [os.fsencode(word) for word in (*words, "--json", "-c", self.cmd)]
 
 
@@ -91,44 +101,88 @@ def _outside_strings(body: bytes) -> list[bytes]:
 
 def execute(document: Mapping[str, object], default_cwd: str) -> Execute:
     """The request of ``/v1/execute`` and of a stream's `start`; `UsageError` names the field."""
-    cmd = _text(document, "cmd")
+    body = _checked(document, _Body)
+    cmd = body.cmd or ""
     if not cmd.strip():
         raise UsageError("cmd: a command is needed", hint='{"cmd": "make"}')
     return Execute(
         cmd=cmd,
-        cwd=_directory(_text(document, "cwd") or default_cwd),
-        env=_variables(document.get("env")),
-        agent_id=_text(document, "agent_id"),
-        pty=_flag(document, "pty"),
-        session_id=_text(document, "session_id"),
-        timeout_s=_seconds(document, "timeout_s"),
-        world=_one_of(document, "world", ("", "enabled", "disabled")),
-        isolate=_one_of(document, "isolate", ("", "none", "workspace", "guarded", "full")),
-        net=_text(document, "net"),
-        cols=size(document, "cols", 80),
-        rows=size(document, "rows", 24),
+        cwd=_directory(body.cwd or default_cwd),
+        env=_variables(body.env or {}),
+        agent_id=body.agent_id or "",
+        pty=body.pty,
+        session_id=body.session_id or "",
+        timeout_s=body.timeout_s or 0.0,
+        hold=body.hold,
+        world=body.world or "",
+        isolate=body.isolate or "",
+        net=body.net or "",
+        cols=body.cols,
+        rows=body.rows,
     )
 
 
-def size(document: Mapping[str, object], name: str, otherwise: int) -> int:
-    """A terminal's width or height."""
-    found = document.get(name, otherwise)
-    if not isinstance(found, int) or isinstance(found, bool) or not 0 < found < 65536:
-        raise UsageError(f"{name}: a number of cells", hint=f'{{"{name}": {otherwise}}}')
-    return found
+class Size(Struct):
+    """A terminal's size, in cells."""
+
+    cols: _Cells = 80
+    rows: _Cells = 24
 
 
-def _text(document: Mapping[str, object], name: str) -> str:
-    found = document.get(name)
-    if found is None:
-        return ""
-    if not isinstance(found, str) or "\0" in found:
-        raise UsageError(f"{name}: text without NUL", hint=f'{{"{name}": "…"}}')
+def size(document: Mapping[str, object]) -> Size:
+    """A terminal's width and height; `UsageError` names the field."""
+    return _checked(document, Size)
+
+
+class _Body(Size):
+    """What `execute` accepts; None as well as a missing field means the default."""
+
+    cmd: _Text | None = None
+    cwd: _Text | None = None
+    env: Annotated[dict[str, str], Meta(max_length=_MOST_VARIABLES)] | None = None
+    agent_id: _Text | None = None
+    pty: bool = False
+    hold: bool = False
+    session_id: _Text | None = None
+    timeout_s: Annotated[float, Meta(ge=0, lt=1e9)] | None = None
+    world: Literal["", "enabled", "disabled"] | None = None
+    isolate: Literal["", "none", "workspace", "guarded", "full"] | None = None
+    net: _Text | None = None
+
+
+#: For each field that is not a plain text: what it must be, and an example.
+_EXPECTED = {
+    "env": ("an object of texts", '{"env": {"NAME": "value"}}'),
+    "pty": ("true or false", '{"pty": false}'),
+    "hold": ("true or false", '{"hold": false}'),
+    "timeout_s": ("a number of seconds", '{"timeout_s": 60}'),
+    "world": ("one of enabled, disabled", "or leave it out"),
+    "isolate": ("one of none, workspace, guarded, full", "or leave it out"),
+    "cols": ("a number of cells", '{"cols": 80}'),
+    "rows": ("a number of cells", '{"rows": 24}'),
+}
+
+
+def _checked(document: Mapping[str, object], kind: type[_Checked]) -> _Checked:
+    known = {name: document[name] for name in kind.__struct_fields__ if name in document}
+    for name, value in known.items():
+        if isinstance(value, str):
+            _check_text(name, value)
     try:
-        os.fsencode(found)
+        return convert(known, kind)
+    except ValidationError as error:
+        # msgspec ends its message with the place: "Expected `int`, got `str` - at `$.cols`".
+        name = str(error).rpartition("`$.")[2].rstrip("`").partition("[")[0]
+        expected, hint = _EXPECTED.get(name, ("text without NUL", f'{{"{name}": "…"}}'))
+        raise UsageError(f"{name}: {expected}", hint=hint) from None
+
+
+def _check_text(name: str, text: str) -> None:
+    """It can be an argument of a program: bytes that are not UTF-8 are surrogates."""
+    try:
+        os.fsencode(text)
     except UnicodeEncodeError:
         raise UsageError(f"{name}: not valid text", hint="no lone surrogates") from None
-    return found
 
 
 def _directory(path: str) -> str:
@@ -139,34 +193,9 @@ def _directory(path: str) -> str:
     return path
 
 
-def _variables(found: object) -> dict[str, str]:
-    if found is None:
-        return {}
-    if not isinstance(found, dict) or len(found) > _MOST_VARIABLES:
-        raise UsageError("env: an object of texts", hint='{"env": {"NAME": "value"}}')
+def _variables(found: dict[str, str]) -> dict[str, str]:
     for name, value in found.items():
-        if not isinstance(value, str) or not name or "=" in name or "\0" in name + value:
+        if not name or "=" in name or "\0" in name + value:
             raise UsageError(f"env: {name!r} is not a variable", hint='{"env": {"NAME": "value"}}')
-        _text({name: value}, name)
-    return dict(found)
-
-
-def _flag(document: Mapping[str, object], name: str) -> bool:
-    found = document.get(name, False)
-    if not isinstance(found, bool):
-        raise UsageError(f"{name}: true or false", hint=f'{{"{name}": false}}')
-    return found
-
-
-def _seconds(document: Mapping[str, object], name: str) -> float:
-    found = document.get(name) or 0
-    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found < 1e9:
-        raise UsageError(f"{name}: a number of seconds", hint=f'{{"{name}": 60}}')
-    return float(found)
-
-
-def _one_of(document: Mapping[str, object], name: str, words: tuple[str, ...]) -> str:
-    found = _text(document, name)
-    if found not in words:
-        raise UsageError(f"{name}: one of {', '.join(words[1:])}", hint="or leave it out")
+        _check_text(name, value)
     return found
