@@ -1,12 +1,13 @@
-"""From a request to the program that is run: what every strategy does alike."""
+"""From a request to the program that is run: what all strategies have in common."""
 
 from __future__ import annotations
 
 import os
 
 from substrate.errors import MissingDependencyError, UsageError
-from substrate.system import environment, process
-from substrate.world.protocol import Isolation, Network, RunOutcome, RunRequest
+from substrate.system import environment
+from substrate.system.process import process
+from substrate.world.interface import Isolation, Network, RunOutcome, RunRequest
 
 
 def argv_of(request: RunRequest) -> list[str | bytes]:
@@ -30,7 +31,7 @@ def directory_of(request: RunRequest) -> str:
 
 
 def outcome_of(request: RunRequest, finished: process.Finished, isolation: Isolation) -> RunOutcome:
-    """What there is to say about every command, however it was run."""
+    """What is reported about every command, however it was run."""
     return RunOutcome(
         exit=finished.exit_code,
         signal=finished.signal,
@@ -42,24 +43,32 @@ def outcome_of(request: RunRequest, finished: process.Finished, isolation: Isola
 
 
 def with_reason(isolation: Isolation, *reasons: str) -> Isolation:
-    """More reasons than it has; empty ones do not count."""
+    """Add reasons; empty ones are skipped."""
     parts = [part for part in (isolation.reason, *reasons) if part]
     return isolation._replace(reason="; ".join(parts))
 
 
 def with_network(outcome: RunOutcome, network: Network) -> RunOutcome:
-    """The network's account of the command, which has ended."""
+    """Add the network's account of the command, which has ended."""
     scopes = network.finish()
     isolation = with_reason(outcome.isolation, network.notice)
     return outcome._replace(
         isolation=isolation._replace(network=network.mode),
         scopes_used=scopes,
         net_denied=network.denied,
+        net_failed=network.failed,
+    )
+
+
+def with_refused_writes(outcome: RunOutcome, network: Network) -> RunOutcome:
+    """After `with_network`: add what the tier kept the command from changing."""
+    return outcome._replace(
+        fs_denied=network.refused_writes, fs_denied_notice=network.writes_notice
     )
 
 
 def refuse_to_hold(network: Network | None) -> None:
-    """For a strategy without namespaces: what must be held is not run at all."""
+    """For a strategy without namespaces: if rules must be enforced, nothing is run."""
     if network is not None and network.mode != "open":
         raise MissingDependencyError(
             f"--net {network.mode} needs a world, and this command would run without one",

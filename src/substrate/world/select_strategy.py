@@ -9,10 +9,9 @@ from pathlib import Path
 
 from substrate.errors import MissingDependencyError, UsageError, WorldFailedError
 from substrate.system import environment
-from substrate.system.files import real_path
-from substrate.world.direct import DirectWorld
-from substrate.world.probe import Finding, finding, probe
-from substrate.world.protocol import (
+from substrate.system.files import folds_names, real_path
+from substrate.world.capabilities import Finding, finding, probe
+from substrate.world.interface import (
     STRATEGIES,
     TIERS,
     Isolation,
@@ -22,21 +21,25 @@ from substrate.world.protocol import (
     Wanted,
     World,
 )
+from substrate.world.strategies import DirectWorld
 
-#: File systems that cannot hold an overlay's upper, or cannot rename into the workspace.
+#: File systems that cannot hold an overlay's upper, or from which no rename into the workspace is
+#: possible.
 _NO_UPPER = frozenset(
     (b"overlay", b"nfs", b"nfs4", b"9p", b"cifs", b"smb3", b"virtiofs", b"vfat", b"exfat")
 )
 
 
 _NO_OVERLAY = "no overlay can be had here: each command works on a copy"
+#: A view distinguishes `a.txt` from `A.TXT`, but the file system below it does not.
+_NAMES_FOLD = "names fold here (a.txt and A.TXT are one file), which no view of the files can show"
 
 
 def choose_world(wanted: Wanted) -> World:
     """The best world for `wanted`.
 
-    Raises `MissingDependencyError` if it was required and cannot be had; otherwise less is
-    given, and `Isolation.reason` says why.
+    Raises `MissingDependencyError` if it was required and is not available; otherwise a weaker one
+    is used, and `Isolation.reason` says why.
     """
     _check(wanted)
     if wanted.tier == "none" or wanted.strategy == "direct":
@@ -53,7 +56,7 @@ def choose_world(wanted: Wanted) -> World:
 
 
 class Falling:
-    """The first of several worlds that can be made; what went wrong with the others is said."""
+    """The first of several worlds that can be made; reports why the others failed."""
 
     def __init__(self, worlds: list[World]) -> None:
         self._worlds = worlds
@@ -93,9 +96,11 @@ def _check(wanted: Wanted) -> None:
 
 
 def _candidates(wanted: Wanted) -> tuple[list[World], list[str]]:
-    """Worlds that should work, best first, and what stands against the others."""
+    """Worlds that should work, best first, and the reasons against the others."""
     if not sys.platform.startswith("linux"):
         return [], [f"{strategy}: not on {sys.platform}" for strategy in _in_question(wanted)]
+    if folds_names(wanted.root, wanted.store):
+        return [], [_NAMES_FOLD]
     worlds: list[World] = []
     refusals: list[str] = []
     findings = probe()
@@ -112,7 +117,7 @@ def _candidates(wanted: Wanted) -> tuple[list[World], list[str]]:
 def _in_question(wanted: Wanted) -> tuple[str, ...]:
     if wanted.strategy:
         return (wanted.strategy,)
-    # A copy costs what the project holds: better than nothing, if nothing will not do.
+    # A copy costs as much as the project is large: only used if a world is required.
     layered = ("overlay", "fuse-overlayfs")
     return (*layered, "copy-diff") if wanted.required else layered
 
@@ -131,27 +136,27 @@ def _refusals(found: Finding, wanted: Wanted, directory: Path) -> Iterator[str]:
 
 
 def _unprivileged_refusals(root: str, strategy: str) -> Iterator[str]:
-    from substrate.world.sandbox import submounts
+    from substrate.world.process import submounts
 
     if os.stat(root).st_gid != os.getegid():
-        # Only our own ids exist in such a world: nothing else can be copied up.
+        # Only our own ids exist in such a world: files of other ids cannot be copied up.
         yield "the workspace belongs to a group that is not your primary one"
     if strategy == "overlay" and submounts(os.fsencode(root)):
-        # The kernel refuses a view that would show what lies below somebody else's mount.
+        # The kernel refuses a view that would show what is below another user's mount.
         yield "something is mounted inside the workspace, and you are not root"
 
 
 def _make(strategy: str, wanted: Wanted, directory: Path) -> World:
     if strategy == "overlay":
-        from substrate.world.overlay import OverlayWorld
+        from substrate.world.strategies import OverlayWorld
 
         return OverlayWorld(wanted, directory, wanted.why)
     if strategy == "fuse-overlayfs":
-        from substrate.world.fuse_overlay import FuseOverlayWorld
+        from substrate.world.strategies import FuseOverlayWorld
 
         return FuseOverlayWorld(wanted, directory, wanted.why)
     if strategy == "copy-diff":
-        from substrate.world.copy_world import CopyWorld
+        from substrate.world.strategies import CopyWorld
 
         return CopyWorld(wanted, directory, "" if wanted.strategy else _NO_OVERLAY)
     raise MissingDependencyError(
@@ -161,7 +166,7 @@ def _make(strategy: str, wanted: Wanted, directory: Path) -> World:
 
 
 def worlds_directory(wanted: Wanted) -> Path:
-    """Where the world's layer goes: beside history, so that changes arrive by rename; in
+    """Where the world's layer goes: beside history, so that changes are applied by rename; in
     `$SUBSTRATE_HOME` where there is no history, or the file system cannot hold a layer."""
     if wanted.store.is_dir() and _file_system(wanted.store) not in _NO_UPPER:
         return wanted.store / "worlds"
@@ -175,5 +180,7 @@ def _file_system(path: Path) -> bytes:
 
 
 def _fix(wanted: Wanted) -> str:
+    if folds_names(wanted.root, wanted.store):
+        return "run it with --no-world, or move the project to a file system that keeps case apart"
     found = finding(wanted.strategy or "overlay", probe())
     return f"{found.fix}; `substrate doctor` says more" if found.fix else "run substrate doctor"

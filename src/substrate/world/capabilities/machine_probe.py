@@ -1,8 +1,8 @@
-"""What this machine can do, found out by trying, and what would have to be done for the rest.
+"""What this machine can do, found by trying, and how to enable the rest.
 
 The findings are kept for as long as the machine runs: `$SUBSTRATE_HOME/probe.json` names the
-boot, the user and the kernel they were found under. Where what worlds are made with does not work
-they are kept for minutes only: it may have been for want of room, of memory or of processes.
+boot, the user and the kernel they were found under. If a feature that worlds need does not work,
+they are kept for minutes only: the cause may have been a lack of space, memory or processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import NamedTuple
 
 from substrate import __version__
 from substrate.errors import SubstrateError
-from substrate.system import clock, environment, files, platform
+from substrate.system import clock, environment
+from substrate.system.files import files
+from substrate.system.process import process_identity
 
 #: Without these there is no world, or not the best one.
 _WANTED = frozenset({"overlay", "network"})
@@ -35,13 +37,13 @@ class Finding(NamedTuple):
 
 
 def probe(*, fresh: bool = False) -> list[Finding]:
-    """Every finding, strategies first. `fresh` looks again instead of believing the last look."""
+    """Every finding, strategies first. `fresh` tries again instead of using the last findings."""
     home = environment.current().substrate_home
     if not fresh:
         known = _remembered(home)
         if known is not None:
             return known
-    from substrate.world import probes
+    from substrate.world.capabilities import probes
 
     found = [_tried(look) for look in probes.ALL]
     _remember(home, found)
@@ -56,20 +58,20 @@ def _tried(look: Callable[[], Finding]) -> Finding:
 
 
 def finding(name: str, findings: Iterable[Finding] | None = None) -> Finding:
-    """The finding of that name; one that does not work if nobody looked."""
+    """The finding of that name; one that does not work if there is none."""
     for found in probe() if findings is None else findings:
         if found.name == name:
             return found
-    return Finding(name, False, "nobody has looked")
+    return Finding(name, False, "not looked at yet")
 
 
 def _key() -> dict[str, object]:
     return {
-        "boot": platform.boot_id(),
+        "boot": process_identity.boot_id(),
         "uid": os.geteuid() if hasattr(os, "geteuid") else 0,
         "kernel": os.uname().release if hasattr(os, "uname") else sys.platform,
         "version": __version__,
-        # A container shares the boot and the kernel with its host, but not what it may do.
+        # A container shares the boot and the kernel with its host, but not its permissions.
         "root": _root_mount(),
     }
 
@@ -110,7 +112,7 @@ def _parsed(data: bytes) -> tuple[dict[str, object], list[Finding], int]:
 
 
 def _remember(home: Path, found: list[Finding]) -> None:
-    """Best effort: without it the next call looks again."""
+    """Best effort: without it the next call tries again."""
     import json
 
     rows = [list(row) for row in found]
@@ -122,5 +124,5 @@ def _remember(home: Path, found: list[Finding]) -> None:
         pass
 
 
-#: What `probes.ALL` holds.
+#: The type of the functions in `probes.ALL`.
 Look = Callable[[], Finding]

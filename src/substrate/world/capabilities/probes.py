@@ -1,4 +1,4 @@
-"""The looks, one by one. Each says what stands in the way and what removes it."""
+"""The probes, one by one. Each says what is missing and how to fix that."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from substrate.errors import SubstrateError
-from substrate.system import environment, forked
-from substrate.world.probe import Finding, Look
+from substrate.system import environment
+from substrate.system.process import fork_workers
+from substrate.world.capabilities.machine_probe import Finding, Look
 
 if TYPE_CHECKING:
-    from substrate.world.layered import LayeredWorld
+    from substrate.world.strategies import LayeredWorld
 
 _USERNS_SWITCHES = (
     (
@@ -32,12 +33,12 @@ _USERNS_SWITCHES = (
 
 
 def overlay() -> Finding:
-    """A world over a directory of our own: namespaces, overlay, /proc, all of it."""
+    """A complete world over a directory of our own: namespaces, overlay, /proc."""
     if not sys.platform.startswith("linux"):
         return Finding("overlay", False, f"{sys.platform} has no overlayfs", "use Linux")
     if "overlay" not in _read("/proc/filesystems") and not _module_there("overlay"):
         return Finding("overlay", False, "the kernel has no overlayfs", "modprobe overlay")
-    from substrate.world.overlay import OverlayWorld
+    from substrate.world.strategies import OverlayWorld
 
     return _try_out(OverlayWorld)
 
@@ -46,13 +47,13 @@ def copy_diff() -> Finding:
     """The same over a copy: without an overlay."""
     if not sys.platform.startswith("linux"):
         return Finding("copy-diff", False, f"{sys.platform} has no namespaces", "use Linux")
-    from substrate.world.copy_world import CopyWorld
+    from substrate.world.strategies import CopyWorld
 
     return _try_out(CopyWorld)
 
 
 def _try_out(kind: type[LayeredWorld]) -> Finding:
-    from substrate.world.protocol import RunRequest, Wanted
+    from substrate.world.interface import RunRequest, Wanted
 
     name = kind.strategy
     try:
@@ -95,7 +96,7 @@ def kernel() -> Finding:
 
 
 def fuse_overlayfs() -> Finding:
-    """The same by a process of its own, where the kernel refuses its overlay."""
+    """The same with a FUSE process, where the kernel refuses its overlay."""
     name = "fuse-overlayfs"
     if not sys.platform.startswith("linux"):
         return Finding(name, False, f"not on {sys.platform}", "use Linux")
@@ -108,13 +109,13 @@ def fuse_overlayfs() -> Finding:
         if isinstance(error, PermissionError) and os.geteuid() != 0:
             fix = "chmod 666 /dev/fuse, as root"
         return Finding(name, False, f"/dev/fuse: {error.strerror}", fix)
-    from substrate.world.fuse_overlay import FuseOverlayWorld
+    from substrate.world.strategies import FuseOverlayWorld
 
     return _try_out(FuseOverlayWorld)
 
 
 def cgroups() -> Finding:
-    from substrate.world import limits
+    from substrate.world.process import limits
 
     return limits.look()
 
@@ -137,11 +138,11 @@ def seccomp() -> Finding:
 
 
 def network() -> Finding:
-    """A namespace that holds ``--net off`` and ``allow:``, and a filter that tells of scopes."""
+    """A namespace that enforces ``--net off`` and ``allow:``, and a filter that reports scopes."""
     name = "network"
     if not sys.platform.startswith("linux"):
         return Finding(name, False, f"not on {sys.platform}", "use Linux")
-    child = forked.fork(_make_network_namespace)
+    child = fork_workers.fork(_make_network_namespace)
     why = child.answer() if child is not None else "no process could be started"
     if why != "":
         held = f"--net off and allow: cannot be held: {why}"
@@ -152,7 +153,7 @@ def network() -> Finding:
 
 
 def _make_network_namespace() -> str:
-    """In a child: why it cannot be done, or nothing."""
+    """In a child: why it cannot be done, or an empty string."""
     from substrate.system.linux import netns
 
     user = 0 if os.geteuid() == 0 else netns.CLONE_NEWUSER

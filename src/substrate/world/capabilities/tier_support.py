@@ -1,15 +1,15 @@
-"""From what a machine can do to the tiers it can keep."""
+"""From what a machine can do to the tiers it can enforce."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from substrate.world.probe import Finding, finding
+from substrate.world.capabilities.machine_probe import Finding, finding
 
 
 class Promise(NamedTuple):
-    """One tier: whether it can be had here, by which strategy, else why not."""
+    """One tier: whether it is available here, with which strategy, or why not."""
 
     tier: str
     works: bool

@@ -1,11 +1,10 @@
-"""The plain files of a layer: most of what commands leave, read in as few steps as can be.
+"""The plain files of a layer: most of what commands leave, read in as few steps as possible.
 
-A plain file has one name, no attributes of anybody's, no set-id bits, and takes the place of
-such a file or of nothing. Whatever is unusual in any way is left to `changes`, which says what
-each thing means.
+A plain file has one name, no extended attributes that history records, no set-id bits, and
+replaces such a file or nothing. Anything unusual is left to `changes`, which interprets it.
 
-The file whose place it takes is read with it, while its directory is at hand: who brings the
-change in must know what stands there.
+The file that it replaces is read with it, while its directory is open: applying the change needs
+to know what is there.
 """
 
 from __future__ import annotations
@@ -16,30 +15,29 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-from substrate.model.nodes import ABSENT, Kind, ManyBlobWriter, Node, ReadyBlob
-from substrate.model.paths import RelPath
-from substrate.objects.directory import Directory as Known
-from substrate.system.forked import Portions, can_fork, fork, processors
-from substrate.workspace.dirwalk import Directory
-from substrate.workspace.exclude import METADATA_FILES, Exclusions
-from substrate.workspace.layer import FILE_CAPABILITIES, OVERLAY_MARKS, LayerEntry
-from substrate.workspace.probe import Seen, SeenRow, as_row, from_row, read_open_file
-from substrate.world.origin import is_copy_of
+from substrate.model import ABSENT, Kind, ManyBlobWriter, Node, ReadyBlob, RelPath
+from substrate.objects.snapshots import Directory as Known
+from substrate.system.files import RECORDED
+from substrate.system.process import can_fork, processors, share
+from substrate.workspace import METADATA_FILES, Exclusions
+from substrate.workspace.apply import OVERLAY_MARKS, LayerEntry
+from substrate.workspace.paths import Directory, Seen, SeenRow, as_row, from_row, read_open_file
+from substrate.world.layer.copyup_origin import is_copy_of
 
-#: Larger ones are read in pieces, by others.
+#: Larger files are read in pieces, elsewhere.
 _MOST_BYTES = 1 << 20
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _OWN_NAMES = frozenset(os.fsencode(name) for name in METADATA_FILES)
-#: So much content is held in memory at once; by a child, until it has answered.
+#: How much content is held in memory at the same time; by a child, until it has answered.
 _PORTION_BYTES = 4 << 20
 _CHILD_BYTES = 64 << 20
-#: With fewer files a child costs more than it saves; and what each takes next.
+#: With fewer files a child costs more than it saves; and the size and number of its portions.
 WORTH_A_FORK = 800
 _CHUNK = 50
 _MOST_CHUNKS = 500
-#: A named tuple of as many values as it has fields, made without asking each for its default.
+#: Makes a named tuple with all its fields given; faster than its constructor.
 _new = tuple.__new__
-_THEIRS = ("user.", *OVERLAY_MARKS, FILE_CAPABILITIES)
+_THEIRS = (*RECORDED, *OVERLAY_MARKS)
 
 
 class Group(NamedTuple):
@@ -64,20 +62,19 @@ class Moved(NamedTuple):
     rest: list[bytes]
 
 
-#: One of them, as it was found: its place among the names, its mode, whether it was written to
-#: where it stood, whether it has marks, its times, its owner. Plain values: they pass between
-#: processes.
+#: One file, as it was found: the index of its name, its mode, whether it was written in place,
+#: whether it has marks, its times, its owner. Plain values: they pass between processes.
 _File = tuple[int, int, bool, bool, tuple[int, int], tuple[int, int]]
 _IN_PLACE = 2
-#: Some of a group, by its number: from the first name to before the last.
+#: Part of a group, by the group's index: from the first name to before the last.
 _Chunk = tuple[int, int, int]
-#: What a child says of one chunk: its number, the files, their blobs, contents still needed, and
-#: what stood where the files come, by the number of the name.
+#: What a child reports for one chunk: its number, the files, their blobs, contents still needed,
+#: and what the files replace, by the index of the name.
 _Answer = tuple[int, list[_File], list[ReadyBlob], list[bytes], list[tuple[int, SeenRow]]]
 
 
 class _Portion(NamedTuple):
-    """Plain files with their contents, and what stood in their places."""
+    """Plain files with their contents, and the files that they replace."""
 
     files: list[_File]
     contents: list[bytes]
@@ -85,7 +82,7 @@ class _Portion(NamedTuple):
 
 
 class PlainFiles:
-    """Reads them, several directories at once; contents go to `blobs`."""
+    """Reads plain files of several directories together; contents go to `blobs`."""
 
     def __init__(self, xattr_prefix: bytes, exclusions: Exclusions, blobs: ManyBlobWriter) -> None:
         self._origin = os.fsdecode(xattr_prefix) + "origin"
@@ -96,15 +93,15 @@ class PlainFiles:
         self.stood: dict[RelPath, Seen] = {}
 
     def read(self, groups: list[Group]) -> list[list[LayerEntry]]:
-        """Of each group, those that are plain. Many are shared with a child."""
+        """The plain files of each group. If there are many, a child reads some of them."""
         total = sum(len(group.names) for group in groups)
         if total < WORTH_A_FORK or processors() < 2 or not can_fork():
             return [self._entries(one, 0, len(one.names)) for one in groups]
         return self._read_by_two(groups, _chunks(groups, max(_CHUNK, total // _MOST_CHUNKS)))
 
     def read_beyond(self, directory: Directory, path: RelPath, names: list[bytes]) -> Moved:
-        """Those that are plain, in a directory that history leaves out and that comes whole:
-        their contents are nobody's business."""
+        """The plain files in a directory that history excludes and that is applied as a whole:
+        their contents are not read."""
         prefix = path + b"/" if path else b""
         found: list[LayerEntry] = []
         rest: list[bytes] = []
@@ -124,27 +121,24 @@ class PlainFiles:
         return Moved(found, rest)
 
     def _read_by_two(self, groups: list[Group], chunks: list[_Chunk]) -> list[list[LayerEntry]]:
-        try:
-            portions = Portions(len(chunks))
-        except OSError:
-            return [self._entries(one, 0, len(one.names)) for one in groups]
-        child = fork(lambda: self._for_parent(groups, chunks, portions))
         done: dict[int, list[LayerEntry]] = {}
-        try:
-            for number in portions.claims():
-                group, start, stop = chunks[number]
-                done[number] = self._entries(groups[group], start, stop)
-        finally:
-            portions.close()
-            answer = child.answer() if child is not None else None
-        for number, files, blobs, contents, stood in cast("list[_Answer]", answer or []):
+
+        def here(number: int) -> None:
+            group, start, stop = chunks[number]
+            done[number] = self._entries(groups[group], start, stop)
+
+        answers = share(
+            len(chunks), 1, lambda numbers: self._for_parent(groups, chunks, numbers), here
+        )
+        said = cast("list[_Answer]", answers[0] if answers else [])
+        for number, files, blobs, contents, stood in said:
             theirs = groups[chunks[number][0]]
             self._blobs.add_ready(blobs, contents)
             self._note(theirs, [(name, from_row(row)) for name, row in stood])
             done[number] = _as_entries(theirs, files, [oid for oid, *_ in blobs])
         found: list[list[LayerEntry]] = [[] for _ in groups]
         for number, (which, start, stop) in enumerate(chunks):
-            # Whatever the child did not answer for is read here.
+            # What the child did not report is read here.
             entries = done.get(number)
             found[which] += (
                 self._entries(groups[which], start, stop) if entries is None else entries
@@ -152,11 +146,11 @@ class PlainFiles:
         return found
 
     def _for_parent(
-        self, groups: list[Group], chunks: list[_Chunk], portions: Portions
+        self, groups: list[Group], chunks: list[_Chunk], claimed: Iterator[int]
     ) -> list[_Answer]:
         answers: list[_Answer] = []
         room = _CHILD_BYTES
-        for number in portions.claims():
+        for number in claimed:
             which, start, stop = chunks[number]
             numbers = iter(range(start, stop))
             files, contents, stood = self._files(groups[which], numbers, sys.maxsize)
@@ -176,7 +170,8 @@ class PlainFiles:
             if not files:
                 return found
             self._note(group, stood)
-            # What is renamed in is not read again; what is written to where it stands is.
+            # A file that is renamed into place is not read again; a file that is written in place
+            # is.
             soon = any(one[_IN_PLACE] for one in files)
             oids = self._blobs.add_blobs(contents, are_read_soon=soon)
             found += _as_entries(group, files, oids)
@@ -186,7 +181,7 @@ class PlainFiles:
         self.stood.update([(RelPath(prefix + names[number]), seen) for number, seen in stood])
 
     def _files(self, group: Group, numbers: Iterator[int], room: int) -> _Portion:
-        """Plain files and their contents, not many more bytes than `room`; none: no more."""
+        """Plain files and their contents, not many more bytes than `room`; none: no more files."""
         prefix = group.path + b"/" if group.path else b""
         names, known, below = group.names, group.known, group.below
         here, tree = group.directory.fd, None if below is None else below.fd
@@ -241,7 +236,7 @@ class PlainFiles:
         return self._exclusions.own_reason(RelPath(path), is_dir=False, size=size) is not None
 
     def _is_marked_otherwise(self, marks: list[str]) -> bool:
-        """By more than where it was copied from; labels of the system's are no marks."""
+        """Whether it has marks besides its origin; the system's own labels are not marks."""
         return any(mark != self._origin and mark.startswith(_THEIRS) for mark in marks)
 
 
@@ -295,7 +290,7 @@ def _stood(directory: int, name: bytes) -> os.stat_result | None:
 
 
 def _seen(directory: int, names: list[bytes], numbers: list[int]) -> list[tuple[int, Seen]]:
-    """The files that stand there, without what is none any more, or just being changed."""
+    """The files that are there now, without those that are gone or are being changed."""
     found = []
     for number in numbers:
         try:

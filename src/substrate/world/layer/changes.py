@@ -1,30 +1,28 @@
 """What a command changed, read from its layer alone.
 
-The tree below is never walked: what stood where something is gone comes from history's snapshot,
-and of the tree itself only the names that lie in the layer are looked at.
+The tree below is never walked: what was removed is known from history's snapshot, and in the tree
+itself only the names that are in the layer are looked at.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, ManyBlobWriter, Node
-from substrate.model.paths import ROOT, RelPath, is_within, join
-from substrate.objects import directory as snapshot_directory
-from substrate.objects import snapshot as snapshots
-from substrate.objects.directory import Reader, Snapshot
-from substrate.system.descriptors import share
-from substrate.workspace.dirwalk import Directory, Walker
-from substrate.workspace.exclude import Exclusions
-from substrate.workspace.layer import LayerDiff, LayerEntry, LeftOut
-from substrate.world import layers, other_names
-from substrate.world.changed_name import NOT_THERE, Frame, Name
-from substrate.world.new_links import NewLinks
-from substrate.world.plain_files import Group, PlainFiles
-from substrate.world.protocol import Layer
-from substrate.world.upper import Upper
+from substrate.model import ABSENT, ROOT, ManyBlobWriter, Node, RelPath, is_within, join
+from substrate.objects.snapshots import Reader, Snapshot, snapshot_directory
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.system.files import share
+from substrate.workspace import Exclusions
+from substrate.workspace.apply import LayerDiff, LayerEntry, LeftOut
+from substrate.workspace.paths import Directory, Walker
+from substrate.world.interface import Layer
+from substrate.world.layer import layer_dirs
+from substrate.world.layer.bulk_files import Group, PlainFiles
+from substrate.world.layer.hard_links import NewLinks, other_names
+from substrate.world.layer.layer_entry import NOT_THERE, Frame, Name
+from substrate.world.layer.upper import Upper
 
-#: So many directories are kept open for the files in them, if this process may have that many.
+#: How many directories are kept open for the files in them, if this process may open so many.
 _MOST_OPEN, _PART_OPEN = 100, 8
 
 
@@ -39,10 +37,10 @@ def read_layer(
     layer: Layer, base: Base, exclusions: Exclusions, blobs: ManyBlobWriter, *,
     may_vanish: bool = False,
 ) -> LayerDiff:  # fmt: skip
-    """Everything the command did; contents of what history keeps go to `blobs`.
+    """Everything the command did; contents of files that history keeps go to `blobs`.
 
-    Nothing in the layer or in the tree is changed by reading. `may_vanish`: a directory that
-    something still running there removes meanwhile is left to who reads the layer after that."""
+    Reading changes nothing in the layer or in the tree. `may_vanish`: if a process still running in
+    the world removes a directory during the read, skip that directory; a later read handles it."""
     with Upper(layer) as upper:
         reading = Reading(upper, layer, base, exclusions, blobs)
         reading.vanishing = (FileNotFoundError, NotADirectoryError) if may_vanish else ()
@@ -50,7 +48,7 @@ def read_layer(
 
 
 class Reading:
-    """The layer, directory by directory; `Name` reads what is no plain file."""
+    """Reads the layer, directory by directory; `Name` reads what is not a plain file."""
 
     def __init__(
         self, upper: Upper, layer: Layer, base: Base, exclusions: Exclusions, blobs: ManyBlobWriter
@@ -66,9 +64,9 @@ class Reading:
         self.left_out: list[LeftOut] = []
         self.emptied: list[RelPath] = []
         self.pending: list[Frame] = []
-        #: What tells that a directory was removed, or replaced, since it was listed.
+        #: The errors that show that a directory was removed, or replaced, since it was listed.
         self.vanishing: tuple[type[OSError], ...] = ()
-        #: Files that are read together, and the frames they are in; what is open there stays so.
+        #: Files that are read together, and the frames they are in; their directories stay open.
         self.files: list[tuple[Frame, Group]] = []
         #: Files written in place that have more than one name in the tree, by their inode.
         self.linked: dict[tuple[int, int], Node] = {}
@@ -95,14 +93,14 @@ class Reading:
         if self.linked:
             self.other_names()
         self.left_out += self.new_links.broken()
-        reason = layers.new_look(self.layer)
+        reason = layer_dirs.new_look(self.layer)
         self.left_out += [LeftOut(RelPath(b"."), reason)] if reason else []
         self.entries.sort(key=lambda one: one.path)
         emptied = tuple(sorted(self.emptied))
         return LayerDiff(tuple(self.entries), tuple(self.left_out), emptied, self.plain.stood)
 
     def forget(self, gone: RelPath) -> None:
-        """The directory, and what was found in it so far: it is as if it had not been listed."""
+        """Forget the directory, and what was found in it, as if it had not been listed."""
         if self.files and self.files[-1][0].path == gone:
             self.files.pop()[1].close()
         self.entries = [one for one in self.entries if not is_within(one.path, gone)]
@@ -116,7 +114,7 @@ class Reading:
             known = snapshot_directory.Directory(self.base.reader, frame.at)
         directory = self.upper.open(frame.path)
         group = Group(frame.path, directory, known, None, [])
-        self.files.append((frame, group))  # closed from here on, whatever happens
+        self.files.append((frame, group))  # from here on it is closed in every case
         if not frame.is_whole:
             group = group._replace(below=self.tree_directory(frame.path))
             self.files[-1] = (frame, group)
@@ -143,7 +141,7 @@ class Reading:
             group.close()
 
     def read_files(self) -> None:
-        """Those of the directories that were listed: the plain ones together, then the others."""
+        """The files of the listed directories: the plain ones together, then the others."""
         plain = self.plain.read([group for _, group in self.files])
         for entries, (frame, group) in zip(plain, self.files, strict=True):
             self.entries += entries
@@ -160,18 +158,18 @@ class Reading:
         try:
             return self.lower.directory(path)
         except NOT_THERE:
-            return None  # gone meanwhile, or shut to us: nothing is known of it
+            return None  # gone by now, or unreadable: nothing is known of it
 
     def other_names(self) -> None:
-        """Who writes to a file under one name has written to it under all."""
+        """A write to a file under one name is a write under all its names."""
         mentioned = {one.path for one in self.entries}
-        for path, new in other_names.of(self.tree_directory, self.exclusions, self.linked):
+        for path, new in other_names(self.tree_directory, self.exclusions, self.linked):
             if path not in mentioned:
                 old = snapshots.lookup(self.base.reader, self.base.snapshot, path)
                 self.entries.append(LayerEntry(path, old, new, is_there=False))
 
     def gone(self, path: RelPath, *, is_there: bool = False) -> None:
-        """History's path and all below are gone; `is_there`: by a whiteout of its own."""
+        """A path of history and all below it are gone; `is_there`: by a whiteout of its own."""
         for below, node in snapshots.walk(self.base.reader, self.base.snapshot, path):
             self.entries.append(
                 LayerEntry(below, node, ABSENT, is_there=is_there and below == path)

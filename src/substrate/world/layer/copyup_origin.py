@@ -1,8 +1,8 @@
-"""Whether a file in an upper was copied up from the file that stands at the same path below.
+"""Whether a file in an upper was copied up from the file at the same path below.
 
-overlayfs notes in `origin` the handle of what it copied. Only the same file was written to in
-place; ``mv a b`` leaves a `b` whose origin is `a`, and the real `b` must be replaced, not
-overwritten: it may have other names outside the workspace.
+overlayfs notes in `origin` the handle of what it copied. Only if that is the same file, it was
+written in place. ``mv a b`` leaves a `b` whose origin is `a`, and the real `b` must be replaced,
+not overwritten: it may have other names outside the workspace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SIZES = struct.Struct("=Ii")
 
 
 def is_copy_of(origin: bytes, directory: int, name: bytes) -> bool:
-    """Of what stands at `name` in that directory; False also where the system cannot say."""
+    """Whether it is a copy of `name` in that directory; False also if the system cannot say."""
     if len(origin) <= _HEADER_BYTES or origin[1] != _MAGIC:
         return False
     call = _name_to_handle_at()
@@ -38,13 +38,13 @@ def _name_to_handle_at() -> Callable[[int, bytes], tuple[int, bytes] | None] | N
     if call is None:
         return None
     mount = ctypes.byref(ctypes.c_int())
-    # struct file_handle: its size, its type, then as many bytes as there are.
+    # struct file_handle: its size, its type, then that many bytes.
     handle_type = ctypes.c_char * (_SIZES.size + _HANDLE_BYTES)
 
     def named(directory: int, name: bytes) -> tuple[int, bytes] | None:
         handle = handle_type()
         _SIZES.pack_into(handle, 0, _HANDLE_BYTES, 0)
-        if call(directory, name, handle, mount, 0) != 0:  # 0: a link is not followed
+        if call(directory, name, handle, mount, 0) != 0:  # 0: a symlink is not followed
             return None
         size, kind = _SIZES.unpack_from(handle)
         return kind, handle.raw[_SIZES.size : _SIZES.size + size]

@@ -1,4 +1,4 @@
-"""One name in a world's layer: what the command did at it, for `changes`."""
+"""One name in a world's layer: what the command did to it, for `changes`."""
 
 from __future__ import annotations
 
@@ -7,24 +7,37 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.model.paths import RelPath
-from substrate.objects import snapshot as snapshots
-from substrate.objects.directory import Snapshot
-from substrate.workspace import untouched
-from substrate.workspace.dirwalk import Directory
-from substrate.workspace.layer import LayerEntry, LeftOut, arriving_mode
-from substrate.workspace.probe import blob_id, kind_of, look, open_to_read
-from substrate.world import fuse_marks
-from substrate.world.origin import is_copy_of
-from substrate.world.plain_files import Group
-from substrate.world.upper import Found, has_capabilities, read_all
+from substrate.model import ABSENT, Kind, Node, RelPath
+from substrate.objects.snapshots import Snapshot
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.system.files import Xattrs
+from substrate.workspace.apply import (
+    FILE_CAPABILITIES,
+    LayerEntry,
+    LeftOut,
+    arriving_mode,
+    layer_is_noop,
+)
+from substrate.workspace.paths import (
+    Directory,
+    blob_id,
+    is_shut,
+    kind_of,
+    look,
+    open_to_read,
+    same_content,
+    stat_id,
+)
+from substrate.world.layer.bulk_files import Group
+from substrate.world.layer.copyup_origin import is_copy_of
+from substrate.world.layer.upper import Found, has_capabilities, read_all
+from substrate.world.strategies import fuse_marks
 
 if TYPE_CHECKING:
-    from substrate.world.changes import Reading
+    from substrate.world.layer.changes import Reading
 
 _STORE = b".substrate-git"
-#: Any other failure must not look like an empty place: what shows through would count as removed.
+#: Any other error must not look like a missing file: what is visible below would count as removed.
 NOT_THERE = (FileNotFoundError, NotADirectoryError, PermissionError)
 _NEVER_ARRIVES = {
     Kind.SOCKET: "a socket belongs to the process that made it",
@@ -34,13 +47,13 @@ _NEVER_ARRIVES = {
 
 
 class Frame(NamedTuple):
-    """A directory of the layer that is still to be read."""
+    """A directory of the layer that must still be read."""
 
     path: RelPath
-    #: The same directory in history; None where that has none.
+    #: The same directory in history; None where history has none.
     at: Snapshot | None
     beyond: bool
-    #: Nothing of the tree shows through.
+    #: Nothing of the tree is visible through it.
     is_whole: bool
 
 
@@ -74,7 +87,7 @@ class Name:
             if self.old != ABSENT or self.stood is not None:
                 self.removed()
         else:
-            with suppress(FileNotFoundError):  # gone by now: something still runs there
+            with suppress(FileNotFoundError):  # gone by now: a process still runs there
                 self.leaf_there()
 
     def leave_out(self, reason: str) -> None:
@@ -89,7 +102,7 @@ class Name:
         if stood is None:
             return
         is_dir = stat.S_ISDIR(stood.st_mode)
-        if self.old == ABSENT and self.is_beyond(is_dir, stood.st_size):
+        if self.old == ABSENT and (self.is_beyond(is_dir, stood.st_size) or self.is_shut(stood)):
             self.add(self.tree_node(), ABSENT, beyond=True)
         elif is_dir or self.old == ABSENT:
             self.reading.emptied.append(self.path)
@@ -104,23 +117,27 @@ class Name:
         if not is_whole and self.is_only_a_copy():
             return
         if self.is_beyond(True, 0):
-            self.add(self.tree_node(), new, beyond=True, is_whole=is_whole)
+            # A recorded file or link whose name the directory takes leaves history.
+            old = self.old if self.old.oid else self.tree_node()
+            self.add(old, new, beyond=True, is_whole=is_whole)
             self.go_on(None, beyond=True, is_whole=is_whole)
             return
         if over_directory and is_whole:
             self.reading.emptied.append(self.path)
         if over_directory and self.old.kind is Kind.DIRECTORY and self.looks_as_it_stood():
-            new = self.old  # copied up for what is in it; its mode in history is not our business
+            new = self.old  # copied up only for its contents; its mode in history stays
         self.add(self.old, new, is_whole=is_whole)
         self.go_on(self.at, beyond=False, is_whole=is_whole)
 
     def is_only_a_copy(self) -> bool:
-        """An earlier command's lock was in it, and the next one has got the layer."""
+        """Whether it was copied up only for an earlier command's lock, and the layer is reused."""
         assert self.stood is not None
         if self.found.at.st_mtime_ns != self.stood.st_mtime_ns or self.found.xattrs:
             return False
+        if self.found.mode != stat.S_IMODE(self.stood.st_mode):  # we opened it to read
+            return False
         upper, root = os.fsencode(self.reading.layer.upper), os.fsencode(self.reading.layer.lower)
-        if not untouched.is_copy(upper, root, self.path, times_count=True):
+        if not layer_is_noop.is_copy(upper, root, self.path, times_count=True):
             return False
         return not os.listdir(os.path.join(upper, self.path))
 
@@ -152,10 +169,10 @@ class Name:
             mode = arriving_mode(mode, stood.st_mode if stood is not None else 0)
         if mode != found.mode and found.kind is Kind.FILE:
             self.leave_out(f"arrives as {mode:04o}: new set-id bits stay in the world")
-        new = Node(found.kind, mode, content, found.xattrs)
         in_place = self.was_written_to()
-        if found.has_capabilities and not has_capabilities(self.below, found.name):
-            self.leave_out("arrives without its file capabilities: new ones stay in the world")
+        new = Node(found.kind, mode, content, self.arriving_attributes(in_place))
+        if beyond and (in_place or self.is_perhaps_a_copy()) and self.stands_as(new):
+            new = self.tree_node()  # only its times are new
         if found.kind is Kind.FILE:
             self.reading.new_links.saw(self.path, found.at, in_place)
         if in_place and stood is not None and stood.st_nlink > 1 and new != self.old:
@@ -167,6 +184,15 @@ class Name:
             in_place=in_place,
             is_marked=found.is_marked or (mode != found.mode and found.kind is Kind.FILE),
         )
+
+    def arriving_attributes(self, in_place: bool) -> Xattrs:
+        """Without file capabilities, unless the file had them and keeps its inode."""
+        found = self.found
+        if not found.has_capabilities or (in_place and has_capabilities(self.below, found.name)):
+            return found.xattrs
+        self.leave_out("arrives without its file capabilities: new ones stay in the world")
+        capability = os.fsencode(FILE_CAPABILITIES)
+        return tuple(one for one in found.xattrs if one[0] != capability)
 
     def was_written_to(self) -> bool:
         found, stood = self.found, self.stood
@@ -180,8 +206,37 @@ class Name:
             return False
         return is_copy_of(found.origin, self.below.fd, found.name)
 
+    def is_perhaps_a_copy(self) -> bool:
+        """Copied up from an unknown file, as it happens in a user namespace."""
+        found, stood = self.found, self.stood
+        is_file = found.kind is Kind.FILE and found.is_marked and not found.origin
+        return is_file and stood is not None and stood.st_nlink == 1
+
+    def stands_as(self, new: Node) -> bool:
+        """Whether the tree has the same file there: git touches objects that it has already."""
+        found, stood, below = self.found, self.stood, self.below
+        if stood is None or below is None or self.old != ABSENT:
+            return False
+        if stood.st_size != found.at.st_size or stat.S_IMODE(stood.st_mode) != found.mode:
+            return False
+        with suppress(OSError):
+            return look(below, found.name, self.reading.exclusions.size_cap_bytes).node == new
+        return False
+
+    def large_id(self) -> bytes:
+        """For a file that is too large to keep: its content is read only if the tree has a file of
+        the same size there. If that has the same content, it stays."""
+        found, stood, below = self.found, self.stood, self.below
+        if below is not None and stood is not None and stat.S_ISREG(stood.st_mode):
+            with suppress(OSError):
+                if same_content((self.directory, found.name), (below, found.name)):
+                    return stat_id(stood)
+        if below is not None and below.own_stat().st_dev == found.at.st_dev:
+            return stat_id(found.at)
+        return look(self.directory, found.name).node.oid  # a copy will have another id
+
     def content(self, beyond: bool) -> bytes:
-        """The blob id; of what history keeps, the content is kept too."""
+        """The blob id; if history keeps the file, its content is stored, too."""
         found = self.found
         if found.kind is Kind.SYMLINK:
             target = self.directory.readlink(found.name)
@@ -189,8 +244,12 @@ class Name:
         if found.kind is not Kind.FILE:
             return b""
         if beyond:
-            # Moved in with the directory it is in: nothing will ever ask for its content.
-            return b"" if self.frame.is_whole else look(self.directory, found.name).node.oid
+            # Moved into place with its directory: its content is never needed.
+            if self.frame.is_whole:
+                return b""
+            if found.at.st_size > self.reading.exclusions.size_cap_bytes:
+                return self.large_id()
+            return look(self.directory, found.name).node.oid
         fd = open_to_read(self.directory, found.name)
         try:
             return self.reading.blobs.add_blob(read_all(fd, found.at.st_size))
@@ -205,8 +264,12 @@ class Name:
         rules = self.reading.exclusions
         return rules.own_reason(self.path, is_dir=is_dir, size=size) is not None
 
+    def is_shut(self, stood: os.stat_result) -> bool:
+        """Another user's file, which history could not read: it goes to the trash as a whole."""
+        return self.below is not None and is_shut(self.below, self.found.name, stood)
+
     def tree_node(self) -> Node:
-        """What stands in the tree: its kind and mode, not its content."""
+        """What is in the tree: its kind and mode, not its content."""
         if self.stood is None:
             return ABSENT
         kind = kind_of(self.stood)
@@ -214,7 +277,8 @@ class Name:
         return Node(kind, mode)
 
     def is_marked(self) -> bool:
-        # A shut directory is opened to be read: its mode must be set before it arrives, too.
+        # An unreadable directory is opened to be read: its mode must be set before it is applied,
+        # too.
         shut = self.found.kind is Kind.DIRECTORY and self.found.mode & 0o700 != 0o700
         return self.found.is_marked or shut
 

@@ -1,12 +1,12 @@
-"""The upper directory of an overlay, name by name, in the words of the world's view.
+"""The upper directory of an overlay, name by name, as the world shows it.
 
-    what lies there              what the world shows
+    in the upper                 what the world shows
     character device 0:0         nothing: the name was removed
-    directory, marked opaque     this directory alone; nothing of the tree shows through
+    directory, marked opaque     this directory alone; nothing of the tree is visible
     directory                    this one merged with the tree's
-    anything else                itself; `origin` tells what it was copied up from
+    anything else                itself; `origin` says what it was copied up from
 
-Only the marks of the mount's own namespace count: a command can forge the other one's.
+Only the marks of the mount's own namespace count: a command can forge those of the other one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from substrate.model.nodes import Kind
-from substrate.model.paths import RelPath, join
-from substrate.system.xattrs import Xattrs
-from substrate.workspace.dirwalk import ALL, Directory, Walker
-from substrate.workspace.layer import FILE_CAPABILITIES, OVERLAY_MARKS
-from substrate.workspace.openings import Openings
-from substrate.workspace.probe import kind_of
-from substrate.world import fuse_marks
-from substrate.world.protocol import Layer
+from substrate.model import Kind, RelPath, join
+from substrate.system.files import RECORDED, Xattrs
+from substrate.workspace.apply import FILE_CAPABILITIES, OVERLAY_MARKS
+from substrate.workspace.paths import (
+    ALL,
+    READ,
+    Directory,
+    Openings,
+    Walker,
+    kind_of,
+    with_owner_bits,
+)
+from substrate.world.interface import Layer
+from substrate.world.strategies import fuse_marks
 
 _CHUNK_BYTES = 1 << 20
 _NO_MARKS = frozenset({errno.ENOTSUP, errno.EPERM, errno.EINVAL})
@@ -41,14 +46,14 @@ class Found(NamedTuple):
     #: ABSENT for a whiteout.
     kind: Kind
     at: os.stat_result
-    #: As the world shows it, though we may have opened a shut directory for ourselves.
+    #: As the world shows it, even if we have opened an unreadable directory for ourselves.
     mode: int
     is_opaque: bool
     #: The handle of the file it was copied up from; empty if it is new.
     origin: bytes
-    #: The user's own ``user.*`` attributes.
+    #: The attributes that history keeps.
     xattrs: Xattrs
-    #: It carries any mark of overlayfs at all, or what is told next.
+    #: It has any mark of overlayfs, or file capabilities.
     is_marked: bool
     has_capabilities: bool = False
 
@@ -58,9 +63,9 @@ class Upper:
 
     def __init__(self, layer: Layer) -> None:
         self._prefix = os.fsdecode(layer.xattr_prefix)
-        #: Its marks are files, too.
+        #: Whether fuse-overlayfs made it: its marks can also be files.
         self.is_by_fuse = layer.xattr_prefix == fuse_marks.PREFIX
-        # Shut directories are opened for us; what their mode was is noted beside the upper.
+        # Unreadable directories are opened for us; their modes are noted beside the upper.
         self._notes = Directory.open_root(layer.directory)
         self._openings = Openings(self._notes)
         self._walker = Walker(layer.upper, self._openings.open)
@@ -75,7 +80,7 @@ class Upper:
         return self._walker.directory(path, ALL)
 
     def listed(self, directory: Directory) -> list[tuple[bytes, bool]]:
-        """Each name in the open directory, sorted, and whether it is a regular file's."""
+        """Each name in the open directory, sorted, and whether it is a regular file."""
         assert directory.fd is not None, "there is no overlayfs without descriptors"
         coding, errors = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
         with os.scandir(directory.fd) as entries:
@@ -86,9 +91,9 @@ class Upper:
         return found
 
     def names(self, directory: Directory, path: RelPath, listed: Iterable[bytes]) -> list[Found]:
-        """What these names in the open directory that is `path` mean.
+        """What these names in the open directory `path` mean.
 
-        What the command left running may have removed some since they were listed: without those.
+        Names that a process left running has removed since they were listed are skipped.
         """
         found = []
         for name in listed:
@@ -111,30 +116,30 @@ class Upper:
         names = _attribute_names(itself)
         if not names:
             return Found(path, name, kind, at, mode, False, b"", (), False)
-        xattrs, is_marked = [], False
-        for attribute in names:
-            if attribute.startswith(OVERLAY_MARKS):
-                is_marked = True
-            elif attribute.startswith("user."):
-                value = os.getxattr(itself, attribute, follow_symlinks=False)
-                xattrs.append((os.fsencode(attribute), value))
-        is_opaque = kind is Kind.DIRECTORY and self._is_opaque(itself, names)
-        origin = b"" if kind is Kind.DIRECTORY else self._mark(itself, names, "origin")
+        mark = self._prefix + ("opaque" if kind is Kind.DIRECTORY else "origin")
+        wanted = [one for one in names if one == mark or _is_recorded(one)]
+        try:
+            values = {one: os.getxattr(itself, one, follow_symlinks=False) for one in wanted}
+        except PermissionError:
+            with with_owner_bits(directory, name, READ) as its_inode:
+                values = {one: os.getxattr(its_inode, one) for one in wanted}
+        xattrs = [(os.fsencode(one), values[one]) for one in wanted if _is_recorded(one)]
+        is_opaque, origin = False, b""
+        if kind is Kind.DIRECTORY:
+            fuses = self.is_by_fuse and fuse_marks.ROOTS_OPAQUE in names
+            is_opaque = fuses or values.get(mark) == b"y"
+        else:
+            origin = values.get(mark, b"")
+        has_rights = FILE_CAPABILITIES in names
+        is_marked = has_rights or any(one.startswith(OVERLAY_MARKS) for one in names)
         return Found(
-            path, name, kind, at, mode, is_opaque, origin, tuple(sorted(xattrs)),
-            is_marked or FILE_CAPABILITIES in names, FILE_CAPABILITIES in names,
+            path, name, kind, at, mode, is_opaque, origin, tuple(sorted(xattrs)), is_marked,
+            has_rights,
         )  # fmt: skip
 
-    def _is_opaque(self, itself: bytes, names: list[str]) -> bool:
-        if self.is_by_fuse and fuse_marks.ROOTS_OPAQUE in names:
-            return True
-        return self._mark(itself, names, "opaque") == b"y"
 
-    def _mark(self, itself: bytes, names: list[str], mark: str) -> bytes:
-        attribute = self._prefix + mark
-        if attribute not in names:
-            return b""
-        return os.getxattr(itself, attribute, follow_symlinks=False)
+def _is_recorded(attribute: str) -> bool:
+    return attribute.startswith(RECORDED) and not attribute.startswith(OVERLAY_MARKS)
 
 
 def _attribute_names(itself: bytes) -> list[str]:
@@ -147,7 +152,7 @@ def _attribute_names(itself: bytes) -> list[str]:
 
 
 def has_capabilities(directory: Directory | None, name: bytes) -> bool:
-    """Whether a file gives rights to whoever runs it; False where nothing can be seen."""
+    """Whether a file has capabilities for the process that runs it; False where unknown."""
     if directory is None or directory.fd is None:
         return False
     try:

@@ -1,4 +1,4 @@
-"""One command's network, as a world meets it: hooks around fork and exec, then an account.
+"""One command's network, as a world uses it: hooks around fork and exec, then an account.
 
 before_fork   a socket pair, and everything the child must not have to make itself
 in_child      the namespace if one is asked for, then the filter; both handed to the other side
@@ -14,16 +14,12 @@ import threading
 from contextlib import suppress
 
 from substrate.errors import SubstrateError
-from substrate.system import room
-from substrate.system.linux import go_on
-from substrate.system.linux.seccomp_notify import Handover, Listener
-from substrate.world.network import procfs
-from substrate.world.network.enclosure import Enclosure, make_sockets
-from substrate.world.network.event_loop import EventLoop
-from substrate.world.network.names import Names
+from substrate.system.linux import Handover, Listener, seccomp_passthrough
+from substrate.system.process import rlimit_check
+from substrate.world.network.enclosure import Enclosure, EventLoop, make_sockets
+from substrate.world.network.observe import MOST_SCOPES, Names, ScopeLog, Supervisor
 from substrate.world.network.rules import Policy
-from substrate.world.network.scopes import MOST_SCOPES, ScopeLog
-from substrate.world.network.supervisor import Supervisor
+from substrate.world.process import Refused, RefusedWrites
 
 _MOST_DESCRIPTORS = 250
 #: Only a supervisor with a bug takes this long; the command's record must not wait for it.
@@ -31,7 +27,7 @@ _SETTLE_TIMEOUT_S = 5.0
 
 
 class CommandNetwork:
-    """Implements `protocol.Network`. For one command only."""
+    """Implements `interface.Network`. For one command only."""
 
     def __init__(self, policy: Policy, *, no_new_privs: bool = False) -> None:
         """`no_new_privs` lets a process without CAP_SYS_ADMIN be watched; then sudo fails in it."""
@@ -50,6 +46,8 @@ class CommandNetwork:
         self._settled = threading.Event()
         self._unseen = ""
         self._outlives = False
+        self._abstract: frozenset[str] = frozenset()
+        self._writes: RefusedWrites | None = None
 
     @property
     def mode(self) -> str:
@@ -59,6 +57,11 @@ class CommandNetwork:
     def denied(self) -> tuple[str, ...]:
         """What was refused, as scopes, and ``dns:name`` for a name that was not resolved."""
         return self._log.denials()
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """What it was allowed to reach, but did not."""
+        return self._log.failures()
 
     @property
     def notice(self) -> str:
@@ -75,22 +78,44 @@ class CommandNetwork:
 
     @property
     def passed_nothing(self) -> bool:
-        """Told by the calls alone, which wait to be counted: what they say can be forged."""
+        """Decided by counting the calls, which wait for us; their contents could be forged."""
         if self._unseen or self._loop is None or self._loop.failure:
             return False
         return self._supervisor is not None and not self._supervisor.messages
 
+    def refuse_abstract(self, names: tuple[bytes, ...]) -> None:
+        self._abstract = frozenset("@" + name.decode("utf-8", "surrogateescape") for name in names)
+
+    def watch_writes(self) -> None:
+        self._writes = RefusedWrites()
+
+    @property
+    def refused_writes(self) -> tuple[Refused, ...]:
+        return self._writes.refused() if self._writes is not None else ()
+
+    @property
+    def writes_notice(self) -> str:
+        """Why the list of refused writes may be incomplete; empty if complete, or not made."""
+        if self._writes is None:
+            return ""
+        if self._unseen or (self._loop is not None and self._loop.failure):
+            return self.notice.replace("the network was not watched", "writes were not watched")
+        return self._writes.notice
+
     def before_fork(self) -> None:
-        """May be called again if what was to be forked could not be made."""
+        """May be called again if the fork could not be made."""
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self._handover = Handover(self._theirs.fileno())
+            self._handover = Handover(
+                self._theirs.fileno(),
+                no_vsock=self._policy.encloses,
+                writes=self._writes is not None,
+            )
         except SubstrateError as error:
             self._unseen = error.message
 
     def in_child(self) -> None:
-        """Raises `OSError` where the namespace that was asked for cannot be had: then nothing may
-        run."""
+        """Raises `OSError` if the requested namespace is not available: then nothing may run."""
         if self._theirs is None:
             raise AssertionError("before_fork comes first")
         if self._policy.encloses:
@@ -107,7 +132,7 @@ class CommandNetwork:
         self._theirs.close()
 
     def parent(self, child_pid: int, fds: tuple[int, ...] = ()) -> None:
-        """Starts the supervisor. The command may run already: its first call waits for us."""
+        """Starts the supervisor. The command may be running already: its first call waits."""
         if self._theirs is None:
             raise AssertionError("before_fork comes first")
         self._theirs.close()
@@ -115,18 +140,18 @@ class CommandNetwork:
         thread = threading.Thread(
             target=self._supervise, args=(self._loop, child_pid), daemon=True, name="network"
         )
-        room.start(thread)
+        rlimit_check.start(thread)
         self._thread = thread
 
     def take(self) -> tuple[str, ...]:
-        """What was used since the last time: one of many commands that a shell runs is over."""
+        """What was used since the last call: one line of a shell has ended."""
         loop, supervisor = self._loop, self._supervisor
         if loop is None or supervisor is None or self._thread is None:
             return ()
         settled = threading.Event()
 
         def settle() -> None:
-            supervisor.settle()
+            supervisor.settle(is_over=False)
             settled.set()
 
         if self._thread.is_alive():
@@ -135,11 +160,11 @@ class CommandNetwork:
         return self._log.take()
 
     def finish(self) -> tuple[str, ...]:
-        """The command ended: what it used. What it left running keeps its network."""
+        """The command has ended: what it used. Processes that it left keep their network."""
         if self._ours is None or self._loop is None or self._thread is None:
             return ()
         with suppress(OSError):
-            self._ours.shutdown(socket.SHUT_RDWR)  # a child that never came as far as exec
+            self._ours.shutdown(socket.SHUT_RDWR)  # a child that never reached exec
         self._started.wait(_SETTLE_TIMEOUT_S)
 
         def settle() -> None:
@@ -147,9 +172,9 @@ class CommandNetwork:
                 self._supervisor.settle()
             if self._listener is not None and not self._nobody_left():
                 if self._policy.encloses:
-                    self._outlives = True  # there is no other way out for what was left
+                    self._outlives = True  # the processes left have no other way out
                 else:
-                    go_on.hand_over(self._listener.descriptor)
+                    seccomp_passthrough.hand_over(self._listener.descriptor)
             if self._loop is not None and not self._outlives:
                 self._loop.stop()
             self._settled.set()
@@ -172,13 +197,13 @@ class CommandNetwork:
         enclosure = None
         try:
             sockets = self._receive()
-            view = procfs.view_of(command)
             if self._policy.encloses:
                 enclosure = Enclosure(loop, self._policy, self._log, sockets)
             if self._listener is not None:
                 self._supervisor = Supervisor(
-                    loop, self._listener, self._log, self._names, view, enclosure
-                )
+                    loop, self._listener, self._log, self._names, command, enclosure,
+                    abstract=self._abstract, writes=self._writes,
+                )  # fmt: skip
             self._started.set()
             if self._supervisor is not None or enclosure is not None:
                 loop.run()
@@ -187,7 +212,7 @@ class CommandNetwork:
         except Exception as error:  # noqa: BLE001 - the command goes on; the account says so
             self._unseen = f"{type(error).__name__}: {error}"
             if self._listener is not None:
-                go_on.hand_over(self._listener.descriptor)
+                seccomp_passthrough.hand_over(self._listener.descriptor)
         finally:
             self._started.set()
             self._settled.set()
@@ -200,7 +225,7 @@ class CommandNetwork:
             loop.close()
 
     def _receive(self) -> list[socket.socket]:
-        """Until the listener came, or the child said why there is none, or became its program."""
+        """Until the listener came, or the child said why there is none, or started its program."""
         sockets: list[socket.socket] = []
         ours = self._ours
         while ours is not None:

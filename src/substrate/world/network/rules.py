@@ -9,7 +9,7 @@ from substrate.errors import UsageError
 
 Address = IPv4Address | IPv6Address
 _HINT = "--net open, --net off, or --net allow:example.com:443,*.example.org:*,10.0.0.5:5432"
-#: RFC 6761: this name is the loopback address, whatever a resolver says.
+#: RFC 6761: this name is the loopback address, whatever a resolver answers.
 _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost")
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 _NAT64 = ip_network("64:ff9b::/96")
@@ -47,12 +47,12 @@ class Policy(NamedTuple):
     #: ``open``, ``off`` or ``allow``.
     mode: str
     rules: tuple[Rule, ...] = ()
-    #: As it was asked for: for spans.
+    #: As it was requested: for spans.
     text: str = "open"
 
     @property
     def encloses(self) -> bool:
-        """Whether the command gets a network namespace of its own."""
+        """Whether the command gets its own network namespace."""
         return self.mode != "open"
 
     def may_name(self, name: str) -> bool:
@@ -63,20 +63,20 @@ class Policy(NamedTuple):
         return any(rule.names(name) and rule.at(port) for rule in self.rules)
 
     def may_reach_address(self, address: Address, port: int) -> bool:
-        """Whether this very address is on the list."""
+        """Whether this exact address is on the list."""
         plain = unmapped(address)
         return any(rule.holds(plain) and rule.at(port) for rule in self.rules)
 
     def may_dial(self, address: Address, port: int) -> bool:
-        """Whether an allowed name may lead to this address, now that it is resolved.
+        """Whether an allowed name may resolve to this address at this port.
 
-        A name is under the control of whoever serves it: one that leads to this machine, or into
-        a private network, is refused unless the address is on the list by itself.
+        The owner of a name controls its addresses. An address of this machine or of a private
+        network is refused unless it is on the list itself.
         """
         return is_public(address) or self.may_reach_address(address, port)
 
     def may_lead_to(self, address: Address) -> bool:
-        """Whether an allowed name may resolve to this address at all, whatever the port."""
+        """Whether an allowed name may resolve to this address at any port."""
         plain = unmapped(address)
         return is_public(plain) or any(rule.holds(plain) for rule in self.rules)
 
@@ -104,7 +104,7 @@ def _rule(entry: str) -> Rule:
     host, colon, port_text = entry.rpartition(":")
     if host.count(":") and not host.startswith("["):
         raise UsageError(
-            f"--net allow: {entry!r}: an IPv6 address stands in brackets", hint="[2001:db8::1]:443"
+            f"--net allow: {entry!r}: write an IPv6 address in brackets", hint="[2001:db8::1]:443"
         )
     if not colon or not host:
         raise UsageError(f"--net allow: {entry!r} is not host:port", hint=_HINT)
@@ -144,7 +144,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def unmapped(address: Address) -> Address:
-    """``::ffff:10.0.0.1`` is 10.0.0.1, and so is NAT64's spelling: rules meet the plain one."""
+    """``::ffff:10.0.0.1`` is 10.0.0.1, and so is NAT64's spelling: rules use the plain one."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped

@@ -1,14 +1,15 @@
-"""A view that its command left as it was goes to the next command, with all it has looked up.
+"""A view that its command left unchanged goes to the next command, with all it has looked up.
 
-What is kept is the overlay alone, as a mount that is attached nowhere: namespaces, processes and
-every other mount are new for each command. Its layer must say nothing; the kernel then holds
-nothing of the one command that the other could see. Whether what it has looked up still holds, the
-agent's watcher says (`workspace/still.py`); who knows no token uses it never again.
+Only the overlay is kept, as a mount that is attached nowhere: namespaces, processes and every
+other mount are new for each command. Its layer must hold no change; then the kernel holds nothing
+of the one command that the other could see. The daemon's watcher says whether what the view has
+looked up is still valid (`workspace/watch/inotify_quiet_proof.py`); without a token from it, a view
+is never used again.
 
     one command's process                      the next one's
-      its command has ended: `put_by`
-      tells the agent, hands the mount over ─▶  `take_over`: the directory is its own now
-      `see_off`: it was taken, or it goes       attaches the mount in its world
+    its command has ended: `put_by`
+    reports to the daemon with the mount  ─▶  `take_over`: the directory is its own now
+    `see_off`: it was taken, or is removed    attaches the mount in its world
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from typing import NamedTuple
 
 from substrate.system import clock
 from substrate.system.linux import mounts
-from substrate.workspace import untouched
-from substrate.workspace.layer import OVERLAY_MARKS
-from substrate.world import aside, layers
-from substrate.world.protocol import Layer
+from substrate.workspace.apply import OVERLAY_MARKS, layer_is_noop
+from substrate.world.interface import Layer
+from substrate.world.layer import layer_dirs
+from substrate.world.prewarm import parked_layers
 
-#: Not for ever: flags that `chattr` sets are remembered, too, and of those nobody is told.
+#: Not for ever: the view also remembers flags that `chattr` sets, and no event reports those.
 OLDEST_NS = 600 * 1_000_000_000
 _STORE_NAME = ".substrate-git"
 _VOLATILE_MARK = "incompat"
-#: What the kernel notes on directories that it copies up; none of them changes what is shown.
+#: The kernel's marks on directories that it copies up; none of them changes what is shown.
 _KERNELS_MARKS = ("origin", "impure", "uuid", "nlink")
 _FLAGS = "flags"
 _GET_FLAGS = 0x80086601
@@ -44,11 +45,11 @@ _WAIT_S, _TICK_S = 0.5, 0.005
 class Kept(NamedTuple):
     """Plain values: it is passed between processes, beside the mount's descriptor."""
 
-    #: Of its layer.
+    #: The directory of its layer.
     directory: bytes
     root: bytes
     xattr_prefix: bytes
-    #: The tree has stood still since before the first look through it, if this is its token.
+    #: If the tree still has this token, it has been quiet since before the first look.
     token: bytes
     #: The machine as it was then.
     looks: bytes
@@ -62,24 +63,24 @@ class Kept(NamedTuple):
         where = Path(os.fsdecode(directory))
         root = Path(os.fsdecode(self.root))
         return Layer(
-            where.name, where, where / layers.UPPER, root, "overlay", self.xattr_prefix
+            where.name, where, where / layer_dirs.UPPER, root, "overlay", self.xattr_prefix
         )  # fmt: skip
 
 
 def attributes(layer: Layer) -> tuple[tuple[str, bytes], ...]:
-    """Those on the layer itself, which a view shows on its root, and its flags.
+    """The attributes of the layer itself, which a view shows on its root, and its flags.
 
     `OSError` if there are marks on it that the kernel did not make.
     """
     upper = os.fsencode(layer.upper)
     _refuse_marks(layer, upper)
-    found = untouched.attributes(upper) or {}
+    found = layer_is_noop.attributes(upper) or {}
     return (*sorted(found.items()), (_FLAGS, _flags(upper)))
 
 
 def says_nothing(layer: Layer, expected: tuple[tuple[str, bytes], ...]) -> bool:
-    """Whether a command has left nothing in the layer: neither in it nor on it, where the
-    `expected` attributes were."""
+    """Whether a command has left nothing in the layer, and nothing on it but the `expected`
+    attributes."""
     upper, root = os.fsencode(layer.upper), os.fsencode(layer.lower)
     try:
         at, stood = os.stat(upper), os.stat(root)
@@ -89,15 +90,15 @@ def says_nothing(layer: Layer, expected: tuple[tuple[str, bytes], ...]) -> bool:
             return False
         if attributes(layer) != expected:
             return False
-        # What is being copied up lies in the one; of files with several names the other knows.
+        # "work" has what is being copied up; "index" has files with several names.
         for name in ("work", "index"):
             where = layer.directory / "work" / name
             if where.is_dir() and not set(os.listdir(where)) <= {_VOLATILE_MARK}:
                 return False
-        copied = untouched.copied_directories(upper, root)
+        copied = layer_is_noop.copied_directories(upper, root)
         for path in copied or ():
             _refuse_marks(layer, os.path.join(upper, path))
-            # Made where the layer was made: they have the same, unless somebody set them.
+            # They were made with the layer and have the same flags, unless a program changed them.
             if (_FLAGS, _flags(os.path.join(upper, path))) not in expected:
                 return False
         return copied is not None
@@ -106,7 +107,7 @@ def says_nothing(layer: Layer, expected: tuple[tuple[str, bytes], ...]) -> bool:
 
 
 def _refuse_marks(layer: Layer, directory: bytes) -> None:
-    """A command may set attributes that look like the kernel's marks. They say nothing of the
+    """A command may set attributes that look like the kernel's marks. They mean nothing for the
     tree, but the next command would see them."""
     own = {os.fsdecode(layer.xattr_prefix) + name for name in _KERNELS_MARKS}
     for name in os.listxattr(directory, follow_symlinks=False):
@@ -115,7 +116,7 @@ def _refuse_marks(layer: Layer, directory: bytes) -> None:
 
 
 def _flags(directory: bytes) -> bytes:
-    """Those that `chattr` sets."""
+    """The flags that `chattr` sets."""
     import fcntl
 
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -131,16 +132,16 @@ def _flags(directory: bytes) -> bytes:
 
 
 def put_by(layer: Layer) -> Layer:
-    """As it was before its command; nobody's, but ours to clear away."""
-    # Whoever copies the workspace now would come across it.
+    """Keep it as it was before its command; it has no command now, and we must remove it."""
+    # A process that copies the workspace now would find it.
     (layer.upper / _STORE_NAME).unlink(missing_ok=True)
-    return aside.put(layer, layer.directory.parent)
+    return parked_layers.put(layer, layer.directory.parent)
 
 
 def set_times(layer: Layer) -> None:
-    """Directories that an earlier command had copied up look as they do in the tree now."""
+    """Directories that an earlier command had copied up get the times of the tree's."""
     upper, root = os.fsencode(layer.upper), os.fsencode(layer.lower)
-    for path in untouched.copied_directories(upper, root) or ():
+    for path in layer_is_noop.copied_directories(upper, root) or ():
         stood = os.stat(os.path.join(root, path))
         os.utime(os.path.join(upper, path), ns=(stood.st_atime_ns, stood.st_mtime_ns))
 
@@ -148,24 +149,24 @@ def set_times(layer: Layer) -> None:
 def take_over(kept: Kept) -> Layer:
     """Make its layer ours; `OSError` if it is gone."""
     layer = kept.layer(kept.directory)
-    # First whose it is, then the name: nobody who tidies up finds it without an owner.
-    layers.note_kind(layer)
-    return aside.put(layer, layer.directory.parent)
+    # First the owner, then the name: a process that tidies up never finds it without an owner.
+    layer_dirs.note_kind(layer)
+    return parked_layers.put(layer, layer.directory.parent)
 
 
 def see_off(layer: Layer) -> None:
-    """After the answer: whoever is to have it takes it at once, or nobody does."""
+    """After the answer: the next process takes it at once; otherwise remove it."""
     deadline = clock.monotonic_ns() + int(_WAIT_S * 1e9)
     while clock.monotonic_ns() < deadline:
         if not layer.directory.is_dir():
             return
         clock.sleep(_TICK_S)
     with suppress(OSError):
-        layers.remove(aside.put(layer, layer.directory.parent))
+        layer_dirs.remove(parked_layers.put(layer, layer.directory.parent))
 
 
 def attach(view: int, root: bytes) -> Callable[[], None]:
-    """What puts the kept mount at `root`."""
+    """A function that mounts the kept view at `root`."""
 
     def mount_view() -> None:
         mounts.attach_tree(view, root)

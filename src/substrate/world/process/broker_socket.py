@@ -1,7 +1,7 @@
 """The way out of a world: a socket that is made inside and listened to outside.
 
-Whoever is inside reaches it by its path, in every tier and without a network; nobody else does,
-because the directory it lies in is mounted in that world alone. It leaves nothing on any disk.
+Processes inside reach it by its path, in every tier and without a network. No other process can,
+because its directory is mounted in that world alone. It leaves nothing on any disk.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from substrate.system.files import real_path
 from substrate.system.linux import mounts
 
 NAME = b"broker"
-#: In a world with a root directory of its own.
+#: In a world with its own root directory.
 _IN_NEW_ROOT = b"/run/substrate"
 _BACKLOG = 64
 
 
 def directory(tier: str, home: Path) -> bytes:
-    """Where it lies, seen from inside; `home` is Substrate's own. Empty where it cannot lie."""
+    """Its directory, seen from inside; `home` is Substrate's own. Empty where it is impossible."""
     if tier == "full":
         return _IN_NEW_ROOT
     where = os.path.join(real_path(home), "run")
@@ -33,7 +33,7 @@ def directory(tier: str, home: Path) -> bytes:
 
 
 def make(where: bytes, tier: str) -> int:
-    """In the world's mount namespace: a listening socket's descriptor."""
+    """In the world's mount namespace: make a listening socket; returns its descriptor."""
     import _socket
 
     if tier == "full":
@@ -44,7 +44,7 @@ def make(where: bytes, tier: str) -> int:
     here = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        os.chdir(where)  # an address holds no long path
+        os.chdir(where)  # an address has no room for a long path
         listener.bind(NAME)
         os.chmod(NAME, 0o600)
     finally:

@@ -4,9 +4,9 @@
                             └──▶ hash, file
 
 A stream that is a terminal or ``/dev/null`` is given to the command itself and not captured:
-programs look at what they write to, and behave otherwise on a pipe. But where the terminal is one
-that we made (``--pty``) its relay notes what goes through. Where stdout and stderr are
-one (``2>&1``) they share one pipe, so that their lines stay in order; it is captured as stdout.
+programs check what they write to, and behave differently on a pipe. But if we made the terminal
+(``--pty``), its relay records what goes through. Where stdout and stderr are the same (``2>&1``)
+they share one pipe, so that their lines stay in order; it is captured as stdout.
 """
 
 from __future__ import annotations
@@ -20,41 +20,44 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from substrate.system import files, room, terminal_tap
-from substrate.world.protocol import Capture, Captured
+from substrate.system.files import files
+from substrate.system.process import fork_child
+from substrate.system.process import rlimit_check as room
+from substrate.system.terminal import pty_capture
+from substrate.world.interface import Capture, Captured
 
 if TYPE_CHECKING:
     from hashlib import _Hash
 
 _CHUNK_BYTES = 1024 * 1024
-#: Where there is no memory for more.
+#: The size to use when there is no memory for more.
 _SMALL_CHUNK_BYTES = 4096
-#: What Linux lets every user have; a small pipe would cost a switch for each 64 KiB.
+#: What Linux lets every user have; a small pipe would cost a context switch for each 64 KiB.
 _PIPE_BYTES = 1024 * 1024
 
 
 class Streams(NamedTuple):
-    """What the command gets as stdout and stderr; `None` is what we have."""
+    """What the command gets as stdout and stderr; `None` means our own."""
 
     stdout: int | None
     stderr: int | None
 
 
 class Capturing:
-    """The capture of one command: `start` before it runs, `finish` once it ended."""
+    """The capture of one command: `start` before it runs, `finish` once it has ended."""
 
     def __init__(self, wanted: Capture | None, stdout: int | None, stderr: int | None) -> None:
         """Without `wanted` nothing is captured and the streams pass through as they are."""
         out, err = 1 if stdout is None else stdout, 2 if stderr is None else stderr
         self._out = self._err = None
-        self._tap: terminal_tap.Tap | None = None
+        self._tap: pty_capture.Tap | None = None
         self._wanted = wanted
         self._terminal = out
         self.streams = Streams(stdout, stderr)
         if wanted is None or os.name != "posix":
             return
-        if terminal_tap.current is not None and os.isatty(out):
-            self._tap = terminal_tap.current
+        if pty_capture.current is not None and os.isatty(out):
+            self._tap = pty_capture.current
             self._tap.begin(os.fsencode(wanted.directory / "stdout"), wanted.cap_bytes, out)
         if _is_captured(out):
             self._out = _Pump(out, wanted.directory / "stdout", wanted.cap_bytes)
@@ -69,15 +72,15 @@ class Capturing:
     def start(self) -> None:
         """Begin to pass on. Not before the last fork: a thread does not survive one.
 
-        `RefusedError` if there may be no more threads: then nothing is passed on, and `finish` is
-        all that is left to do.
+        `RefusedError` if there may be no more threads: then nothing is passed on, and the caller
+        must only call `finish`.
         """
         for pump in (self._out, self._err):
             if pump is not None:
                 pump.start()
 
     def finish(self) -> tuple[Captured | None, Captured | None]:
-        """What stdout and stderr were. What the command left running keeps its output."""
+        """What stdout and stderr were. Processes that the command left keep their output."""
         for pump in (self._out, self._err):
             if pump is not None:
                 pump.finish()
@@ -92,7 +95,7 @@ class Capturing:
         )
 
     def _noted(self) -> Captured | None:
-        """What went over a terminal of ours; stdout and stderr are one there."""
+        """What went over a terminal of ours, where stdout and stderr are the same."""
         if self._tap is None or self._wanted is None:
             return None
         noted = self._tap.end(self._terminal)
@@ -120,7 +123,7 @@ class _Pump:
         self._size_bytes = 0
         self._wake_reader, self._wake_writer = os.pipe()
         self._started = False
-        #: Held while the thread is at work.
+        #: Held while the thread is running.
         self._done = allocate_lock()
         self._failure: OSError | None = None
 
@@ -134,9 +137,9 @@ class _Pump:
         self._started = True
 
     def finish(self) -> None:
-        """Take what is still in the pipe, and stop."""
+        """Read what is still in the pipe, and stop."""
         os.close(self.write_end)
-        if not self._started:  # nor was the command
+        if not self._started:  # then the command was not started either
             os.close(self.read_end)
             self.at_end = True
         os.close(self._wake_writer)
@@ -161,7 +164,7 @@ class _Pump:
         try:
             self._pass_on()
         except OSError:
-            # Nobody reads our output any more: the command shall learn it as it would from us.
+            # Our output has no reader any more: the command must get the same error as without us.
             self.at_end = True
             os.close(self.read_end)
         finally:
@@ -187,7 +190,7 @@ class _Pump:
     def _read(self) -> bytes:
         try:
             return os.read(self.read_end, _CHUNK_BYTES)
-        except MemoryError:  # the command waits for us: with little at a time, if need be
+        except MemoryError:  # the command waits for us: read in small pieces if necessary
             return os.read(self.read_end, _SMALL_CHUNK_BYTES)
 
     def _take(self, data: bytes) -> None:
@@ -208,13 +211,8 @@ class _Pump:
 
 
 def _leave_relay(pumps: list[_Pump]) -> None:
-    """A process that goes on passing on what leftovers print, when we are gone."""
-    if os.fork() != 0:
-        return
-    try:
-        _relay({pump.read_end: pump.target for pump in pumps})
-    finally:
-        os._exit(0)
+    """A process that passes on what leftover processes print, after we have ended."""
+    fork_child(lambda: _relay({pump.read_end: pump.target for pump in pumps}))
 
 
 def _relay(targets: dict[int, int]) -> NoReturn:
@@ -240,7 +238,7 @@ def _write_all(fd: int, data: bytes) -> None:
     while view:
         try:
             view = view[os.write(fd, view) :]
-        except BlockingIOError:  # somebody made our output non-blocking
+        except BlockingIOError:  # another process made our output non-blocking
             waiting = select.poll()
             waiting.register(fd, select.POLLOUT)
             waiting.poll()
@@ -262,7 +260,7 @@ def _same(first: int, second: int) -> bool:
 
 
 def _widen(fd: int) -> None:
-    """A larger pipe where the system has one to give; it works without."""
+    """Enlarge the pipe if the system allows it; it also works without."""
     with suppress(ImportError, AttributeError, OSError):
         import fcntl
 

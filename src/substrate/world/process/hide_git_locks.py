@@ -1,14 +1,14 @@
-"""Names that a view does not show, though somebody makes them in the tree below: git's locks.
+"""Names that a view must not show, even if they are created in the tree below: git's locks.
 
-An overlay remembers what it found under a name. If it found nothing, it does not ask again, and
-another git's lock is not seen. If it found one, that is in sight for as long as the command runs.
-And once the command has had a lock of its own there, and has renamed it away, nothing is
-remembered, and the next look decides. So the world's init looks first, whenever a name has gone.
+An overlay remembers what it found under a name. If it found nothing, it does not look again, and
+another git's lock is not visible. If it found a lock, that is visible for as long as the command
+runs. But after the command has made its own lock there and renamed it away, nothing is remembered,
+and the next lookup decides. So the world's init does a lookup first, whenever a name is gone.
 
-What it finds in spite of that is the command's own, or it was made below in that very moment, and
-is taken out of the view. The kernel tells whose it is: of what is done below nothing is heard here.
-It is taken out of the very directory that is listened to, and out of no other that the command,
-or a shell's next line, has put in its place.
+What that lookup finds is either the command's own, or it was created below at that moment, and
+is then removed from the view. inotify shows which: it reports nothing of what happens below. The
+name is removed only from the directory that is watched, never from another directory that the
+command, or a shell's next line, has put in its place.
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ from substrate.system.linux import inotify
 
 _HEARD = inotify.CREATE | inotify.MOVED_TO | inotify.MOVED_FROM | inotify.DELETE
 _MADE = inotify.CREATE | inotify.MOVED_TO
-#: A command that is at a name each time we look is left alone: the next event comes soon.
+#: A name that the command uses each time we look is left alone: the next event comes soon.
 _MOST_LOOKS = 20
-_TO_LOOK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Only Linux has O_PATH, and other systems import this module too.
+_TO_LOOK = getattr(os, "O_PATH", 0) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 def look_for(paths: Iterable[bytes]) -> None:
-    """Have an overlay remember that nothing is there."""
+    """Make an overlay remember that nothing is there."""
     for path in paths:
         with suppress(OSError):
             os.lstat(path)
 
 
 def take_out(root: bytes, paths: Iterable[bytes]) -> None:
-    """The same, before a command begins in the view at `root`: what is there is not its own."""
+    """The same, before a command begins in the view at `root`: names there are not its own."""
     for path in paths:
         with suppress(OSError):
             os.lstat(path)
-            # What is mounted in there is the real thing.
+            # A mount in there is the real directory: nothing is removed from it.
             if os.stat(os.path.dirname(path)).st_dev == os.stat(root).st_dev:
                 os.unlink(path)
 
 
 class Absent:
-    """Keeps `names` below `root`, where an overlay is mounted, out of sight.
+    """Hides `names` below `root`, where an overlay is mounted.
 
-    One that is there at the start may be the command's, and stays until it has gone.
-    Without the kernel's help (there may be too many who watch something) it looks once.
+    A name that exists at the start may be the command's own, and is left until it is gone.
+    Without inotify (there may be too many instances) it looks only once.
     """
 
     def __init__(self, root: bytes, names: tuple[bytes, ...]) -> None:
@@ -57,11 +58,11 @@ class Absent:
         self._directories: dict[int, bytes] = {}
         self._numbers = itertools.count()
         self._events: inotify.Inotify | None = None
-        #: Device and inode of each of them.
+        #: Device and inode of each directory.
         self._known: dict[bytes, tuple[int, int]] = {}
         with suppress(OSError):
             self._watch(root)
-        # The command may have begun, and have one: nothing was heard of that.
+        # The command may have begun, and may have made one before we could see it.
         self._own.update(path for path in self._paths if os.path.lexists(path))
 
     @property
@@ -83,7 +84,7 @@ class Absent:
         self._events = inotify.Inotify()
         for directory in {os.path.dirname(path) for path in self._paths}:
             with suppress(OSError):
-                # What is mounted in there is the real thing: nothing is ever taken out of that.
+                # A mount in there is the real directory: nothing is ever removed from it.
                 known = _identity(os.lstat(directory))
                 if known[0] == device:
                     self._directories[self._events.add(directory, _HEARD)] = directory
@@ -104,22 +105,22 @@ class Absent:
         name = os.path.basename(path)
         for _ in range(_MOST_LOOKS):
             os.lstat(name, dir_fd=directory)
-            # Who makes a name holds the directory until it is told. A name that was never looked
-            # for makes us wait for that.
+            # A process that creates a name holds the directory's lock until the event is sent.
+            # Looking up a name for the first time makes us wait for that lock.
             with suppress(FileNotFoundError):
                 os.lstat(b".substrate-look-%d" % next(self._numbers), dir_fd=directory)
             if path in self._listen():
-                continue  # the command was at it in that moment: what was seen tells nothing
+                continue  # the command used it at that moment: what we saw means nothing
             if self._events is not None and path not in self._own:
                 os.unlink(name, dir_fd=directory)
             return
 
     def _listen(self) -> set[bytes]:
-        """The names that something was done to since."""
+        """The names that have changed since the last call."""
         heard: set[bytes] = set()
         for event in [] if self._events is None else self._events.read():
             if event.mask & (inotify.OVERFLOW | inotify.IGNORED):
-                self.close()  # from now on nobody knows whose anything is
+                self.close()  # from now on it is unknown which names are the command's
                 break
             path = os.path.join(self._directories.get(event.watch, b""), event.name)
             heard.add(path)

@@ -1,4 +1,4 @@
-"""The children of a world's first process, which reaps them and tells of the one that counts."""
+"""The children of a world's first process, which reaps them and reports the one that counts."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from contextlib import suppress
 from typing import cast
 
 from substrate.system import clock
-from substrate.system.channel import Channel, ClosedError
-from substrate.world.absent import Absent
+from substrate.system.process import Channel, ClosedError
+from substrate.world.process.hide_git_locks import Absent
 
-#: What is only just about to end is not "left running".
+#: A process that is about to end does not count as "left running".
 _SETTLE_S = 0.1
 PAUSE_S = 0.01
-#: Something in the namespace may be nobody's child of ours; look once in a while.
+#: A process in the namespace may not be a child of ours, so look once in a while.
 TICK_S = 5.0
 #: closerange costs nothing for descriptors that are not there.
 _MOST_FDS = 1 << 20
 
 
 class Children:
-    """Waits for them, and for the end of who is at the other end of `channel`."""
+    """Waits for them, and for the end of the process at the other end of `channel`."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._absent: Absent | None = None
-        #: Reaped, and not told of yet.
+        #: Reaped, and not yet reported.
         self._reaped: list[tuple[int, int]] = []
         #: A pipe that becomes readable when a child changes its state.
         self._news, self._bell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        # Only SIGCHLD may interrupt us; the keys of the terminal are the command's.
+        # Only SIGCHLD may interrupt us; the terminal's keys are for the command.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
 
     def let_go(self) -> None:
-        """Whoever waits for the end of a pipe that a child has, or of its terminal, would wait for
-        us, too."""
+        """Close what we share with the children: a process that waits for the end of a pipe or of a
+        terminal would otherwise wait for us, too."""
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for fd in range(3):
             os.dup2(null, fd, inheritable=False)
@@ -50,14 +50,14 @@ class Children:
             os.closerange(low + 1, high)
 
     def rehearse(self) -> None:
-        """Hear of a child, of which there is nothing to be told; unless the command has got its
-        program meanwhile, and has ended."""
+        """Go through the handling of a child's end once, without one; the command may have got its
+        program and ended in between."""
         os.kill(os.getpid(), signal.SIGCHLD)
         self._pause(0.0)
         self._reaped += self.reap()
 
     def wait_for(self, wanted: int) -> int:
-        """The wait status of one of them; each time it stops the other end is told."""
+        """The wait status of one of them; each time it stops, report that over the channel."""
         while True:
             found, self._reaped = [*self._reaped, *self.reap()], []
             for pid, status in found:
@@ -89,13 +89,13 @@ class Children:
         return found
 
     def reap_next(self, timeout_s: float) -> None:
-        """Wait for a change for so long, whoever may be at the other end, and reap."""
+        """Wait so long for a change, without looking at the channel, and reap."""
         select.select([self._news], [], [], timeout_s)
         self._drain()
         self.reap()
 
     def _pause(self, timeout_s: float | None) -> None:
-        """Until a child changes its state; `ClosedError` if the waiting process went away."""
+        """Until a child changes its state; `ClosedError` if the waiting process has ended."""
         poll = select.poll()
         poll.register(self._news, select.POLLIN)
         poll.register(self._channel.fileno(), select.POLLIN)
@@ -111,7 +111,7 @@ class Children:
     def _listen(self) -> None:
         message, _ = self._channel.receive()
         if message[0] != "absent":
-            raise ClosedError  # it has nothing else to say now
+            raise ClosedError  # no other message can come now
         if self._absent is not None:  # a shell's next line
             self._absent.close()
         root, names = cast("tuple[bytes, tuple[bytes, ...]]", message[1:])
@@ -124,5 +124,5 @@ class Children:
 
 
 def others() -> int:
-    """How many others are in our pid namespace, of which we are the first."""
+    """How many other processes are in our pid namespace, whose first process we are."""
     return sum(name.isdigit() and name != "1" for name in os.listdir("/proc"))

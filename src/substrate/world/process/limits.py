@@ -1,7 +1,7 @@
 """Limits on what a command and everything it starts may use together.
 
-By a control group of its own where we may make one (version 2, else 1: usually as root);
-otherwise by resource limits, which count for each process or user, and that is said.
+By the command's own control group where we may make one (version 2, else 1: usually as root).
+Otherwise by resource limits, which count for each process or user, and that is reported.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from substrate.world.probe import Finding
-from substrate.world.protocol import ResourceLimits
+from substrate.world.capabilities import Finding
+from substrate.world.interface import ResourceLimits
 
 _V2 = "/sys/fs/cgroup"
 _OURS = "substrate"
@@ -33,7 +33,7 @@ class Limiter:
     def __init__(self, limits: ResourceLimits, name: str) -> None:
         self._limits = limits
         self._groups: list[str] = []
-        #: What could not be held as asked; empty if all is.
+        #: Which limits could not be enforced as asked; empty if all are.
         self.reason = ""
         #: For the command's own process, where there are no control groups.
         self.resources: tuple[tuple[str, int], ...] = ()
@@ -58,14 +58,14 @@ class Limiter:
 
 
 def look() -> Finding:
-    """Which kind of control groups there is, and whether we may make one."""
+    """Which version of control groups there is, and whether we may make one."""
     version = _version()
     if version is None:
         why = "no control groups are mounted; limits count for each process"
         return Finding("cgroups", False, why, "mount -t cgroup2 none /sys/fs/cgroup")
     parent = _V2 if version == 2 else os.path.join(_V2, "pids")
     if not os.access(parent, os.W_OK):
-        why = f"version {version} is there, but not ours to use; limits count for each process"
+        why = f"cgroup v{version}, not delegated to you; limits count for each process"
         return Finding("cgroups", False, why, "run as root, or in a delegated scope")
     return Finding("cgroups", True, detail=f"version {version}")
 
@@ -120,7 +120,7 @@ def _make_v2(settings: list[Setting], name: str) -> str:
 def _settings(limits: ResourceLimits, version: int) -> list[Setting]:
     found = []
     if limits.pids is not None:
-        # The world's own first process is one of them.
+        # The world's own first process counts, too.
         found.append(Setting("pids", "pids.max", str(limits.pids + 1)))
     if limits.memory_bytes is not None:
         size = str(limits.memory_bytes)
@@ -170,7 +170,7 @@ def _shortfall(limits: ResourceLimits, why: str) -> str:
 
 
 def _neighbours(group: str) -> list[str]:
-    """Groups of commands that ended later than we looked: rmdir takes only empty ones."""
+    """Groups of commands whose processes ended later: rmdir removes only empty groups."""
     parent = os.path.dirname(group)
     try:
         return [os.path.join(parent, name) for name in os.listdir(parent) if name[:4] == "wld_"]

@@ -1,4 +1,4 @@
-"""The tier `full`: a root directory of its own, with the system read-only and nothing else."""
+"""The tier `full`: a new root directory, with the system read-only and nothing else."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from substrate.system.linux import mounts
 
 if TYPE_CHECKING:
-    from substrate.world.sandbox import Sandbox
+    from substrate.world.process.sandbox import Sandbox
 
-#: What programs are made of; whatever else lies at the root is not there in the world.
+#: What programs need; other directories at the root do not exist in the world.
 _SYSTEM = (
     *(b"bin", b"sbin", b"lib", b"lib32", b"lib64", b"libx32", b"usr", b"etc", b"opt", b"var"),
     *(b"nix", b"gnu", b"sys"),
@@ -43,7 +43,7 @@ def pivot(sandbox: Sandbox, new: int) -> None:
     _bind(sandbox.root, read_only=False)
     for path in sandbox.writable:
         _bind(path, read_only=False)
-    # The old one must stay in sight until the world's init has mounted its own over it: the
+    # The old /proc must stay visible until the world's init has mounted its own over it: the
     # kernel lets a user namespace have a /proc only where it could see one before.
     _mkdir(b"proc")
     mounts.bind(b"/proc", b"proc", recursive=True)
@@ -51,7 +51,7 @@ def pivot(sandbox: Sandbox, new: int) -> None:
 
 
 def _show(path: bytes) -> None:
-    """A directory of the system, or the link that stands in its place."""
+    """A directory of the system, or the symlink in its place."""
     inside = path.lstrip(b"/")
     if os.path.islink(path):
         os.symlink(os.readlink(path), inside)
@@ -60,7 +60,7 @@ def _show(path: bytes) -> None:
 
 
 def _bind(path: bytes, *, read_only: bool) -> None:
-    """The same path in the new root shows what `path` shows here."""
+    """Make the same path in the new root show what `path` shows here."""
     if not os.path.exists(path):
         return
     inside = path.lstrip(b"/")
@@ -94,7 +94,7 @@ def _make_private_directories() -> None:
     _mkdir(b"home")
     if os.path.isdir(b"var/tmp"):
         mounts.mount(b"tmpfs", b"var/tmp", b"tmpfs", _SAFE, b"mode=1777")
-    # Names are resolved by a file that often lies in /run.
+    # Names are resolved with a file that is often in /run.
     resolver = os.path.realpath(b"/etc/resolv.conf")
     if resolver.startswith(b"/run/"):
         _bind(resolver, read_only=True)

@@ -1,9 +1,9 @@
 """A session's commands see each other's processes: they share a pid namespace.
 
-Nobody keeps one open for that. A command that leaves processes behind leaves its pid namespace,
-too, with the first process of it; a later command of the session joins it instead of making one.
-It has mounts, an overlay and an init of its own there: only the processes are in common. With
-nothing left of earlier commands there is nothing to see, and a command gets one of its own.
+No process exists only to keep it open. A command that leaves processes running also leaves its pid
+namespace, with its first process; a later command of the session joins it instead of making one.
+It has its own mounts, overlay and init there: only the processes are shared. If nothing is left of
+earlier commands, there is nothing to see, and a command gets its own pid namespace.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from substrate.system import process_tree
+from substrate.system.process import process_tree
 
 
 class PidSpace(NamedTuple):
-    """A pid namespace with its user namespace, by inode; and who may share it."""
+    """A pid namespace with its user namespace, by inode; and which commands may share it."""
 
-    #: What must be equal in two commands that share it: see `key_of`.
+    #: Must be equal in two commands that share it: see `key_of`.
     key: str
     user_ns: int
     pid_ns: int
-    #: Its first process, as we number it, and when that started. Everything ends with it.
+    #: Its first process, by its pid out here, and when it started. Everything ends with it.
     first: int
     first_start: str
+    #: The token of the lock that it holds as long as it lives.
+    alive: str = ""
 
 
 class Entrance(NamedTuple):
@@ -41,11 +43,11 @@ class Entrance(NamedTuple):
 
 
 def key_of(session_id: str, tier: str, network: str, *, host_services: bool) -> str:
-    """Empty: it shares with nobody.
+    """Commands with the same key share a pid namespace; empty: it is not shared.
 
-    Whoever sees a process can do to it what its user can, and so act with what it has: they must
-    have the same. From `guarded` on Landlock keeps commands from signalling each other, so that
-    there would be nothing to gain.
+    A process that sees another can do to it what its user can, and so use what that one has:
+    both must have the same rights. From `guarded` on Landlock keeps commands from signalling each
+    other, so sharing would be useless.
     """
     if not session_id or tier != "workspace":
         return ""
@@ -58,7 +60,7 @@ def own_namespaces() -> tuple[int, int]:
 
 
 def open_entrance(space: PidSpace, init_pid: int) -> Entrance | None:
-    """The way in by any process in there: an init shows its namespaces to root alone."""
+    """Enter by any process in there: an init shows its namespaces to root alone."""
     for pid in _inhabitants(init_pid, space.first):
         with suppress(OSError):
             user = _open(pid, "user", space.user_ns)
@@ -78,7 +80,7 @@ def _inhabitants(*inits: int) -> Iterable[int]:
 
 
 def _open(pid: int, kind: str, inode: int) -> int | None:
-    """None if it is another one: a process may have gone into namespaces of its own."""
+    """None if it is another namespace: a process may have entered its own."""
     fd = os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
     if os.fstat(fd).st_ino == inode:
         return fd

@@ -1,7 +1,7 @@
 """The waiting side of a world: make it, run a command in it in the foreground, end it.
 
-`open_world` may be called ahead of time and from a small warm process: what takes time is then
-done when the command arrives. `attend` waits for it.
+`open_world` may be called ahead of time and from a small warm process: the slow part is then
+already done when the command arrives. `Attended` waits for the command.
 """
 
 from __future__ import annotations
@@ -10,48 +10,60 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
 
 from substrate.errors import WorkspaceError, WorldFailedError
-from substrate.system import afterwards, clock, process_tree, signals, spawn
-from substrate.system import channel as channels
-from substrate.system.channel import Channel, ClosedError
+from substrate.system import clock, umask
 from substrate.system.linux import namespaces, privileges
 from substrate.system.process import (
     EXIT_NOT_EXECUTABLE,
     EXIT_NOT_FOUND,
+    Channel,
+    ClosedError,
     Finished,
-    current_umask,
+    deferred_work,
+    fork_child,
+    process_tree,
+    signals,
+    spawn,
     start_error,
 )
-from substrate.world import sandbox as sandboxes
-from substrate.world import world_init
-from substrate.world.attend import Attended, Door, Limits, Signals, Terminal, pid_of
-from substrate.world.sandbox import Sandbox, SetupError
+from substrate.system.process import fd_channel as channels
+from substrate.system.sync import liveness_locks as alive
+from substrate.world.process import sandbox as sandboxes
+from substrate.world.process import world_init
+from substrate.world.process.sandbox import Sandbox, SetupError
+from substrate.world.process.wait_loop import Attended, Door, Limits, Signals, Terminal, pid_of
 
 
 class Ended(NamedTuple):
     finished: Finished
-    #: Processes that go on in the world; 0: the world is gone, mounts and all.
+    #: Processes that keep running in the world; 0: the world is gone, with all its mounts.
     left_running: int
-    #: The world's init, as seen here.
+    #: The world's init, by its pid out here.
     init_pid: int
-    #: Where its processes go on: user and pid namespace by inode.
+    #: Where its processes keep running: user and pid namespace by inode.
     namespaces: tuple[int, int] | None = None
+    #: Tokens of the locks that the init holds: while any process of the command runs, and as long
+    #: as the init itself lives. See `system/sync/liveness_locks.py`.
+    alive: str = ""
+    space_alive: str = ""
 
 
 class _Ready(NamedTuple):
-    """What the maker and the init tell of a world that is there."""
+    """What the maker and the init report about a world that is ready."""
 
     init_pid: int
     #: The command's process, and the channel on which it waits for its program.
     pidfd: int
     orders: Channel
-    #: What listens at the world's door; -1 if it has none.
+    #: The listening socket of the world's door; -1 if it has none.
     door: int
-    #: What keeps the memory of the command's process until its program has begun; -1: nothing.
+    #: The process that keeps the memory of the command's process until its program has begun; -1:
+    #: none.
     keeper: int = -1
-    #: A copy of the view's mount, where one was asked for.
+    #: A copy of the view's mount, if one was requested.
     view: int = -1
 
 
@@ -66,19 +78,19 @@ class OpenWorld:
         self._orders = ready.orders
         self._door = Door(ready.door, ready.init_pid)
         self._keeper = ready.keeper
-        #: A copy of the view's mount, ours to close; -1 if there is none.
+        #: A copy of the view's mount, which we must close; -1 if there is none.
         self.view = ready.view
-        #: Names below the root that the command shall not see: `RunRequest.absent`.
+        #: Names below the root that the command must not see: `RunRequest.absent`.
         self.absent: tuple[bytes, ...] = ()
 
     @property
     def pids(self) -> tuple[int, int]:
-        """The world's init and the process that becomes the command, as seen here."""
+        """The world's init and the process that becomes the command, by their pids out here."""
         return self.init_pid, pid_of(self._pidfd)
 
     @property
     def is_there(self) -> bool:
-        """Whether it still waits for its command: nothing has been heard from it."""
+        """Whether it still waits for its command: it has not reported anything."""
         return not self._channel.ready()
 
     def run(
@@ -90,13 +102,15 @@ class OpenWorld:
         ended_mark: bytes = b"",
         on_call: Callable[[int, int], None] | None = None,
     ) -> Ended:
-        """Start the command and wait for it; `prepare` is called before, when nothing more is
-        forked (if it raises, nothing runs), and `on_start` once it runs. `ended_mark` is a
-        file that gets a byte once nothing of it runs any more, if something outlives it. `on_call`
-        (see `RunRequest`) is called when somebody is at the door.
+        """Start the command and wait for it.
 
-        Raises `WorldFailedError` if it was not started for a reason of ours, and never after it
-        was; `WorkspaceError` if there is no such directory in the world.
+        `prepare` is called before, after the last fork (if it raises, nothing runs), and `on_start`
+        once the command runs. If processes outlive the command, the file `ended_mark` gets a byte
+        once none of them runs any more. `on_call` (see `RunRequest`) is called when a process
+        connects to the door.
+
+        Raises `WorldFailedError` if we could not start the command, and never once it has started;
+        `WorkspaceError` if there is no such directory in the world.
         """
         started = clock.monotonic_ns()
         with Signals() as old_mask:
@@ -121,8 +135,8 @@ class OpenWorld:
                 os.close(self._pidfd)
 
     def wait_until_gone(self) -> None:
-        """After `run`, if nothing was left running: until no process and no mount of it is left,
-        but for the copy of its view."""
+        """After `run`, if nothing was left running: wait until no process and no mount of it is
+        left, except the copy of its view."""
         self._reap()
 
     def close(self) -> None:
@@ -153,17 +167,17 @@ class OpenWorld:
         wanted = {target: fd for target, fd in enumerate(program.stdio) if fd is not None}
         env = dict(program.env or {})
         cwd = os.fsencode(program.cwd or b".")
-        # If nobody is there to take it, it has said why, and `_failure` reads it.
+        # If the process has ended, it has reported why, and `_failure` reads that.
         with suppress(ClosedError):
             self._orders.send(
-                "program", program.argv, cwd, env, current_umask(), signals.ignored(),
-                signals.callers_mask, tuple(wanted),
+                "program", program.argv, cwd, env, umask.current(), signals.ignored(),
+                signals.caller.mask, tuple(wanted),
                 tuple(os.path.join(self._sandbox.root, name) for name in self.absent),
                 fds=tuple(wanted.values()),
             )  # fmt: skip
 
     def _failure(self, program: spawn.Program) -> Finished | None:
-        """How the start failed, if it did: as a shell puts it, or as an error of ours."""
+        """How the start failed, if it did: in a shell's terms, or as an error of ours."""
         said = self._orders.rest()  # exec closes the other end
         self._orders.close()
         self._end_keeper()
@@ -186,7 +200,7 @@ class OpenWorld:
 
     def _end_keeper(self) -> None:
         if self._keeper >= 0:
-            with suppress(OSError):  # whatever it is: the command has begun, and is waited for
+            with suppress(OSError):  # ignore any error: the command has begun, and we wait for it
                 signal.pidfd_send_signal(self._keeper, signal.SIGKILL)
             os.close(self._keeper)
             self._keeper = -1
@@ -198,48 +212,59 @@ class OpenWorld:
         is_lost = False
         try:
             status, left, where = command.wait()
-        except ClosedError:  # the init was killed, for want of memory perhaps, and all with it
+        except ClosedError:  # the init was killed, perhaps by the OOM killer, and all with it
             status, left, where = signal.SIGKILL, 0, ()
             if self._sandbox.company is not None:
-                # It was not the first of its pid namespace. Nobody can tell any more who was
-                # the command's there: it goes on until they all have ended.
+                # It was not the first of its pid namespace. Which processes there were the
+                # command's is now unknown: the world counts as running until all have ended.
                 space = self._sandbox.company.space
                 is_lost, left, where = True, 1, (space.user_ns, space.pid_ns)
         killed = 0
         if left and not is_lost and (limits.kill_children or command.timed_out):
             killed = command.end_leftovers()
             left = 0
+        tokens = ("", "")
         if left:
             self._door.close()
-            self._keep(ended_mark)
+            tokens = self._keep(ended_mark)
         else:
             self._end()
         duration = clock.monotonic_ns() - started
         spaces = cast("tuple[int, int]", where) if left else None
-        return Ended(command.finished(status, duration, killed), left, self.init_pid, spaces)
+        finished = command.finished(status, duration, killed)
+        return Ended(finished, left, self.init_pid, spaces, *tokens)
 
     def _tell_absent(self) -> None:
-        with suppress(ClosedError):  # it has just ended, and has said so before
+        with suppress(ClosedError):  # it has just ended, and has reported that before
             self._channel.send("absent", self._sandbox.root, self.absent)
 
-    def _keep(self, ended_mark: bytes) -> None:
-        """Processes go on: the init stays with them, and marks the end of the last one."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        mark = os.open(ended_mark, flags, 0o600) if ended_mark else -1
+    def _keep(self, ended_mark: bytes) -> tuple[str, str]:
+        """Processes keep running: the init stays with them, holds locks for them, and marks the
+        end of the last one. Returns the tokens of the locks."""
+        if not ended_mark:
+            with suppress(ClosedError):
+                self._channel.send("keep")
+            self._channel.close()
+            return "", ""
+        mark = os.open(ended_mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        place = Path(os.fsdecode(ended_mark)).parents[2]
+        locks = (alive.handle(place), alive.handle(place))
         with suppress(ClosedError):
-            self._channel.send("keep", fds=(mark,) if mark >= 0 else ())
-        if mark >= 0:
-            os.close(mark)
+            self._channel.send("keep", fds=(mark, *(one.fd for one in locks if one.token)))
+        os.close(mark)
+        for one in locks:
+            one.close()
         self._channel.close()
+        return locks[0].token, locks[1].token
 
     def _end(self) -> None:
-        """Close the channel, at which the init exits; once it is reaped no mount is left.
+        """Close the channel, which makes the init exit; once it is reaped no mount is left.
 
         Nothing runs in the world any more, so the layer can be read before that.
         """
         self._door.close()
         self._channel.close()
-        afterwards.do(self._reap)
+        deferred_work.do(self._reap)
 
     def _reap(self) -> None:
         with suppress(ChildProcessError):
@@ -249,21 +274,23 @@ class OpenWorld:
 def open_world(sandbox: Sandbox, meanwhile: Iterator[object] | None = None) -> OpenWorld:
     """Make the namespaces and mounts, up to the point where only the command is missing.
 
-    `meanwhile` does a piece of other work at each step, while others make the world.
+    `meanwhile` does a piece of other work at each step, while other processes make the world.
     Raises `WorldFailedError` with the step that the system refused.
     """
     if sandbox.network is not None:
         sandbox.network.before_fork()
     ours, theirs = channels.pair()
-    # The maker ends once the init is there; the init must then be ours to wait for.
+    # The maker ends once the init exists; the init must then be our child.
     process_tree.adopt_orphans(True)
     with Signals() as mask:
         try:
-            maker = os.fork()
-            if maker == 0:
-                # The world ends when this closes; so it must not hold it open itself.
+
+            def make() -> None:
+                # The world ends when this is closed, so the maker must not hold it open.
                 ours.close()
                 _make(sandbox, theirs, mask)
+
+            maker = fork_child(make)
             theirs.close()
             opened = OpenWorld(sandbox, ours, _await_ready(ours, maker, meanwhile))
             if sandbox.network is not None:
@@ -278,14 +305,12 @@ def open_world(sandbox: Sandbox, meanwhile: Iterator[object] | None = None) -> O
 
 
 def _make(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
-    """In the maker: the world, then its init; then nothing more."""
+    """In the maker: make the world, then its init, then end."""
     try:
         sandboxes.enter(sandbox, channel)
-        if sandbox.company is not None:  # from its first moment others can see the init
+        if sandbox.company is not None:  # from its first moment other processes can see the init
             privileges.hide_from_tracers()
-        pid = os.fork()
-        if pid == 0:
-            world_init.live(sandbox, channel, mask)
+        pid = fork_child(lambda: world_init.live(sandbox, channel, mask))
         channel.send("init", pid)
         os._exit(0)
     except SetupError as error:

@@ -6,8 +6,8 @@
                               └ namespaces, mounts; then it is gone
 
 As root the mounts are made *outside* the command's user namespace, and the command's mount
-namespace is a copy that belongs to it: the kernel then locks every mount it got, so that none
-can be taken off to see what lies beneath, whatever the command becomes inside.
+namespace is a copy that belongs to it. The kernel then locks every mount in it: the command cannot
+unmount any of them to see what is below, whatever rights it gets inside.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from substrate.system.channel import Channel
 from substrate.system.linux import mounts, namespaces, privileges
-from substrate.world import door, new_root
-from substrate.world.pid_space import Entrance
-from substrate.world.protocol import Network
+from substrate.system.process import Channel
+from substrate.world.interface import Network
+from substrate.world.process import broker_socket as door
+from substrate.world.process import new_root
+from substrate.world.process.pid_space import Entrance
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -32,46 +33,56 @@ _OWN = namespaces.NEWNS | namespaces.NEWIPC
 _INNER = namespaces.NEWUSER | namespaces.NEWPID | _OWN
 
 
-#: The kernel asks only whether a writer is uid 0, and in a world made by root it is: through
-#: ``core_pattern`` it would have a program run outside.
+#: The kernel only checks whether a writer is uid 0, which is true in a world made by root. With
+#: ``core_pattern`` it could have a program run outside.
 _KERNEL_KNOBS = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/acpi")
 
 
+#: The kernel's log, and devices that create disks, send keys, or reach the kernel's memory.
+_KERNEL_DEVICES = (
+    *(b"/dev/kmsg", b"/dev/loop-control", b"/dev/mapper/control", b"/dev/btrfs-control"),
+    *(b"/dev/mem", b"/dev/kmem", b"/dev/port", b"/dev/uinput", b"/dev/uhid", b"/dev/userio"),
+    *(b"/dev/snapshot", b"/dev/cuse", b"/dev/nvram", b"/dev/watchdog", b"/dev/watchdog0"),
+)
+
+
 class Sandbox(NamedTuple):
-    """How the machine looks to the command. Paths are absolute, with links resolved."""
+    """How the machine looks to the command. Paths are absolute, with symlinks resolved."""
 
     #: The workspace.
     root: bytes
-    #: Puts the workspace's view at `root`; runs in the world's mount namespace.
+    #: Mounts the workspace's view at `root`; runs in the world's mount namespace.
     mount_view: Callable[[], None]
-    #: One of `protocol.TIERS`.
+    #: One of `interface.TIERS`.
     tier: str = "workspace"
     read_only: tuple[bytes, ...] = ()
     #: Hidden behind an empty file or directory.
     masked: tuple[bytes, ...] = ()
-    #: Where `guarded` and `full` let the command write, beside the workspace.
+    #: Where `guarded` and `full` let the command write, besides the workspace.
     writable: tuple[bytes, ...] = ()
-    #: What `full` shows beside the system, read-only.
+    #: What `full` shows besides the system, read-only.
     readable: tuple[bytes, ...] = ()
-    #: What `full` makes anew and empty: it goes when the world goes.
+    #: What `full` makes new and empty: it is gone when the world is.
     private: tuple[bytes, ...] = ()
-    #: An empty directory of the world's own, for the new root of `full`.
+    #: An empty directory for this world only, for the new root of `full`.
     scratch: bytes = b""
     network: Network | None = None
     #: Resource limits for the command's process, by their names in `resource`.
     resources: tuple[tuple[str, int], ...] = ()
-    #: The pid namespace of earlier commands to live in; `None`: one of its own.
+    #: The pid namespace of earlier commands to join; `None`: its own.
     company: Entrance | None = None
     #: The directory of the world's door, as seen inside; empty: it has none.
     door: bytes = b""
-    #: Made before its command is known: whatever can be done by then is.
+    #: Whether abstract sockets of other processes are unreachable, if the kernel supports that.
+    shuts_abstract: bool = False
+    #: Made before its command is known: do everything that is possible before.
     is_ahead: bool = False
     #: Whether the waiting process wants a copy of the view's mount.
     keeps_view: bool = False
 
 
 class SetupError(Exception):
-    """A step of making the world failed: what it was about, and the system's words."""
+    """A step of making the world failed: which step, and the system's message."""
 
     def __init__(self, step: str, error: OSError) -> None:
         super().__init__(f"{step}: {error.strerror or error}")
@@ -103,15 +114,16 @@ def enter(sandbox: Sandbox, channel: Channel) -> None:
         _step("the session's processes", _join, sandbox.company)
     elif privileged:
         _step("a user namespace", namespaces.unshare, _INNER)
-        # Only somebody outside may map more than one id.
+        # Only a process outside may map more than one id.
         channel.send("map")
         channel.receive()
 
 
 def _join(company: Entrance) -> None:
-    """Into the user and pid namespaces of earlier commands, with mounts of our own.
+    """Join the user and pid namespaces of earlier commands, with mounts of our own.
 
-    Those are a copy that belongs to another user namespace than what was copied, and so locked.
+    Our mounts are a copy that belongs to another user namespace than the original, so they are
+    locked.
     """
     namespaces.setns(company.user_ns, namespaces.NEWUSER)
     namespaces.setns(company.pid_ns, namespaces.NEWPID)
@@ -120,10 +132,10 @@ def _join(company: Entrance) -> None:
 
 
 def _hand_view_out(sandbox: Sandbox, channel: Channel) -> None:
-    """A copy of the view's mount as it is now, before anything is changed about it here."""
+    """Send a copy of the view's mount as it is now, before anything is changed about it here."""
     if not sandbox.keeps_view:
         return
-    with suppress(OSError):  # it is only not used again
+    with suppress(OSError):  # then it is just not used again
         view = mounts.clone_mount(sandbox.root)
         channel.send("view", fds=(view,))
         os.close(view)
@@ -132,8 +144,8 @@ def _hand_view_out(sandbox: Sandbox, channel: Channel) -> None:
 def arrange(sandbox: Sandbox, on_view: Callable[[], None] = lambda: None) -> int | None:
     """Mount everything but ``/proc``, which belongs to processes that do not exist yet.
 
-    `on_view` is called when the view is there, and nothing else of the world. Returns what
-    listens at the world's door.
+    `on_view` is called when the view is mounted, and nothing else of the world. Returns the
+    listening socket of the world's door.
     """
     listener = None
     trees = _trees_to_keep(sandbox)
@@ -179,7 +191,7 @@ def mount_proc() -> None:
 
 
 def _trees_to_keep(sandbox: Sandbox) -> list[tuple[bytes, int]]:
-    """Copies of what the view will cover but the command must see as it really is."""
+    """Copies of what the view will cover, but the command must see as it really is."""
     inside = sandbox.root.rstrip(b"/") + b"/"
     paths = [*submounts(sandbox.root), *(p for p in sandbox.read_only if p.startswith(inside))]
     trees = []
@@ -195,25 +207,25 @@ def _attach(tree: int, path: bytes) -> None:
 
 
 def _read_only(path: bytes, root: bytes = b"") -> None:
-    """`path` read-only; below `root` it has been attached as a mount of its own already."""
+    """Make `path` read-only; below `root` it is already a mount of its own."""
     if not root or not path.startswith(root.rstrip(b"/") + b"/"):
         mounts.bind(path, path, recursive=True)
     mounts.restrict(path, mounts.RDONLY, recursive=True)
 
 
 def _shut(root: bytes, writable: tuple[bytes, ...]) -> None:
-    """Every mount read-only, then the workspace and `writable` as they were."""
+    """Make every mount read-only, then the workspace and `writable` as they were."""
     found = [path for path in writable if os.path.exists(path)]
     for path in found:
         mounts.bind(path, path, recursive=True)
     mounts.restrict(b"/", mounts.RDONLY, recursive=True)
-    # /proc too: a new one could not be mounted beside one that is shut.
+    # /proc too: a new one could not be mounted beside a read-only one.
     for path in (root, *found, b"/proc"):
         mounts.relax(path)
 
 
 def mask(path: bytes) -> None:
-    """Hide what is there; what is not there needs no hiding."""
+    """Hide what is there; what does not exist needs no hiding."""
     try:
         found = os.stat(path)
     except OSError:
@@ -226,10 +238,10 @@ def mask(path: bytes) -> None:
 
 
 def _block_devices() -> list[bytes]:
-    """Disks, through which root would reach the workspace's real blocks."""
+    """Disks, through which root would reach the workspace's real blocks; the kernel's controls."""
     if not is_privileged():
-        return []  # a user who may open disks has been given them; docs/security.md says so
-    found = []
+        return []  # users with access to disks were given it; docs/security.md says so
+    found = [path for path in _KERNEL_DEVICES if os.path.exists(path)]
     for directory in (b"/dev", b"/dev/mapper"):
         with suppress(OSError), os.scandir(directory) as entries:
             for entry in entries:

@@ -1,9 +1,11 @@
-"""What each tier takes away from the command's own process, right before it starts."""
+"""The rights that each tier takes away from the command's own process, right before it starts."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from substrate.system.linux import landlock, privileges, seccomp, seccomp_set_id
-from substrate.world.sandbox import Sandbox
+from substrate.world.process.sandbox import Sandbox
 
 #: What root keeps in a world: the rights over files, owners and its own processes that builds
 #: and package managers use. In a user namespace none of them reaches the kernel or the network.
@@ -14,7 +16,7 @@ ROOT_KEEPS = (
 )
 
 
-#: File capabilities, and set-id bits that outlive a write.
+#: File capabilities, and set-id bits that survive a write.
 _GIVE_RIGHTS_AWAY = ("setfcap", "fsetid")
 
 
@@ -22,7 +24,7 @@ _GIVE_RIGHTS_AWAY = ("setfcap", "fsetid")
 _ALWAYS_WRITTEN = (b"/dev", b"/proc")
 
 
-#: What a new root has of its own.
+#: Directories that are private to a new root.
 _PRIVATE = (b"/tmp", b"/var/tmp", b"/run", b"/home")
 
 
@@ -30,8 +32,10 @@ def restrict_process(sandbox: Sandbox, *, privileged: bool) -> None:
     """In the command's process, before exec."""
     keep: tuple[str, ...] = ROOT_KEEPS if privileged and sandbox.tier != "full" else ()
     if sandbox.tier in ("guarded", "full"):
-        # Temporary directories are shared: no program may be left there that gives rights away.
+        # Temporary directories are shared: no program that gives rights away may be left there.
         keep = tuple(name for name in keep if name not in _GIVE_RIGHTS_AWAY)
+    if sandbox.shuts_abstract and sandbox.tier == "workspace":
+        _shut_abstract_sockets()
     privileges.keep_capabilities(keep)
     if sandbox.tier in ("guarded", "full"):
         privileges.forbid_new_privileges()
@@ -42,8 +46,14 @@ def restrict_process(sandbox: Sandbox, *, privileged: bool) -> None:
         seccomp.refuse_dangerous_calls()
 
 
+def _shut_abstract_sockets() -> None:
+    """While we still have the capability for it; before Linux 6.12 the supervisor refuses."""
+    with suppress(OSError):
+        landlock.shut_abstract_sockets()
+
+
 def _hold_by_landlock(sandbox: Sandbox) -> None:
-    """A second lock on what the read-only mounts hold; without Landlock they hold it alone."""
+    """A second barrier besides the read-only mounts; without Landlock there are only the mounts."""
     try:
         landlock.abi_version()
     except OSError:

@@ -1,7 +1,7 @@
 """Waiting for a command in a world: its signals, its time, the terminal, calls from inside.
 
 The command stays in our process group, so the terminal's keys reach it directly; a signal sent to
-us alone is passed on (`system.foreground` does the same for a command without a world).
+us alone is passed on (`system/terminal/foreground.py` does the same for a command without a world).
 """
 
 from __future__ import annotations
@@ -12,14 +12,21 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple, cast
 
-from substrate.system import channel as channels
-from substrate.system import clock, process_tree, signals
-from substrate.system.channel import Channel
-from substrate.system.process import EXIT_TIMED_OUT, KILL_GRACE_S, Finished
+from substrate.system import clock
+from substrate.system.process import (
+    EXIT_TIMED_OUT,
+    KILL_GRACE_S,
+    Channel,
+    Finished,
+    process_tree,
+    signals,
+)
+from substrate.system.process import fd_channel as channels
+from substrate.system.terminal import terminal_group
 
-#: A command seen stopped this long was stopped alone, not by a Ctrl-Z that stopped us as well.
+#: A command seen stopped this long was stopped alone, not by a Ctrl-Z that also stopped us.
 _SETTLE_S = 0.05
-#: So long a command may take that is over at once, as most are.
+#: A command that ends within this time counts as ending at once, as most do.
 _AT_ONCE_S = 0.004
 
 
@@ -30,7 +37,7 @@ class Limits(NamedTuple):
 
 
 class Door:
-    """What listens to calls from inside the world, until somebody takes them over."""
+    """The socket for calls from inside the world, until the broker takes it over."""
 
     def __init__(self, fd: int, init_pid: int) -> None:
         self._fd = fd
@@ -38,19 +45,19 @@ class Door:
         self.on_call: Callable[[int, int], None] | None = None
 
     def watch(self) -> None:
-        """A call is told by the signal that the waiting process waits for anyway."""
+        """Have a call announced by SIGCHLD, which the waiting process waits for anyway."""
         if self._fd >= 0 and self.on_call is not None:
             channels.announce_by(self._fd, signal.SIGCHLD)
 
     def look(self) -> None:
-        """Hand the door over, if somebody is there."""
+        """Hand the socket over, if a process has connected."""
         if self._fd < 0 or self.on_call is None or not channels.is_readable(self._fd):
             return
         channels.announce_no_more(self._fd)
         try:
             self.on_call(self._fd, self._init_pid)
         except OSError:
-            pass  # nobody can answer; who calls finds the door shut
+            pass  # there is no broker; the caller's connection is closed
         finally:
             self.close()
 
@@ -61,7 +68,7 @@ class Door:
 
 
 class Attended:
-    """The running command and what has become of it."""
+    """The running command, and how it ended."""
 
     def __init__(
         self,
@@ -78,7 +85,7 @@ class Attended:
         self._pidfd = pidfd
         self._limits = limits
         self.timed_out = False
-        #: Called once, if the command is not one of those that are over at once.
+        #: Called once, if the command does not end at once.
         self.later: Callable[[], None] | None = None
         self._deadline_ns = (
             None if limits.timeout_s is None else started_ns + int(limits.timeout_s * 1e9)
@@ -147,33 +154,25 @@ class Attended:
             return
         self.timed_out = True
         process_tree.send(tree, signal.SIGTERM)
-        # A stopped process acts on TERM only once it goes on.
+        # A stopped process handles TERM only once it continues.
         process_tree.send(tree, signal.SIGCONT)
         self._deadline_ns = clock.monotonic_ns() + int(self._limits.grace_s * 1e9)
 
 
 class Terminal:
-    """A shell that was the terminal's foreground cannot give it back: it cannot see our group."""
+    """Takes the terminal back: a shell in the world cannot see our group to return it."""
 
     def __enter__(self) -> None:
-        self._fd = next((fd for fd in range(3) if os.isatty(fd)), None)
-        if self._fd is not None:
-            with suppress(OSError):
-                if os.tcgetpgrp(self._fd) == os.getpgrp():
-                    return
-        self._fd = None
+        found = next((fd for fd in range(3) if os.isatty(fd)), None)
+        self._fd = found if found is not None and terminal_group.is_ours(found) else None
 
     def __exit__(self, *_: object) -> None:
-        if self._fd is None:
-            return
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
-        with suppress(OSError):
-            os.tcsetpgrp(self._fd, os.getpgrp())
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        if self._fd is not None:
+            terminal_group.take_back(self._fd)
 
 
 class Signals:
-    """While a command is under way: signals wait for us, orphans come to us."""
+    """While a command is running: signals wait for us, orphans become our children."""
 
     def __enter__(self) -> Iterable[int]:
         self._old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signals.WAITED_FOR)
@@ -182,13 +181,13 @@ class Signals:
 
     def __exit__(self, *_: object) -> None:
         signals.heed_as_before(self._old_chld)
-        # What is still pending was meant for the command: it must not end us now.
+        # Pending signals were meant for the command: they must not end us now.
         signals.drain()
         signal.pthread_sigmask(signal.SIG_SETMASK, self._old_mask)
 
 
 def pid_of(pidfd: int) -> int:
-    """The process as we number it; -1 once it is gone."""
+    """The pid out here; -1 once the process is gone."""
     with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
         for line in file:
             if line.startswith("Pid:"):

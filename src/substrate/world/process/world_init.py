@@ -1,16 +1,16 @@
-"""The first process of a world: it forks the command's, reaps what nobody waits for, and reports.
+"""The first process of a world: it forks the command's process, reaps orphans, and reports.
 
-It speaks with the process that waits for the command over a channel. When that process is gone,
+It talks to the process that waits for the command over a channel. When that process is gone,
 the world ends: the kernel kills everything in a pid namespace whose first process exits. In the
-pid namespace of an earlier command (`Sandbox.company`) it is not the first: it then ends what
-the command started itself, and nothing else.
+pid namespace of an earlier command (`Sandbox.company`) it is not the first: then it kills only
+what its own command started.
 
-    told:    absent ROOT NAMES (see `Absent`), keep
-    reports: ready (with a pidfd, and the channel on which the command's process waits for its
-             program), stopped, ended
+    receives: absent ROOT NAMES (see `Absent`), keep
+    reports:  ready (with a pidfd, and the channel on which the command's process waits for its
+              program), stopped, ended
 
-The command's process is there before its program is known, and has taken on every restriction
-that does not depend on it: a world made ahead is one write away from its command.
+The command's process exists before its program is known, and has taken on every restriction
+that does not depend on it: a world made ahead needs only one write to start its command.
 """
 
 from __future__ import annotations
@@ -23,24 +23,32 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NoReturn, cast
 
-from substrate.system import channel as channels
-from substrate.system import environment, process_tree, signals, spawn, streams
-from substrate.system.channel import Channel, ClosedError
+from substrate.system import environment
 from substrate.system.linux import memory, privileges, process_name
-from substrate.system.process import Stdio
-from substrate.world import limits, pid_space, tiers
-from substrate.world.absent import take_out
-from substrate.world.children import PAUSE_S, TICK_S, Children, others
-from substrate.world.sandbox import Sandbox, SetupError, is_privileged, mount_proc
+from substrate.system.process import (
+    Channel,
+    ClosedError,
+    Stdio,
+    fork_child,
+    process_tree,
+    signals,
+    spawn,
+)
+from substrate.system.process import fd_channel as channels
+from substrate.system.terminal import standard_streams
+from substrate.world.process import limits, pid_space, tiers
+from substrate.world.process.hide_git_locks import take_out
+from substrate.world.process.init_reaper import PAUSE_S, TICK_S, Children, others
+from substrate.world.process.sandbox import Sandbox, SetupError, is_privileged, mount_proc
 
-#: Others see us: not by the words of the command, for which they may look.
+#: Other processes see this name, not the command's words, which they may search for.
 NAME = b"substrate-init"
-#: What the command's process says right before it becomes the command.
+#: What the command's process writes right before it becomes the command.
 ATTEMPT = b"!"
 
 
 def live(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
-    """Be the world's init until the world is over."""
+    """Be the world's init until the world ends."""
     try:
         init = _Init(sandbox, channel, mask)
         try:
@@ -49,7 +57,7 @@ def live(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
         except ClosedError:
             if sandbox.company is not None:
                 init.end_all()
-    finally:  # never return into a second copy of our caller
+    finally:  # never return into a second copy of the caller's code
         os._exit(1)
 
 
@@ -59,7 +67,7 @@ class _Init:
         self.channel = channel
         self.mask = mask
         self.command = 0
-        #: See `memory.start_keeper`; whoever waits for the command ends it. 0: there is none.
+        #: See `memory.start_keeper`; the process that waits for the command ends it. 0: none.
         self.keeper = 0
         self.children = Children(channel)
 
@@ -90,23 +98,25 @@ class _Init:
     def _fork_command(self) -> None:
         theirs, ours = channels.pair()
         given, taken = channels.pair()
-        self.command = os.fork()
-        if self.command == 0:
+
+        def become() -> None:
             for channel in (theirs, ours, given):
                 channel.close()
             _become(self.sandbox, self.mask, taken)
+
+        self.command = fork_child(become)
         taken.close()
         self.keeper = cast(int, given.receive()[0][1])
         given.send("orders", fds=(ours.fileno(),))
-        # From here on nothing of ours needs a capability, and C's own went with its exec. But to
-        # end what became another user, where the kernel does not do it for us.
+        # From here on we need no capability; the command's process sets its own. The exception is
+        # `kill`: to end processes of another user, where the kernel does not do that.
         privileges.drop_own_capabilities(() if self.sandbox.company is None else ("kill",))
         handles = [os.pidfd_open(pid) for pid in (self.command, self.keeper) if pid]
         self.channel.send("ready", fds=(theirs.fileno(), *handles))
         self.children.let_go()
 
     def _rehearse_end(self) -> None:
-        """As `_rehearse`: what is done when the command has ended."""
+        """As `_rehearse`, for what is done when the command has ended."""
         self.children.rehearse()
         self._left()
         told, tell = channels.pair()
@@ -115,16 +125,16 @@ class _Init:
         tell.close()
 
     def _left(self) -> int:
-        """How many processes go on that the command started."""
+        """How many processes that the command started are still running."""
         if not _has_children():
             return 0
         found = process_tree.descendants(os.getpid())
         return sum(one.pid != self.keeper for one in found)
 
     def _outlive(self, marks: tuple[int, ...]) -> None:
-        """Reap until nothing is left; nobody waits for us any more.
+        """Reap until nothing is left; no process waits for us any more.
 
-        The first of a pid namespace stays for the others who came to live in it.
+        The first process of a pid namespace stays for the commands that joined it.
         """
         self.channel.close()
         process_name.call_ourselves(NAME)
@@ -136,7 +146,7 @@ class _Init:
         _leave(marks)
 
     def end_all(self) -> None:
-        """What the command started, whatever it has become; new ones may come while we look."""
+        """End all that the command started, in any state; new processes may still appear."""
         while _has_children():
             process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
             self.children.reap_next(PAUSE_S)
@@ -145,8 +155,8 @@ class _Init:
 def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
     """In the command's process: take on the restrictions, wait for the program, and become it.
 
-    The other end learns of the attempt by `ATTEMPT`, then of a failure by ``step NUL errno``, or of
-    success by the channel's end. Without the first of them, we were killed too early.
+    The other end first gets `ATTEMPT`; then ``step NUL errno`` means failure, and the channel's end
+    means success. Without `ATTEMPT`, we were killed too early.
     """
     step, number = "start", errno.EINVAL
     orders = init
@@ -161,14 +171,14 @@ def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
         step = "privileges"
         tiers.restrict_process(sandbox, privileged=is_privileged())
         step = "start"
-        spawn.restore_dispositions()  # they wait, blocked, for the mask to be lifted
+        spawn.restore_dispositions()  # pending signals stay blocked until the mask is lifted
         step = "descriptors"
         close_ways_out()
         step = "start"
         program, umask, ignored, callers_mask, absent = _receive_program(orders)
         spawn.move_stdio(program.stdio)
         os.umask(umask)
-        signals.ignore(ignored)  # a world made ahead does not have them from its caller
+        signals.ignore(ignored)  # a world made ahead did not inherit them from its caller
         step = "cwd"
         assert program.cwd is not None
         os.chdir(program.cwd)
@@ -179,23 +189,23 @@ def _become(sandbox: Sandbox, mask: Iterable[int], init: Channel) -> NoReturn:
         env = _encoded(program.env)
         step = "exec"
         spawn.restore_mask(mask if callers_mask is None else callers_mask)
-        # Not `send`: the network's filter would tell of it, and nobody may be listening.
+        # Not `send`: the network's filter would report it, and there may be no supervisor yet.
         os.write(orders.fileno(), ATTEMPT)
-        streams.close_absent(program.stdio)
+        standard_streams.close_absent(program.stdio)
         spawn.exec_first(program.argv, env)
-    except ClosedError:  # there will be none
+    except ClosedError:  # there will be no program
         os._exit(0)
     except OSError as error:
         number = error.errno or errno.EINVAL
-    finally:  # whatever it was: never return into a second copy of our caller
+    finally:  # in every case: never return into a second copy of the caller's code
         with suppress(OSError):
             os.write(orders.fileno(), step.encode() + b"\0%d" % number)
         os._exit(127)
 
 
 def _take_orders(sandbox: Sandbox, init: Channel) -> Channel:
-    """The channel on which the program comes. A keeper has what we have open now: had it this one,
-    its end would not tell that the program has begun."""
+    """The channel on which the program comes. The keeper has copies of what we have open now. With
+    a copy of this channel, its end would not show that the program has begun."""
     init.send("keeper", memory.start_keeper() if sandbox.is_ahead else 0)
     _, (fd,) = init.receive()
     init.close()
@@ -207,8 +217,8 @@ def _encoded(env: Mapping[str, str]) -> dict[bytes, bytes]:
 
 
 def _rehearse() -> None:
-    """Go through the motions of the start while nobody waits for it: memory that we still share
-    is copied when it is first used. Before the network's filter, which would tell of it."""
+    """Do the steps of the start once in advance, while no caller waits: memory that we still share
+    is copied when it is first used. Before the network's filter, which would report them."""
     told, tell = channels.pair()
     tell.send("program", (b"",), b"/", dict(environment.current().variables), 0, (), (), (), ())
     program, *_ = _receive_program(told)
@@ -223,7 +233,7 @@ def _rehearse() -> None:
 def _receive_program(
     orders: Channel,
 ) -> tuple[spawn.Program, int, tuple[int, ...], tuple[int, ...] | None, tuple[bytes, ...]]:
-    """With the umask, the signals that it is to ignore, those to block (None: as we were), and
+    """With the umask, the signals that it must ignore, those to block (None: as we were), and
     the paths to look for."""
     message, fds = orders.receive()
     _, argv, cwd, env, umask, ignored, blocked, targets, absent = message
@@ -239,7 +249,7 @@ def _receive_program(
 
 
 def close_ways_out() -> None:
-    """A descriptor of a directory was opened outside: from it the real files could be reached.
+    """A descriptor of a directory was opened outside: the real files could be reached from it.
 
     All but the first three, which are not the command's own yet: see `reopen_inside`.
     """
@@ -249,7 +259,7 @@ def close_ways_out() -> None:
 
 
 def reopen_inside() -> None:
-    """A directory as stdin (``cmd < .``) is opened again in here."""
+    """Open a directory that is stdin (``cmd < .``) again, inside the world."""
     for fd in range(3):
         if not _is_directory(fd):
             continue
@@ -264,12 +274,12 @@ def reopen_inside() -> None:
 def _is_directory(fd: int) -> bool:
     try:
         return stat.S_ISDIR(os.fstat(fd).st_mode)
-    except OSError:  # closed; or the one that listed the directory
+    except OSError:  # closed; or the descriptor that listed the directory
         return False
 
 
 def _has_children() -> bool:
-    """Orphans come to us, so that without a child there is nobody."""
+    """Orphans become our children, so without a child no process is left."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -278,8 +288,13 @@ def _has_children() -> bool:
 
 
 def _leave(marks: tuple[int, ...]) -> tuple[int, ...]:
-    """Say that nothing of this world runs any more."""
-    for fd in marks:
+    """Show that nothing of this world runs any more: in the mark, and by freeing the first lock.
+
+    The second lock is for commands that share the pid namespace: it is freed when this process
+    ends.
+    """
+    for fd in marks[:1]:
         os.write(fd, b"1")
+    for fd in marks[:2]:
         os.close(fd)
     return ()

@@ -1,4 +1,4 @@
-"""How a world is made: all that the making of one is told, to be told again for the next."""
+"""How a world is made: everything that decides it, so that another can be made like it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from substrate.world import layers
-from substrate.world.protocol import Layer, Network
-from substrate.world.sandbox import Sandbox
+from substrate.world.interface import Layer, Network
+from substrate.world.layer import layer_dirs
+from substrate.world.process.sandbox import Sandbox
 
 
 class Recipe(NamedTuple):
-    """All that decides how a world is made. Plain values: it is passed between processes."""
+    """Everything that decides how a world is made. Plain values: it passes between processes."""
 
     #: Where the layer goes.
     worlds: bytes
@@ -25,12 +25,20 @@ class Recipe(NamedTuple):
     private: tuple[bytes, ...]
     #: The directory of its door.
     door: bytes = b""
-    #: Where it may wait while it is nobody's: `aside.place`.
+    #: Where it may wait while it belongs to no command: `parked_layers.place`.
     elsewhere: bytes = b""
+    #: Abstract sockets that lead out of the world: see `host_services`.
+    abstract: tuple[bytes, ...] = ()
+    #: Whether refused writes are recorded.
+    explains_denials: bool = False
 
     def sandbox(
         self, layer: Layer, mount_view: Callable[[], None], network: Network | None
     ) -> Sandbox:
+        if network is not None:
+            network.refuse_abstract(self.abstract)
+            if self.explains_denials:
+                network.watch_writes()
         return Sandbox(
             root=self.root,
             mount_view=mount_view,
@@ -40,7 +48,8 @@ class Recipe(NamedTuple):
             writable=self.writable,
             readable=self.readable,
             private=self.private,
-            scratch=os.fsencode(layers.scratch(layer)) if self.tier == "full" else b"",
+            scratch=os.fsencode(layer_dirs.scratch(layer)) if self.tier == "full" else b"",
             network=network,
             door=self.door,
+            shuts_abstract=bool(self.abstract),
         )

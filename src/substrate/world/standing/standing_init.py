@@ -1,10 +1,10 @@
 """The first process of a standing world: it starts one program, reaps, and reports.
 
-Like `world_init`, but its program (a shell) lives on while the view around it changes. When the
-process at the other end of the channel is gone, the world ends with all that runs in it.
+Like `world_init`, but its program (a shell) keeps running while the view around it changes. When
+the process at the other end of the channel is gone, the world ends with all that runs in it.
 
-    told:    program, keep
-    reports: ready, started (with a pidfd) or not_started, stopped, ended
+    receives: program, keep
+    reports:  ready, started (with a pidfd) or not_started, stopped, ended
 """
 
 from __future__ import annotations
@@ -13,24 +13,31 @@ import errno
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from typing import NoReturn, cast
 
-from substrate.system import spawn
-from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import privileges
-from substrate.system.process import Stdio
-from substrate.world import tiers, world_init
-from substrate.world.children import TICK_S, Children, others
-from substrate.world.sandbox import Sandbox, SetupError, is_privileged, mount_proc
+from substrate.system.process import Channel, ClosedError, Stdio, fork_child, spawn
+from substrate.world.process import (
+    TICK_S,
+    Children,
+    Sandbox,
+    SetupError,
+    is_privileged,
+    mount_proc,
+    others,
+    tiers,
+    world_init,
+)
 
 
 def live(sandbox: Sandbox, channel: Channel, mask: Iterable[int]) -> NoReturn:
-    """Be the world's init until the world is over."""
+    """Be the world's init until the world ends."""
     try:
         _Init(sandbox, channel, mask).run()
     except ClosedError:
         pass
-    finally:  # never return into a second copy of our caller
+    finally:  # never return into a second copy of the caller's code
         os._exit(0)
 
 
@@ -67,9 +74,8 @@ class _Init:
             Stdio(*fds),
         )  # fmt: skip
         told, tell = os.pipe()
-        self._program = os.fork()
-        if self._program == 0:
-            _become(self._sandbox, program, cast(int, umask), self._mask, tell)
+        become = partial(_become, self._sandbox, program, cast(int, umask), self._mask, tell)
+        self._program = fork_child(become)
         privileges.drop_own_capabilities()
         os.close(tell)
         handle = os.pidfd_open(self._program)
@@ -84,7 +90,7 @@ class _Init:
         return True
 
     def _outlive(self) -> None:
-        """Reap until nothing is left; nobody waits for us any more."""
+        """Reap until nothing is left; no process waits for us any more."""
         self._channel.close()
         self._children.reap()
         while others():
@@ -116,7 +122,7 @@ def _become(
         spawn.exec_first(program.argv, env)
     except OSError as error:
         number = error.errno or errno.EINVAL
-    finally:  # whatever it was: never return into a second copy of our caller
+    finally:  # in every case: never return into a second copy of the caller's code
         with suppress(OSError):
             os.write(tell, step.encode() + b"\0%d" % number)
         os._exit(127)

@@ -1,4 +1,4 @@
-"""A world that stands while what it shows at the workspace's path is changed, again and again.
+"""A world that stays while what it shows at the workspace's path is changed, again and again.
 
 For an interactive shell: one set of namespaces from the first prompt to the last, and an overlay
 for each line.
@@ -7,9 +7,9 @@ for each line.
                         ├─fork──▶ view stower    ┘ may mount
                         └─fork──▶ init (pid 1) ──fork──▶ the shell
 
-The changer mounts in a mount namespace of its own; what it mounts at the workspace's path appears
-in the world's, which is a copy of it. Beneath every view lies the real workspace, read-only and
-without its history: it shows only if a view cannot be made.
+The changer mounts in its own mount namespace; what it mounts at the workspace's path appears in
+the world's, which is a copy of it. Below every view is the real workspace, read-only and without
+its history: it is visible only if a view cannot be made.
 """
 
 from __future__ import annotations
@@ -22,25 +22,24 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, cast
 
 from substrate.errors import WorldFailedError
-from substrate.system import channel as channels
-from substrate.system import process_tree, spawn
-from substrate.system.channel import Channel, ClosedError
+from substrate.system import umask
 from substrate.system.linux import mounts, namespaces, privileges
-from substrate.system.process import current_umask
-from substrate.world import door, layers, standing_init, view_changer, view_stower
-from substrate.world import sandbox as sandboxes
-from substrate.world.layered import LayeredWorld
-from substrate.world.overlay import TRUSTED
-from substrate.world.protocol import Layer, RunRequest
-from substrate.world.sandbox import Sandbox, SetupError
-from substrate.world.view_changer import Site
+from substrate.system.process import Channel, ClosedError, fork_child, process_tree, spawn
+from substrate.system.process import fd_channel as channels
+from substrate.world.interface import Layer, RunRequest
+from substrate.world.layer import layer_dirs
+from substrate.world.process import Sandbox, SetupError, broker_socket
+from substrate.world.process import sandbox as sandboxes
+from substrate.world.standing import standing_init, swap_view
+from substrate.world.standing.swap_view import Site
+from substrate.world.strategies import TRUSTED, LayeredWorld
 
 _STORE_NAME = b".substrate-git"
 _USER_MOUNT_IPC = namespaces.NEWUSER | namespaces.NEWNS | namespaces.NEWIPC
 
 
 class StandingWorld:
-    """The waiting side. Nothing outlives us, unless `let_go` says so."""
+    """The waiting side. Nothing outlives us, unless `let_go` is called."""
 
     def __init__(self, sandbox: Sandbox, ends: _Ends, pids: _Pids) -> None:
         self._sandbox = sandbox
@@ -48,9 +47,9 @@ class StandingWorld:
         self._views = ends.views
         self._stower = ends.stower
         self._pids = pids
-        #: What listens at the world's door, and its path inside; -1 if it has none.
+        #: The listening socket of the world's door, and its path inside; -1 if it has none.
         self.door = pids.door
-        self.door_path = os.path.join(sandbox.door, door.NAME) if sandbox.door else b""
+        self.door_path = os.path.join(sandbox.door, broker_socket.NAME) if sandbox.door else b""
         self._count = 0
         self._gone: list[str] = []
         self._stowed: dict[str, bytes] = {}
@@ -65,13 +64,13 @@ class StandingWorld:
         return self._init.fileno(), self._views.fileno()
 
     def show(self, layer: Layer, stow: Path | None = None) -> str:
-        """Put the layer's view in the place of the one that is shown; the key of it.
+        """Replace the view that is shown by the layer's view; returns its key.
 
-        `stow`: an empty directory where that one goes, because somebody is in it. Raises
-        `WorldFailedError`: then none may be shown at all.
+        `stow`: an empty directory to move the replaced view to, because processes are in it. Raises
+        `WorldFailedError`: then there may be no view at all.
         """
         key = str(self._count + 1)
-        layers.scratch(layer)
+        layer_dirs.scratch(layer)
         try:
             self._ask("lay", key, os.fsencode(layer.directory.name))
         finally:
@@ -80,7 +79,7 @@ class StandingWorld:
         return key
 
     def hide(self, stow: Path | None = None) -> None:
-        """Show none."""
+        """Show no view."""
         self._take(stow)
 
     def _take(self, stow: Path | None) -> None:
@@ -90,7 +89,7 @@ class StandingWorld:
         self._ask("take")
 
     def refresh(self) -> None:
-        """What was changed in the real workspace meanwhile is seen from now on."""
+        """Make changes in the real workspace since the last time visible from now on."""
         self._ask("refresh")
 
     def seek(self, names: tuple[bytes, ...]) -> None:
@@ -101,7 +100,7 @@ class StandingWorld:
                 self._init.send("absent", self._sandbox.root, names)
 
     def gone(self) -> list[str]:
-        """The keys of views that nobody can write through any more; each is told once."""
+        """The keys of views through which no process can write any more; each is reported once."""
         for key, path in list(self._stowed.items()):
             if not self._stow("drop", path):
                 del self._stowed[key]
@@ -110,12 +109,12 @@ class StandingWorld:
         return found
 
     def start(self, program: spawn.Program) -> int:
-        """Start the shell; its pid as we number it."""
+        """Start the shell; returns its pid out here."""
         env = dict(program.env or {})
         cwd = os.fsencode(program.cwd or b"/")
         stdio = tuple(fd if fd is not None else at for at, fd in enumerate(program.stdio))
         try:
-            self._init.send("program", program.argv, cwd, env, current_umask(), fds=stdio)
+            self._init.send("program", program.argv, cwd, env, umask.current(), fds=stdio)
             _, fds = self._init.receive()
             pid = _pid_of(fds[0])
             os.close(fds[0])
@@ -140,18 +139,21 @@ class StandingWorld:
         return cast(int, message[1]), cast(int, message[2])
 
     def others(self, shell_pid: int) -> list[process_tree.Process]:
-        """What runs in there beside the shell."""
+        """The processes that run in there besides the shell."""
         return [one for one in process_tree.descendants(self.init_pid) if one.pid != shell_pid]
 
-    def let_go(self) -> None:
-        """End our part; what is left running goes on until it ends by itself."""
+    def let_go(self, locks: tuple[int, ...] = ()) -> None:
+        """End our part; processes left running continue until they end by themselves.
+
+        The init holds the `locks` until then.
+        """
         with suppress(ClosedError):
-            self._init.send("keep")
+            self._init.send("keep", fds=locks)
         self._init.close()
         self._end_changer()
 
     def close(self) -> None:
-        """End all of it; when we return no process and no mount is left."""
+        """End all of it; when this returns, no process and no mount is left."""
         self._init.close()
         _wait_for(self._pids.init)
         self._end_changer()
@@ -166,7 +168,7 @@ class StandingWorld:
         _wait_for(self._pids.stower)
 
     def _stow(self, word: str, path: bytes) -> str:
-        """Why it could not be done; a view that cannot be stowed lives on without a path."""
+        """Why it failed, or empty; a view that cannot be stowed stays without a path."""
         try:
             self._stower.send(word, path)
             message, _ = self._stower.receive()
@@ -189,7 +191,7 @@ class StandingWorld:
 
 
 class _Pids:
-    """As they become known."""
+    """Filled in as they become known."""
 
     def __init__(self) -> None:
         self.changer = 0
@@ -211,7 +213,7 @@ class _Ends(NamedTuple):
 
 
 def open_standing_world(world: LayeredWorld, request: RunRequest, layer: Layer) -> StandingWorld:
-    """Make the namespaces; nothing is shown yet. `layer` is any one of those that will be.
+    """Make the namespaces; nothing is shown yet. `layer` is any one of those that will be shown.
 
     Raises `WorldFailedError` with the step that was refused.
     """
@@ -224,10 +226,12 @@ def open_standing_world(world: LayeredWorld, request: RunRequest, layer: Layer) 
     process_tree.adopt_orphans(True)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
-        maker = os.fork()
-        if maker == 0:
+
+        def make() -> None:
             ours.close()
             _make(sandbox, layer, theirs, mask)
+
+        maker = fork_child(make)
         theirs.close()
         pids = _await_ready(ours.init, maker)
     except WorldFailedError:
@@ -242,22 +246,23 @@ def _make(sandbox: Sandbox, layer: Layer, ends: _Ends, mask: Iterable[int]) -> N
     """In the maker: the outer namespace with the changer, the inner one with stower and init."""
     try:
         site = _enter_outer(sandbox, layer, ends.init)
-        changer = os.fork()
-        if changer == 0:
+
+        def change() -> None:
             ends.init.close()
             ends.stower.close()
-            view_changer.serve(site, ends.views)
+            swap_view.serve(site, ends.views)
+
+        def stow() -> None:
+            ends.init.close()
+            swap_view.serve_parking(site.root, ends.stower)
+
+        changer = fork_child(change)
         ends.views.close()
         _enter_inner(ends.init)
-        stower = os.fork()
-        if stower == 0:
-            ends.init.close()
-            view_stower.serve(site.root, ends.stower)
+        stower = fork_child(stow)
         ends.stower.close()
         namespaces.unshare(namespaces.NEWPID)
-        pid = os.fork()
-        if pid == 0:
-            standing_init.live(sandbox, ends.init, mask)
+        pid = fork_child(lambda: standing_init.live(sandbox, ends.init, mask))
         ends.init.send("forked", changer, stower, pid)
         os._exit(0)
     except (SetupError, OSError) as error:
@@ -302,7 +307,7 @@ def _enter_outer(sandbox: Sandbox, layer: Layer, channel: Channel) -> Site:
 def _enter_inner(channel: Channel) -> None:
     if sandboxes.is_privileged():
         namespaces.unshare(_USER_MOUNT_IPC)
-        # Only somebody outside may map more than one id.
+        # Only a process outside may map more than one id.
         channel.send("map")
         channel.receive()
     else:
@@ -346,7 +351,7 @@ def _wait_for(pid: int) -> None:
 
 
 def _pid_of(pidfd: int) -> int:
-    """The process as we number it; -1 once it is gone."""
+    """The pid out here; -1 once the process is gone."""
     with open(f"/proc/self/fdinfo/{pidfd}", encoding="ascii") as file:
         for line in file:
             if line.startswith("Pid:"):

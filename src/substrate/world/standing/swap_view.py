@@ -1,16 +1,20 @@
-"""The process that changes what a standing world shows at the workspace's path.
+"""The two processes that change what a standing world shows at the workspace's path.
 
-It is outside the world's pid namespace, so that nothing in there can see or signal it, and has
-what the world's processes have not: the right to mount.
+The changer is outside the world's pid namespace, so that nothing in there can see or signal it, and
+it may mount, unlike the world's processes.
 
-    told:    lay KEY NAME, take, refresh, seek NAMES, look
-    reports: done ERROR KEYS, and by itself: gone KEYS
+    receives: lay KEY NAME, take, refresh, seek NAMES, look
+    reports:  done ERROR KEYS, and by itself: gone KEYS
 
-`lay` puts a view beneath the one that is seen, `take` takes that one away. In between the stower
-(`view_stower`) may put it elsewhere, for who still works in it.
+`lay` mounts a view below the visible one, `take` removes the visible one. In between the stower may
+move it elsewhere, for the processes that are still running in it. The stower is outside the world's
+pid namespace, too, but in its mount namespace.
 
-A key names one view. It is *gone* once no process has a directory or a file of it any more:
-nothing can then write to its layer. As long as a background job works in it, it is not.
+    receives: stow PATH, drop PATH
+    reports:  done ERROR
+
+A key names one view. It is *gone* once no process has a directory or a file of it open: then
+nothing can write to its layer. As long as a background job runs in it, it is not gone.
 """
 
 from __future__ import annotations
@@ -21,12 +25,11 @@ import signal
 from contextlib import suppress
 from typing import NamedTuple, NoReturn, cast
 
-from substrate.system.channel import Channel, ClosedError
-from substrate.system.linux import mounts
-from substrate.system.linux.unmounts import Unmounts
-from substrate.world import sandbox as sandboxes
-from substrate.world.absent import look_for
-from substrate.world.overlay import FLAGS, mount_overlay
+from substrate.system.linux import Unmounts, mounts
+from substrate.system.process import Channel, ClosedError
+from substrate.world.process import look_for
+from substrate.world.process import sandbox as sandboxes
+from substrate.world.strategies import FLAGS, mount_overlay
 
 
 class Site(NamedTuple):
@@ -44,15 +47,15 @@ class Site(NamedTuple):
 
 
 def serve(site: Site, channel: Channel) -> NoReturn:
-    """Do as told until the other side is gone."""
+    """Serve until the other side is gone."""
     try:
-        # The keys of the terminal are not for us.
+        # The terminal's keys are not for us.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         os.chdir("/")
         _Changer(site, channel).run()
     except (ClosedError, OSError):
         pass
-    finally:  # never return into a second copy of our caller
+    finally:  # never return into a second copy of the caller's code
         os._exit(0)
 
 
@@ -98,7 +101,7 @@ class _Changer:
         return tuple(self._keys.pop(number) for number in self._unmounts.gone())
 
     def _lay(self, key: str, name: bytes) -> None:
-        """The new view is complete before it is seen."""
+        """Make the new view complete before it is visible."""
         stage = b"/proc/self/fd/%d/%s/root" % (self._site.worlds, name)
         self._mount(stage, name)
         try:
@@ -115,9 +118,9 @@ class _Changer:
                 self._is_laid, self._waiting = True, -1
 
     def _take(self) -> None:
-        """What was laid is seen from now on.
+        """What was laid is visible from now on.
 
-        If it had to wait, the real files show for a moment, read-only.
+        If it had to wait, the real files are visible for a moment, read-only.
         """
         if self._is_shown:
             mounts.unmount(self._site.root)
@@ -155,3 +158,35 @@ class _Changer:
                 os.close(tree)
             if path in self._site.read_only:
                 mounts.restrict(stage + b"/" + path, mounts.RDONLY, recursive=True)
+
+
+def serve_parking(root: bytes, channel: Channel) -> NoReturn:
+    """The stower: serve until the other side is gone.
+
+    A job that keeps running after its line keeps the line's view, through its directory and its
+    open files. If that view were only unmounted, the job's directory would have no path any more
+    (getcwd fails, and many programs with it). So it is moved, within the world, to a directory of
+    its own.
+    """
+    try:
+        # The terminal's keys are not for us.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        os.chdir("/")
+        while True:
+            message, _ = channel.receive()
+            channel.send("done", _park(root, cast(str, message[0]), cast(bytes, message[1])))
+    except (ClosedError, OSError):
+        pass
+    finally:  # never return into a second copy of the caller's code
+        os._exit(0)
+
+
+def _park(root: bytes, word: str, path: bytes) -> str:
+    try:
+        if word == "stow":
+            mounts.move(root, path)
+        else:
+            mounts.unmount_if_unused(path)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

@@ -1,8 +1,8 @@
 """The copy-diff strategy: the command works on a whole copy of the workspace.
 
-For places where no overlay can be had. Its cost follows the project, so it is refused where that
-is large. Afterwards the copy is turned into what an overlay's upper would be: what did not change
-is removed from it, and what is gone gets a whiteout. A reader of layers need not know.
+For places where no overlay is available. Its cost grows with the project, so it is refused for
+large ones. Afterwards the copy is turned into what an overlay's upper would be: what did not change
+is removed from it, and what is gone gets a whiteout. Code that reads layers sees no difference.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from substrate.errors import RefusedError
-from substrate.system import clock, xattrs
+from substrate.system import clock
+from substrate.system.files import xattrs
 from substrate.system.linux import mounts
-from substrate.world import layers
-from substrate.world.attend import Limits
-from substrate.world.command import with_reason
-from substrate.world.layered import LayeredWorld
-from substrate.world.overlay import USER
-from substrate.world.protocol import Isolation, Layer, RunRequest
+from substrate.world.interface import Isolation, Layer, RunRequest
+from substrate.world.layer import layer_dirs
+from substrate.world.prepare_command import with_reason
+from substrate.world.process import Limits
+from substrate.world.strategies.layer_strategy import LayeredWorld
+from substrate.world.strategies.overlay import USER
 
 MOST_FILES = 50_000
 MOST_BYTES = 2 * 1024**3
 _STORE = b".substrate-git"
-#: Two changes in one tick of the clock have one time: let it pass before the command starts.
+#: Two changes in one tick of the clock have the same time: wait one tick before the command.
 _TICK_S = 0.02
 _FICLONE = 0x40049409
 _OPAQUE = (USER + b"opaque").decode()
 
 
 class _Mark(NamedTuple):
-    """Enough of a file's status to tell whether anything at all was done to it."""
+    """Enough of a file's status to see whether anything at all was done to it."""
 
     inode: int
     changed_ns: int
@@ -54,13 +55,13 @@ class CopyWorld(LayeredWorld):
         return with_reason(super().isolation, "what a command leaves running is ended with it")
 
     def make_layer(self, world_id: str) -> Layer:
-        layer = layers.create(self._worlds, world_id, self._root, "copy", USER)
+        layer = layer_dirs.create(self._worlds, world_id, self._root, "copy", USER)
         try:
             self._marks = copy_tree(os.fsencode(self._root), os.fsencode(layer.upper))
         except BaseException:
-            layers.remove(layer)
+            layer_dirs.remove(layer)
             raise
-        # Once settled it is one; a crash before leaves "copy", which nobody applies.
+        # Once settled it is an overlay; a crash before leaves "copy", which is never applied.
         return layer._replace(kind="overlay")
 
     def view(self, layer: Layer) -> Callable[[], None]:
@@ -73,15 +74,15 @@ class CopyWorld(LayeredWorld):
 
     def settle(self, layer: Layer) -> None:
         reduce_to_changes(os.fsencode(layer.upper), self._marks)
-        layers.note_kind(layer)
+        layer_dirs.note_kind(layer)
 
     def limits(self, request: RunRequest) -> Limits:
-        # What goes on writing would write into a copy that nobody looks at again.
+        # Leftover processes would write into a copy that is not read again.
         return Limits(request.timeout_s, kill_children=True)
 
 
 def copy_tree(source: bytes, target: bytes) -> Marks:
-    """Copy everything but the store; what each copy looked like when it was made.
+    """Copy everything but the store; returns what each copy looked like when it was made.
 
     Raises `RefusedError` if there is too much of it. Other file systems inside stay empty.
     """
@@ -112,7 +113,7 @@ def copy_tree(source: bytes, target: bytes) -> Marks:
 
 
 def reduce_to_changes(upper: bytes, marks: Marks) -> None:
-    """Take out of a copy what is as it was, and put in what an overlay would have put in."""
+    """Remove from a copy what did not change, and add what an overlay would have added."""
     children: dict[bytes, set[bytes]] = {}
     for path in marks:
         children.setdefault(os.path.dirname(path), set()).add(os.path.basename(path))
@@ -122,18 +123,18 @@ def reduce_to_changes(upper: bytes, marks: Marks) -> None:
 class _Reduction(NamedTuple):
     upper: bytes
     before: Marks
-    #: All of them read first: taking out one hard link changes the others.
+    #: All are read first: removing one hard link changes the others.
     after: Marks
     children: dict[bytes, set[bytes]]
 
     def reduce(self, relative: bytes) -> bool:
-        """One directory that stood there before; whether anything in it is left."""
+        """Reduce a directory that existed before; returns whether anything in it is left."""
         here = os.path.join(self.upper, relative)
         names = set(os.listdir(here))
         kept = [self._keep(os.path.join(relative, name)) for name in names]
         left = any(kept)
-        # One made anew in the place of one that was removed may have got its inode, and is taken
-        # for the same: its old children are then gone one by one, which says as much.
+        # A new directory in the place of a removed one may have got its inode, and counts as the
+        # same: its old children then get whiteouts one by one, which has the same meaning.
         for name in self.children.get(relative, set()) - names:
             os.mknod(os.path.join(here, name), stat.S_IFCHR, 0)
             left = True
@@ -146,13 +147,13 @@ class _Reduction(NamedTuple):
             return True  # new, with all that is in it
         if was.is_directory and now.is_directory and was.inode == now.inode:
             if self.reduce(path) or now != was:
-                with suppress(OSError):  # somebody's mark: what was taken out would count as gone
+                with suppress(OSError):  # the command's mark: removed files would count as gone
                     os.removexattr(place, _OPAQUE)
                 return True
             os.rmdir(place)
             return False
         if now != was:
-            if now.is_directory:  # another than stood there: nothing of the old one shows
+            if now.is_directory:  # a different directory: nothing of the old one is visible
                 os.setxattr(place, _OPAQUE, b"y")
             return True
         os.unlink(place)
@@ -205,7 +206,7 @@ def _copy_one(
     elif stat.S_ISFIFO(found.st_mode):
         os.mkfifo(target, 0o600)
     else:
-        return  # a device: nodev would shut it anyway
+        return  # a device: nodev would disable it anyway
     _copy_status(source, target)
 
 
@@ -234,7 +235,7 @@ def _copy_status(source: bytes, target: bytes) -> None:
             os.chown(target, found.st_uid, found.st_gid, follow_symlinks=False)
     if not stat.S_ISLNK(found.st_mode):
         with suppress(OSError):
-            xattrs.write_user_xattrs(target, xattrs.read_user_xattrs(source), ())
+            xattrs.write_what_can_be(target, xattrs.read_xattrs(source), ())
         os.chmod(target, stat.S_IMODE(found.st_mode))
     times = (found.st_atime_ns, found.st_mtime_ns)
     os.utime(target, ns=times, follow_symlinks=False)

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from substrate.system import process
-from substrate.world.capture import Capturing
-from substrate.world.command import (
+from substrate.system.process import process
+from substrate.world.interface import Isolation, Layer, RunOutcome, RunRequest
+from substrate.world.prepare_command import (
     argv_of,
     directory_of,
     environment_of,
     outcome_of,
     refuse_to_hold,
 )
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
+from substrate.world.process import Capturing
 
 _CANNOT_PROMISE = (
     "the command works on the real files: what excluded files held before it is not kept, "
-    "what other processes change meanwhile cannot be told from its own changes, "
+    "changes by other processes during the command look like its own, "
     "and what it reaches over the network is not watched"
 )
 
 
 class DirectWorld:
-    """Runs commands on the real tree; finding what they changed is left to a scan."""
+    """Runs commands on the real tree; a scan must find what they changed."""
 
     def __init__(self, why: str = "") -> None:
-        """`why` tells what led here, such as ``--no-world`` or a missing kernel feature."""
+        """`why`: why there is no world, such as ``--no-world`` or a missing kernel feature."""
         reason = f"{why}; {_CANNOT_PROMISE}" if why else _CANNOT_PROMISE
         self._isolation = Isolation("direct", "none", "open", reason)
 
@@ -53,4 +53,4 @@ class DirectWorld:
         return outcome._replace(stdout=stdout, stderr=stderr)
 
     def discard(self, layer: Layer) -> None:
-        """Nothing is ever left behind: there was no layer."""
+        """No-op: there was no layer."""

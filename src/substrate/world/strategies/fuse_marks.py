@@ -1,13 +1,13 @@
-"""What fuse-overlayfs leaves in an upper directory that nobody made, told from what somebody did.
+"""Tells fuse-overlayfs' own marks in an upper directory from the command's files.
 
-    what lies there                      what it is
+    in the upper                         what it is
     character device 0:0                 a whiteout, as overlayfs' own
     directory with the opaque attribute  opaque; every new directory is marked so
-    ``.wh..wh..opq``, empty, mode 0700   said once more, where there are no attributes
-    ``.wh..opq``, character device 0:0   a slip of version 1.10 beside it
+    ``.wh..wh..opq``, empty, mode 0700   the same mark as a file, for systems without attributes
+    ``.wh..opq``, character device 0:0   added beside it by a bug of version 1.10
 
 It writes ``.wh.NAME`` for a whiteout only where it cannot make a device; there no such world is
-made (`layers.create` makes the first one). So a file of that name is always somebody's own.
+made (`layer_dirs.create` makes the first one). So a file of that name is always the user's own.
 The attributes cannot be forged: it refuses to set them in the mount.
 """
 
@@ -18,21 +18,20 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from substrate.model.nodes import Kind
-from substrate.model.paths import ROOT
+from substrate.model import ROOT, Kind
 
 if TYPE_CHECKING:
-    from substrate.world.protocol import Layer
+    from substrate.world.interface import Layer
 
 PREFIX = b"user.fuseoverlayfs."
-#: As root it says with the kernel's own attribute that a directory is opaque.
+#: As root it marks an opaque directory with the kernel's own attribute.
 ROOTS_OPAQUE = "trusted.overlay.opaque"
 _SAID_AGAIN = b".wh..wh..opq"
 _SLIP = b".wh..opq"
 
 
 def is_mark(name: bytes, at: os.stat_result) -> bool:
-    """Whether a name is fuse-overlayfs' own, and no file of anybody's."""
+    """Whether a name is fuse-overlayfs' own mark, and not a user's file."""
     if name == _SAID_AGAIN:
         is_empty = stat.S_ISREG(at.st_mode) and at.st_size == 0
         return is_empty and stat.S_IMODE(at.st_mode) == 0o700
@@ -40,17 +39,17 @@ def is_mark(name: bytes, at: os.stat_result) -> bool:
 
 
 def is_copy(origin: bytes, path: bytes) -> bool:
-    """Whether what lies at `path` was copied up from there: the origin is the path itself."""
+    """Whether the file at `path` was copied up from there: the origin is the path itself."""
     return origin == path + b"\0"
 
 
 def tidy(layer: Layer) -> None:
-    """Take the marks that are files away, so that whole directories can be renamed out.
+    """Remove the marks that are files, so that whole directories can be renamed out.
 
-    Only once nothing runs in the world any more. Directories keep their times. Done twice, it
-    does nothing the second time.
+    Only once nothing runs in the world any more. Directories keep their times. Doing it again is a
+    no-op.
     """
-    from substrate.world.upper import Upper
+    from substrate.world.layer import Upper
 
     if layer.xattr_prefix != PREFIX:
         return

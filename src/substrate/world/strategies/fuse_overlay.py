@@ -1,8 +1,8 @@
-"""The fuse-overlayfs strategy: an overlay by a process, where the kernel makes none.
+"""The fuse-overlayfs strategy: an overlay served by a process, where the kernel has none.
 
-The file system is mounted by us, in the world, and served by a process outside of it: it is no
-part of the world's pid namespace and reads the real tree by descriptors that the command never
-gets. Its life is the mount's: when the world has ended, reading from ``/dev/fuse`` says so and it
+We mount the file system in the world, and a process outside serves it: that process is not in the
+world's pid namespace and reads the real tree by descriptors that the command never gets. It lives
+as long as the mount: when the world has ended, reading from ``/dev/fuse`` fails and the process
 ends by itself.
 """
 
@@ -15,19 +15,20 @@ from contextlib import suppress
 from typing import NoReturn
 
 from substrate.errors import WorkspaceError
-from substrate.system import channel as channels
 from substrate.system import clock, environment
-from substrate.system.channel import Channel, ClosedError
 from substrate.system.linux import mounts
-from substrate.world import fuse_marks, layers
-from substrate.world.attend import Limits
-from substrate.world.command import with_reason
-from substrate.world.layered import LayeredWorld
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
+from substrate.system.process import Channel, ClosedError, fork_child, spawn
+from substrate.system.process import fd_channel as channels
+from substrate.world.interface import Isolation, Layer, RunOutcome, RunRequest
+from substrate.world.layer import layer_dirs
+from substrate.world.prepare_command import with_reason
+from substrate.world.process import Limits
+from substrate.world.strategies import fuse_marks
+from substrate.world.strategies.layer_strategy import LayeredWorld
 
 PROGRAM = "fuse-overlayfs"
 DEVICE = "/dev/fuse"
-#: For what is still to be written out when the command has ended.
+#: How long it may take to write out the rest when the command has ended.
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.002
 _MOST_FDS = 1 << 20
@@ -37,7 +38,7 @@ _LOG = "fuse-overlayfs.log"
 
 class FuseOverlayWorld(LayeredWorld):
     strategy = "fuse-overlayfs"
-    #: Whatever serves the view must end with it, and with a pid namespace of its own it does.
+    #: The server of the view must end with it; with a pid namespace per world it does.
     shares_processes = False
 
     _daemon: Daemon | None = None
@@ -48,12 +49,12 @@ class FuseOverlayWorld(LayeredWorld):
         return with_reason(super().isolation, "what a command leaves running is ended with it")
 
     def make_layer(self, world_id: str) -> Layer:
-        layer = layers.create(self._worlds, world_id, self._root, "overlay", fuse_marks.PREFIX)
+        layer = layer_dirs.create(self._worlds, world_id, self._root, "overlay", fuse_marks.PREFIX)
         try:
-            # Its marks are attributes; without them it would say everything by files.
+            # Its marks are attributes; without them it would make all marks files.
             os.setxattr(layer.directory / "work", "user.substrate", b"y")
         except OSError as error:
-            layers.remove(layer)
+            layer_dirs.remove(layer)
             raise WorkspaceError(
                 f"{self._worlds} has no extended attributes: {error.strerror}",
                 hint="place $SUBSTRATE_HOME on a file system that has them",
@@ -61,7 +62,7 @@ class FuseOverlayWorld(LayeredWorld):
         return layer
 
     def view(self, layer: Layer) -> Callable[[], None]:
-        if self._daemon is not None:  # the first try came to nothing
+        if self._daemon is not None:  # the first attempt failed
             self._daemon.end()
         self._daemon = daemon = start(layer)
 
@@ -76,12 +77,12 @@ class FuseOverlayWorld(LayeredWorld):
                 daemon.channel.send("serve", fds=(device,))
             daemon.channel.close()
             os.close(device)
-            os.stat(root)  # waits for it; nobody serves: ENOTCONN
+            os.stat(root)  # waits for the server; ENOTCONN if there is none
 
         return mount_view
 
     def limits(self, request: RunRequest) -> Limits:
-        # Until it has ended, what is to arrive lies among its marks.
+        # Until it has ended, its marks are among the changes to apply.
         return Limits(request.timeout_s, kill_children=True)
 
     def settle(self, layer: Layer) -> None:
@@ -108,11 +109,11 @@ class Daemon:
 
     def __init__(self, pid: int, channel: Channel) -> None:
         self.pid = pid
-        #: Who mounts hands the device over by it. Closed without that, the process ends.
+        #: The mounting process sends the device over it. Closed without that, the process ends.
         self.channel = channel
 
     def wait(self) -> str:
-        """Once the world is gone: until everything is written. How it failed, or nothing."""
+        """Once the world is gone: wait until all is written. Returns the failure, or empty."""
         deadline = clock.monotonic_ns() + int(_PATIENCE_S * 1e9)
         while True:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -129,7 +130,7 @@ class Daemon:
         return f"{PROGRAM} {how} while the command ran; what it had written by then is here"
 
     def end(self) -> None:
-        """Whatever it does."""
+        """Kill it, in any state."""
         self.channel.close()
         with suppress(OSError):
             os.kill(self.pid, signal.SIGKILL)
@@ -140,18 +141,20 @@ class Daemon:
 def start(layer: Layer) -> Daemon:
     """A process that becomes fuse-overlayfs over `layer` once it is given the device."""
     ours, theirs = channels.pair()
-    pid = os.fork()
-    if pid == 0:
+
+    def serve() -> None:
         ours.close()
         _serve(layer, theirs)
+
+    pid = fork_child(serve)
     theirs.close()
     return Daemon(pid, ours)
 
 
 def _serve(layer: Layer, channel: Channel) -> NoReturn:
-    """In the child. Never returns into a second copy of our caller."""
+    """In the child. Never returns into a second copy of the caller's code."""
     try:
-        os.setsid()  # the keys of the terminal are the command's
+        os.setsid()  # the terminal's keys are for the command
         os.chdir("/")
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         for signum in (signal.SIGCHLD, signal.SIGPIPE):
@@ -161,16 +164,17 @@ def _serve(layer: Layer, channel: Channel) -> NoReturn:
         log = os.open(layer.directory / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         for fd, target in ((null, 0), (null, 1), (log, 2)):
             os.dup2(fd, target)
-        # By descriptor: no name can then hold a character that the options would have to escape.
+        # By descriptor: so no name can contain a character that the options would have to escape.
         lower = _open_inheritable(os.fsencode(layer.lower))
         directory = _open_inheritable(os.fsencode(layer.directory))
         _, (device,) = channel.receive()
         os.set_inheritable(device, True)
         options = f"lowerdir=/proc/self/fd/{lower},upperdir=/proc/self/fd/{directory}/upper"
-        # What counts is made durable by the recorder.
+        # The recorder makes durable what must be.
         options += f",workdir=/proc/self/fd/{directory}/work,fsync=0"
         path = environment.current().get("PATH") or os.defpath
-        os.execvpe(PROGRAM, [PROGRAM, "-f", "-o", options, f"/dev/fd/{device}"], {"PATH": path})
+        words = (PROGRAM, "-f", "-o", options, f"/dev/fd/{device}")
+        spawn.exec_first(tuple(map(os.fsencode, words)), {b"PATH": os.fsencode(path)})
     except ClosedError:
         os._exit(0)
     finally:
@@ -184,6 +188,6 @@ def _open_inheritable(path: bytes) -> int:
 
 
 def _close_all_but(kept: int) -> None:
-    """Whoever waits for the end of a pipe that we have would wait for us, too."""
+    """A process that waits for the end of a pipe that we inherited would wait for us, too."""
     os.closerange(0, kept)
     os.closerange(kept + 1, _MOST_FDS)

@@ -6,27 +6,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from substrate.errors import WorldFailedError
-from substrate.system import afterwards, environment, ids, platform, spawn, streams
+from substrate.system import environment, ids
 from substrate.system.files import real_path
-from substrate.system.process import Stdio
-from substrate.world import ahead, door, layers, pid_space, surroundings
-from substrate.world.ahead import Made
-from substrate.world.attend import Limits
-from substrate.world.capture import Capturing
-from substrate.world.command import (
-    argv_of,
-    directory_of,
-    environment_of,
-    outcome_of,
-    with_network,
-    with_reason,
-)
-from substrate.world.limits import Limiter
-from substrate.world.open_world import Ended, OpenWorld, open_world
-from substrate.world.pid_space import Entrance, PidSpace
-from substrate.world.protocol import (
+from substrate.system.process import Stdio, process_identity, spawn
+from substrate.system.terminal import standard_streams
+from substrate.world.interface import (
     Isolation,
     Layer,
     ResourceLimits,
@@ -34,20 +21,49 @@ from substrate.world.protocol import (
     RunRequest,
     Wanted,
 )
-from substrate.world.recipe import Recipe
-from substrate.world.sandbox import Sandbox, submounts
+from substrate.world.layer import layer_dirs
+from substrate.world.prepare_command import (
+    argv_of,
+    directory_of,
+    environment_of,
+    outcome_of,
+    with_network,
+    with_reason,
+    with_refused_writes,
+)
+from substrate.world.prewarm import plain_worlds
+from substrate.world.process import (
+    Capturing,
+    Ended,
+    Entrance,
+    Limiter,
+    Limits,
+    OpenWorld,
+    PidSpace,
+    Recipe,
+    Sandbox,
+    broker_socket,
+    host_masks,
+    host_services,
+    open_world,
+    pid_space,
+    submounts,
+)
+
+if TYPE_CHECKING:
+    from substrate.world.prewarm import Made
 
 
 class LayeredWorld:
-    """Runs each command over a fresh view of the workspace, in namespaces of its own.
+    """Runs each command over a fresh view of the workspace, in its own namespaces.
 
-    What it changed lies in `RunOutcome.layer`. A strategy says how its view is made.
+    What it changed is in `RunOutcome.layer`. A strategy says how its view is made.
     """
 
     strategy = ""
-    #: Whether what a command leaves running goes on, for later ones to see.
+    #: Whether processes that a command leaves keep running, for later commands to see.
     shares_processes = True
-    #: Whether its view goes by what it found under a name before.
+    #: Whether its view remembers what it found under a name before.
     remembers_names = True
     #: Whether its view shows the workspace as it is when the command starts, however early it was
     #: mounted.
@@ -65,7 +81,7 @@ class LayeredWorld:
         raise NotImplementedError
 
     def view(self, layer: Layer) -> Callable[[], None]:
-        """What mounts the layer's view at the workspace's own path."""
+        """A function that mounts the layer's view at the workspace's own path."""
         raise NotImplementedError
 
     def settle(self, layer: Layer) -> None:
@@ -98,15 +114,15 @@ class LayeredWorld:
 
         def begun() -> None:
             nonlocal isolation
-            # There is time while the command runs. What fails must not keep us from waiting for
-            # it, and is met again by whoever asks later.
+            # There is time while the command runs. An error here must not stop us from waiting
+            # for the command; later code meets the same error again.
             with suppress(Exception):
                 isolation = self.isolation
                 if request.meanwhile is not None:
                     request.meanwhile()
 
         def run_in(opened: OpenWorld) -> Ended:
-            mark = os.fsencode(layers.ended_mark(layer))
+            mark = os.fsencode(layer_dirs.ended_mark(layer))
             limits = self.limits(request)
             opened.absent = request.absent if self.remembers_names else ()
             return opened.run(program, limits, begun, capturing.start, mark, request.on_call)
@@ -124,15 +140,15 @@ class LayeredWorld:
                 try:
                     ended = run_in(open_one(company))
                 except WorldFailedError:  # the last of them may have ended just now
-                    layers.remove(layer)  # an overlay takes the same directories only once
+                    layer_dirs.remove(layer)  # an overlay uses directories only once
                     layer = self.make_layer(world_id)
                     ended = run_in(open_one(None))
         except BaseException:
             capturing.finish()
             limiter.close()
-            layers.remove(layer)
+            layer_dirs.remove(layer)
             raise
-        ahead.over(layer, ended)
+        plain_worlds.current.worlds.over(layer, ended)
         limiter.close()
         stdout, stderr = capturing.finish()
         self._leave(layer, request, ended, company)
@@ -140,47 +156,50 @@ class LayeredWorld:
         outcome = outcome_of(request, ended.finished, isolation)._replace(
             layer=layer, left_running=ended.left_running, stdout=stdout, stderr=stderr
         )
-        return outcome if request.network is None else with_network(outcome, request.network)
+        if request.network is None:
+            return outcome
+        outcome = with_network(outcome, request.network)
+        return with_refused_writes(outcome, request.network) if recipe.explains_denials else outcome
 
     def _leave(
         self, layer: Layer, request: RunRequest, ended: Ended, company: Entrance | None
     ) -> None:
-        """The layer as who brings the change in will find it."""
+        """Prepare the layer for applying its changes."""
         if ended.left_running:
-            layers.note_running(layer, ended.init_pid, self._space(request, ended, company))
+            space = self._space(request, ended, company)
+            layer_dirs.note_running(layer, ended.init_pid, ended.alive, space)
         else:
             self.settle(layer)
 
     def _made_ahead(
         self, recipe: Recipe, request: RunRequest, company: Entrance | None, world_id: str
     ) -> Made | None:
-        """The world that was made ahead of this command, if it is the one it should get."""
-        # Elsewhere than beside history nobody would clear it away after a kill.
+        """The world that was made ahead of this command, if it fits the command."""
+        # In another place than beside history it would not be removed after a kill.
         beside = self._wanted.store / "worlds"
         is_open = request.network is not None and request.network.mode == "open"
         is_ordinary = company is None and request.limits == ResourceLimits()
+        worlds = plain_worlds.current.worlds
         if not (self.can_be_ahead and is_open and is_ordinary):
-            ahead.forget(recipe.root)
+            worlds.forget(recipe.root)
         elif self._worlds == beside:
-            return ahead.take(recipe, world_id)
+            return worlds.take(recipe, world_id)
         elif self._next_worlds() == beside:
-            # The first command of all: its world was chosen when there was no history yet.
-            ahead.forget(recipe.root, then=recipe._replace(worlds=os.fsencode(beside)))
+            # The very first command: its world was chosen when there was no history yet.
+            worlds.forget(recipe.root, then=recipe._replace(worlds=os.fsencode(beside)))
         else:
-            ahead.forget(recipe.root)
+            worlds.forget(recipe.root)
         return None
 
     def _next_worlds(self) -> Path:
         """Where the next command's world will be."""
-        from substrate.world.choose import worlds_directory  # which imports this
+        from substrate.world.select_strategy import worlds_directory  # which imports this
 
         return worlds_directory(self._wanted)
 
     def discard(self, layer: Layer) -> None:
-        if afterwards.is_postponing():
-            ahead.leave(layer, environment.current().substrate_home / "worlds")
-        else:
-            layers.remove(layer)
+        elsewhere = environment.current().substrate_home / "worlds"
+        plain_worlds.current.worlds.discard(layer, elsewhere)
 
     def limits(self, request: RunRequest) -> Limits:
         return Limits(request.timeout_s, request.kill_children)
@@ -205,22 +224,22 @@ class LayeredWorld:
     def _space(
         self, request: RunRequest, ended: Ended, company: Entrance | None
     ) -> PidSpace | None:
-        """The pid namespace in which processes go on, for later commands to join."""
+        """The pid namespace in which processes keep running, for later commands to join."""
         key = self._key(request) if self.shares_processes else ""
         if not key or ended.namespaces is None:
             return None
         if company is not None and company.space[1:3] == ended.namespaces:
             return company.space
-        start = platform.process_start_token(ended.init_pid)
-        return PidSpace(key, *ended.namespaces, ended.init_pid, start)
+        start = process_identity.process_start_token(ended.init_pid)
+        return PidSpace(key, *ended.namespaces, ended.init_pid, start, ended.space_alive)
 
     @contextmanager
     def _company(self, request: RunRequest) -> Iterator[Entrance | None]:
-        """The way to the processes of earlier commands that this one shall see, if there are."""
+        """The pid namespace of earlier commands that this one joins, if there is one."""
         found = None
         key = self._key(request) if request.beside and self.shares_processes else ""
         for layer in request.beside if key else ():
-            running = layers.pid_space(layer)
+            running = layer_dirs.pid_space(layer)
             if running is not None and running[1].key == key:
                 found = pid_space.open_entrance(running[1], running[0])
                 if found is not None:
@@ -234,27 +253,33 @@ class LayeredWorld:
     def _recipe(self, *, with_door: bool = False) -> Recipe:
         here = environment.current()
         is_full = self._wanted.tier == "full"
-        where = door.directory(self._wanted.tier, here.substrate_home) if with_door else b""
+        where = (
+            broker_socket.directory(self._wanted.tier, here.substrate_home) if with_door else b""
+        )
         elsewhere = here.substrate_home / "worlds"
         for directory in (self._worlds, elsewhere):
-            if not directory.is_dir():  # only what is there is hidden: not from the first of all
+            if not directory.is_dir():  # only existing paths are masked: make it first
                 with suppress(OSError):
-                    layers.make_private(directory)
-        masked = surroundings.masked(here, allow_host_services=self._wanted.allow_host_services)
+                    layer_dirs.make_private(directory)
+        masked = host_masks.masked(here, allow_host_services=self._wanted.allow_host_services)
         return Recipe(
             worlds=os.fsencode(self._worlds),
             root=os.fsencode(self._root),
             tier=self._wanted.tier,
             read_only=(
-                *surroundings.read_only(here, self._root),
-                *surroundings.stays_shut(self._wanted),
+                *host_masks.read_only(here, self._root),
+                *host_masks.stays_shut(self._wanted),
             ),
             masked=tuple(path for path in masked if path != where),
-            writable=surroundings.writable(here, self._wanted),
-            readable=surroundings.readable(here, self._wanted) if is_full else (),
+            writable=host_masks.writable(here, self._wanted),
+            readable=host_masks.readable(here, self._wanted) if is_full else (),
             private=(os.fsencode(here.home),) if is_full and here.home is not None else (),
             door=where,
             elsewhere=os.fsencode(elsewhere),
+            explains_denials=self._wanted.tier in ("guarded", "full"),
+            abstract=(
+                () if self._wanted.allow_host_services else host_services.abstract_names(here)
+            ),
         )
 
 
@@ -262,11 +287,16 @@ def _program(
     argv: tuple[bytes, ...], request: RunRequest, recipe: Recipe, capturing: Capturing
 ) -> spawn.Program:
     env = {**environment_of(request), "SUBSTRATE_WORLD_ID": request.world_id}
+    if recipe.abstract:
+        env = host_services.without_abstract(env)
     if recipe.door:
-        env["SUBSTRATE_BROKER"] = os.fsdecode(os.path.join(recipe.door, door.NAME))
-    # Ours by number: a world made ahead was forked before we had them.
+        env["SUBSTRATE_BROKER"] = os.fsdecode(os.path.join(recipe.door, broker_socket.NAME))
+    # Our own by number: a world made ahead was forked before we had them.
     given = (request.stdin, *capturing.streams)
     stdio = Stdio(
-        *(at if fd is None and at not in streams.absent else fd for at, fd in enumerate(given))
+        *(
+            at if fd is None and at not in standard_streams.absent else fd
+            for at, fd in enumerate(given)
+        )
     )
     return spawn.Program(argv, directory_of(request), env, stdio)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from substrate.system.linux import mounts, namespaces
-from substrate.world import layers
-from substrate.world.layered import LayeredWorld
-from substrate.world.protocol import Layer
-from substrate.world.sandbox import is_privileged
+from substrate.world.interface import Layer
+from substrate.world.layer import layer_dirs
+from substrate.world.process import is_privileged
+from substrate.world.strategies.layer_strategy import LayeredWorld
 
 TRUSTED = b"trusted.overlay."
 USER = b"user.overlay."
@@ -30,11 +30,11 @@ class OverlayWorld(LayeredWorld):
 
 def new_layer(worlds: Path, world_id: str, root: Path, *, ahead: bool = False) -> Layer:
     prefix = TRUSTED if _may_use_trusted() else USER
-    return layers.create(worlds, world_id, root, "overlay", prefix, ahead=ahead)
+    return layer_dirs.create(worlds, world_id, root, "overlay", prefix, ahead=ahead)
 
 
 def overlay_view(layer: Layer) -> Callable[[], None]:
-    """What mounts the overlay at the workspace's own path."""
+    """A function that mounts the overlay at the workspace's own path."""
 
     def mount_view() -> None:
         root = os.fsencode(layer.lower)
@@ -49,18 +49,19 @@ def overlay_view(layer: Layer) -> Callable[[], None]:
 
 def mount_overlay(lower: int, directory: int, target: bytes, *, trusted: bool) -> None:
     """Mount what is in `directory` (``upper`` and ``work``) over `lower`, at `target`."""
-    # By descriptor: no name can then hold a character that the options would have to escape.
+    # By descriptor: so no name can contain a character that the options would have to escape.
     options = b"lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d/upper" % (lower, directory)
-    # volatile: what counts is made durable by the recorder; a copy-up need not be.
+    # volatile: the recorder makes durable what must be; a copy-up need not be.
     options += b",workdir=/proc/self/fd/%d/work,volatile" % directory
     if trusted:
-        # Nothing may be said by reference to the lower tree: it is read from the upper alone
-        # (with userxattr that is so anyway). With an index a changed hard link is proved to
-        # be a copy of its lower file.
+        # The upper must not refer to the lower tree, because it is read alone (with userxattr
+        # it never refers). With an index, a changed hard link is known to be a copy of its lower
+        # file.
         options += b",redirect_dir=off,metacopy=off,index=on"
     else:
         options += b",userxattr"
     mounts.mount(b"substrate", target, b"overlay", FLAGS, options)
+    layer_dirs.open_work(directory)
 
 
 def _may_use_trusted() -> bool:

@@ -1,15 +1,15 @@
-"""A world around a private tree: the command sees it at a path of the caller's choice.
+"""A world around a private tree: the command sees it at a path that the caller chooses.
 
-For replays: the tree is a copy that nobody else uses, so it needs no overlay; but the command must
-find it where it was recorded, whatever stands there now, or if nothing does:
+For replays: the tree is a copy that no other process uses, so it needs no overlay. But the command
+must find it at the path where it was recorded, whether that path exists now or not:
 
-    /home/ada/project is there         the tree is bound over it
-    only /home is there                an overlay on /home, thrown away later, makes room for it
-    not even its first directory is    a new root, with everything of the old one in it, does
+    /home/ada/project exists           the tree is bound over it
+    only /home exists                  an overlay on /home, thrown away later, makes room for it
+    not even its first directory does  a new root, with everything of the old one in it
 
-A replay must leave the machine as it is. So everything else is read-only (tier `guarded`), but for
+A replay must leave the machine as it is. So everything else is read-only (tier `guarded`), except
 temporary directories and the home directory, where builds keep their caches: what a command writes
-there is thrown away with the world. Where that cannot be had, tier `workspace` has to do.
+there is thrown away with the world. Where that is not available, tier `workspace` is used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from substrate.system import environment, spawn
+from substrate.system import environment
 from substrate.system.linux import mounts
-from substrate.system.process import Finished, Stdio
-from substrate.world import surroundings
-from substrate.world.attend import Limits
-from substrate.world.open_world import open_world
-from substrate.world.protocol import Isolation, Network, Wanted
-from substrate.world.sandbox import Sandbox
+from substrate.system.process import Finished, Stdio, spawn
+from substrate.world.interface import Isolation, Network, Wanted
+from substrate.world.process import Limits, Sandbox, host_masks, open_world
 
 _FLAGS = mounts.NOSUID | mounts.NODEV
 
@@ -37,13 +34,13 @@ class ScratchWorld:
     """
 
     def __init__(self, tree: Path, seen_at: Path, tier: str = "guarded", home: str = "") -> None:
-        """`home` is the commands' home directory; only `guarded` does anything about it."""
+        """`home` is the commands' home directory; only `guarded` treats it specially."""
         self._tree = tree
         self._seen_at = seen_at
         self._tier = tier
         self._above = nearest_existing(seen_at)
         own = Path(os.path.realpath(home)) if home.startswith("/") else None
-        # A home that holds the whole system, or none, needs no protection of its own.
+        # A home that is the whole file system, or none, needs no protection of its own.
         usable = tier == "guarded" and own is not None and own.is_dir() and own != Path("/")
         self._home = own if usable else None
 
@@ -67,7 +64,7 @@ class ScratchWorld:
     ) -> Finished:
         """Run one command to its end; nothing it started outlives it.
 
-        Raises `WorldFailedError` if no world can be made, `WorkspaceError` if `cwd` is not there.
+        Raises `WorldFailedError` if no world can be made, `WorkspaceError` if `cwd` does not exist.
         """
         program = spawn.Program(tuple(os.fsencode(arg) for arg in argv), cwd, env, stdio)
         sandbox = self._sandbox(network)
@@ -78,19 +75,19 @@ class ScratchWorld:
         root = os.fsencode(self._seen_at)
         inside = root.rstrip(b"/") + b"/"
         wanted = Wanted(self._seen_at, self._seen_at, self._tier)
-        writable = surroundings.writable(here, wanted)
+        writable = host_masks.writable(here, wanted)
         writable = tuple(dict.fromkeys((*writable, *map(os.fsencode, self._thrown_away))))
         return Sandbox(
             root=root,
             mount_view=self._mount_view,
             tier=self._tier,
-            # What lies inside is covered by the tree: it cannot be reached, nor written to.
+            # The tree covers what is inside: that cannot be reached or written to.
             read_only=tuple(
                 path
-                for path in surroundings.read_only(here, self._seen_at)
+                for path in host_masks.read_only(here, self._seen_at)
                 if not path.startswith(inside)
             ),
-            masked=surroundings.masked(here, allow_host_services=False),
+            masked=host_masks.masked(here, allow_host_services=False),
             writable=writable,
             network=network,
         )
@@ -105,8 +102,8 @@ class ScratchWorld:
             _throw_away_writes(self._home, scratch / "home")
         if self._needs_room:
             _throw_away_writes(self._above, scratch / "room")
-        # The replay's own files lie there, in a temporary directory: a link that a command put in
-        # place of the next one's output would be written through, outside this world.
+        # The replay's own files are there, in a temporary directory. If a command put a symlink in
+        # place of the next command's output, that would be written through it, outside this world.
         mounts.mount(b"tmpfs", os.fsencode(scratch), b"tmpfs", _FLAGS, b"size=64k,mode=755")
         os.makedirs(self._seen_at, exist_ok=True)
         target = os.fsencode(self._seen_at)
@@ -127,7 +124,7 @@ class ScratchWorld:
 
 
 def nearest_existing(path: Path) -> Path:
-    """The deepest directory of `path` that is there."""
+    """The deepest directory of `path` that exists."""
     for directory in (path, *path.parents):
         if directory.is_dir():
             return directory
@@ -135,7 +132,7 @@ def nearest_existing(path: Path) -> Path:
 
 
 def _throw_away_writes(directory: Path, room: Path) -> None:
-    """From now on what is written in `directory` lies in memory, and only this world sees it."""
+    """From now on, writes in `directory` stay in memory, and only this world sees them."""
     lower = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     os.makedirs(room, exist_ok=True)
     mounts.mount(b"tmpfs", os.fsencode(room), b"tmpfs", _FLAGS, b"mode=755")

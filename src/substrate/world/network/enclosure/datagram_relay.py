@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
-from substrate.world.network.event_loop import READ, EventLoop
+from substrate.world.network.enclosure.event_loop import READ, EventLoop
 
 #: Asks where to send; answers later with an address, or None for nowhere.
 Destination = Callable[[Callable[["str | None"], None]], None]
@@ -44,7 +44,7 @@ class DatagramRelay:
         sender = sender[:2]
         flow = self._flows.get(sender)
         if flow is not None:
-            with suppress(OSError):  # as on a wire: it may be lost
+            with suppress(OSError):  # it may be lost, as on a wire
                 flow.send(message)
             return
         waiting = self._waiting.setdefault(sender, [])

@@ -1,4 +1,4 @@
-"""Connections made without waiting for them."""
+"""Makes connections without blocking."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import socket
 from collections.abc import Callable
 
-from substrate.world.network.event_loop import WRITE, EventLoop
+from substrate.world.network.enclosure.event_loop import WRITE, EventLoop
 
 _TIMEOUT_S = 30.0
 Dialled = Callable[["socket.socket | None"], None]

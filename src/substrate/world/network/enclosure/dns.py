@@ -1,7 +1,7 @@
 """DNS messages, as far as we need them: the question, the addresses in an answer, a reply.
 
 Messages come from the command or from the network: nothing in them is trusted, every length is
-checked, and what cannot be read is None.
+checked, and a message that cannot be read gives None.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_JUMPS = 64
 
 
 class Question(NamedTuple):
-    """What was asked: the name in lower case without its last dot."""
+    """The question: its name is in lower case without the final dot."""
 
     id: int
     flags: int
@@ -78,13 +78,13 @@ def reply(message: bytes, question: Question, code: int, addresses: tuple[str, .
     for address in addresses:
         family, kind = (socket.AF_INET6, TYPE_AAAA) if ":" in address else (socket.AF_INET, TYPE_A)
         raw = socket.inet_pton(family, address)
-        # The name as a pointer to the question; a short life, because we may change our mind.
+        # The name as a pointer to the question; a short lifetime, because the answer may change.
         out += struct.pack(">HHHIH", 0xC00C, kind, 1, 5, len(raw)) + raw
     return out
 
 
 def _read_name(message: bytes, at: int) -> tuple[str, int] | None:
-    """The name that starts at `at`, and where the next thing starts."""
+    """The name that starts at `at`, and the offset after it."""
     labels: list[str] = []
     after = -1
     for _ in range(_MOST_JUMPS):

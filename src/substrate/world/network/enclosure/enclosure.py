@@ -1,9 +1,9 @@
 """The way out of a network namespace that has none: fake addresses, listeners, a relay.
 
-In the namespace every address is on ``lo`` and nothing leaves. A name on the list is given an
-address of its own from a range meant for benchmarks; listeners stand at that address only. What
-connects there is dialled from here, after the name was resolved and the result checked. Whatever
-else a program tries meets a closed port, or a name that does not exist.
+In the namespace every address is on ``lo`` and nothing leaves. A name on the list gets its own
+address from a range meant for benchmarks, and we listen at that address only. For a connection
+to it, we resolve the name, check the result and connect from outside. Anything else a program
+tries meets a closed port, or a name that does not exist.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ipaddress import IPv4Address
 from typing import NamedTuple
 
 from substrate.system.linux import netns
-from substrate.world.network import dns, name_service
-from substrate.world.network.datagram_relay import DatagramRelay
-from substrate.world.network.dial import dial
-from substrate.world.network.event_loop import READ, EventLoop
-from substrate.world.network.resolver_socket import receive_query, send_reply
+from substrate.world.network.enclosure import dns
+from substrate.world.network.enclosure.datagram_relay import DatagramRelay
+from substrate.world.network.enclosure.dial import dial
+from substrate.world.network.enclosure.event_loop import READ, EventLoop
+from substrate.world.network.enclosure.resolver_socket import receive_query, send_reply
+from substrate.world.network.enclosure.stream_relay import StreamRelay, abort_on_close
+from substrate.world.network.observe import ScopeLog, name_service, scope
 from substrate.world.network.rules import Policy, is_loopback, parse_address
-from substrate.world.network.scopes import ScopeLog, scope
-from substrate.world.network.stream_relay import StreamRelay, abort_on_close
 
-#: RFC 2544: not routed anywhere, so no program means something else by it.
+#: RFC 2544: not routed anywhere, so no program uses it for something else.
 OWN_ADDRESS, _PREFIX = "198.18.0.1", 15
 _FIRST_FAKE = int(IPv4Address("198.18.1.0"))
 _LAST_FAKE = int(IPv4Address("198.19.255.254"))
-#: How many of each kind are made ahead, in the namespace: what lies there cannot be made later.
+#: How many sockets of each kind are made ahead, in the namespace: later none can be made there.
 POOL = ((b"t", 48), (b"u", 24), (b"T", 8), (b"U", 8))
 _BACKLOG = 128
 _DNS_PORT = 53
@@ -38,9 +38,9 @@ _OWN = (OWN_ADDRESS, "0.0.0.0", "::")
 
 
 class Verdict(NamedTuple):
-    """What becomes of a destination that a program is about to use."""
+    """What happens to a destination that a program is about to use."""
 
-    #: ``inside``: the namespace's own; ``relayed``: we stand there, and write down what arrives;
+    #: ``inside``: the namespace's own; ``relayed``: we listen there, and record what arrives;
     #: ``denied``.
     way: str
     #: The host as the program named it.
@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
 
 
 def make_sockets(policy: Policy) -> list[socket.socket]:
-    """In the namespace, before exec: set it up, and make what the other side will need."""
+    """In the namespace, before exec: set it up, and make the sockets for the other side."""
     netns.unshare(netns.CLONE_NEWNET)
     netns.loopback_up()
     if policy.mode == "off":
@@ -64,7 +64,7 @@ def make_sockets(policy: Policy) -> list[socket.socket]:
 
 
 class Enclosure:
-    """The supervisor's side. All of it runs in the loop's thread, but for lookups."""
+    """The supervisor's side. All of it runs in the loop's thread, except lookups."""
 
     def __init__(
         self, loop: EventLoop, policy: Policy, log: ScopeLog, sockets: list[socket.socket]
@@ -76,7 +76,7 @@ class Enclosure:
         self._own: list[socket.socket] = []
         self._fakes: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        #: (protocol, address, port) that somebody stands at already.
+        #: (protocol, address, port) at which we listen already.
         self._standing: set[tuple[str, str, int]] = set()
         self._called: dict[tuple[str, str, int], str] = {}
         self._streams: set[StreamRelay] = set()
@@ -87,7 +87,7 @@ class Enclosure:
         for rule in policy.rules:
             network = rule.network
             if network is None or network.num_addresses > 1 or rule.port is None:
-                continue  # where somebody stands there is seen when a program goes there
+                continue  # whether we must listen there shows when a program connects
             if not is_loopback(network.network_address):
                 self._stand(str(network.network_address), rule.port)
 
@@ -103,11 +103,11 @@ class Enclosure:
 
     @property
     def has_no_resolver(self) -> bool:
-        """``off``: not even a wrong answer."""
+        """``off``: there is no resolver at all."""
         return self._policy.mode == "off"
 
     def refuse_name(self, name: str) -> None:
-        """A name was looked up that nothing here could resolve."""
+        """A name was looked up that cannot be resolved here."""
         self._log.denied(f"dns:{name.rstrip('.').lower()}")
 
     def close(self) -> None:
@@ -123,10 +123,10 @@ class Enclosure:
                 each.close()
 
     def prepare(self, protocol: str, address: str, port: int, called: str) -> Verdict:
-        """A program is about to use this destination: stand there, if it may be reached.
+        """A program is about to use this destination: listen there, if it may be reached.
 
-        `called` is what it calls the address: the same, or a name from the hosts file. It is for
-        the account only; the address decides.
+        `called` is the program's name for the address: the address itself, or a name from the hosts
+        file. It is only for the account; the address decides.
         """
         name = self._names.get(address)
         plain = parse_address(address)
@@ -139,7 +139,7 @@ class Enclosure:
             self._stand(address, port)
             return Verdict("relayed", name or called)
         if port == _DNS_PORT and self._policy.mode == "allow":
-            return Verdict("relayed", address)  # our resolver: it writes down what it refuses
+            return Verdict("relayed", address)  # our resolver: it records what it refuses
         if address in _OWN or (plain is not None and is_loopback(plain)):
             return Verdict("inside", address)
         return Verdict("denied", name or called)
@@ -199,7 +199,7 @@ class Enclosure:
         self._look_up(question.name, found)
 
     def _may_lead(self, addresses: tuple[str, ...]) -> bool:
-        """Whether one of the addresses may be dialled: else the name might as well not exist."""
+        """Whether one of the addresses may be connected to: otherwise the name is refused."""
         plain = [found for found in map(parse_address, addresses) if found is not None]
         return any(map(self._policy.may_lead_to, plain))
 
@@ -208,7 +208,7 @@ class Enclosure:
         if fake is None:
             number = _FIRST_FAKE + len(self._fakes)
             if number > _LAST_FAKE:
-                return str(IPv4Address(_LAST_FAKE))  # never stood at: refused
+                return str(IPv4Address(_LAST_FAKE))  # we never listen there: refused
             fake = self._fakes[name] = str(IPv4Address(number))
             self._names[fake] = name
             for port in self._policy.ports_of(name):
@@ -216,7 +216,7 @@ class Enclosure:
         return fake
 
     def _look_up(self, name: str, found: Callable[[tuple[str, ...]], None]) -> None:
-        """In a thread of its own: a resolver may take its time."""
+        """In its own thread: a resolver may be slow."""
 
         def ask() -> None:
             answer = name_service.look_up(name)
@@ -242,7 +242,7 @@ class Enclosure:
                 if kind == socket.SOCK_STREAM:
                     own.listen(_BACKLOG)
             except OSError:
-                own.close()  # the command stands there itself
+                own.close()  # the command itself listens there
                 continue
             self._standing.add(key)
             self._own.append(own)
@@ -253,7 +253,7 @@ class Enclosure:
             self._loop.watch(own.fileno(), READ, lambda _: self._accept(own, address, port))
             return
         relay = DatagramRelay(
-            self._loop, own, lambda found: self._destination("udp", address, port, found), port
+            self._loop, own, lambda done: self._datagrams_to(address, port, done), port
         )
         self._datagrams.append(relay)
 
@@ -263,44 +263,54 @@ class Enclosure:
         except OSError:
             return
 
-        def found(target: str | None) -> None:
+        def found(target: str | None, called: str) -> None:
             if target is None:
                 _refuse(near)
             else:
-                dial(self._loop, target, port, lambda far: self._dialled(near, far))
+                dial(self._loop, target, port, lambda far: self._dialled(near, far, called))
 
         self._destination("tcp", address, port, found)
 
+    def _datagrams_to(self, address: str, port: int, done: Callable[[str | None], None]) -> None:
+        """A datagram counts as used when it is sent: nothing more is known of it."""
+
+        def found(target: str | None, called: str) -> None:
+            if target is not None:
+                self._log.used(called)
+            done(target)
+
+        self._destination("udp", address, port, found)
+
     def _destination(
-        self, protocol: str, address: str, port: int, done: Callable[[str | None], None]
+        self, protocol: str, address: str, port: int, done: Callable[[str | None, str], None]
     ) -> None:
-        """The real address behind `address`, checked; None if it may not be reached."""
+        """The real address behind `address`, checked, and its scope; None if it may not be
+        reached."""
         name = self._names.get(address)
         if name is None:
             plain = parse_address(address)
             allowed = plain is not None and self._policy.may_reach_address(plain, port)
-            if allowed:
-                called = self._called.get((protocol, address, port), address)
-                self._log.used(scope(protocol, called, port))
-            done(address if allowed else None)
+            called = self._called.get((protocol, address, port), address)
+            done(address if allowed else None, scope(protocol, called, port))
             return
 
         def found(addresses: tuple[str, ...]) -> None:
             for text in addresses:
                 plain = parse_address(text)
                 if plain is not None and self._policy.may_dial(plain, port):
-                    self._log.used(scope(protocol, name, port))
-                    done(text)
+                    done(text, scope(protocol, name, port))
                     return
             self._log.denied(scope(protocol, name, port))
-            done(None)
+            done(None, "")
 
         self._look_up(name, found)
 
-    def _dialled(self, near: socket.socket, far: socket.socket | None) -> None:
+    def _dialled(self, near: socket.socket, far: socket.socket | None, called: str) -> None:
         if far is None:
+            self._log.failed(called)
             _refuse(near)
         else:
+            self._log.used(called)
             self._streams.add(StreamRelay(self._loop, near, far, closed=self._streams.discard))
 
 

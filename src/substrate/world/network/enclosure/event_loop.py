@@ -1,7 +1,7 @@
 """A small loop over poll(2): descriptors, timers, and calls from other threads.
 
 Everything about one command's network runs in one such loop, in one thread, so that it needs no
-locks. asyncio would do, but importing it costs more than most commands take.
+locks. asyncio would work, but importing it costs more than most commands take.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EventLoop:
         self.failure = ""
 
     def watch(self, descriptor: int, events: int, ready: Ready) -> None:
-        """Call `ready(events)` whenever something is there; replaces what was registered."""
+        """Call `ready(events)` for each of these events; replaces an earlier registration."""
         self._ready[descriptor] = ready
         self._poll.register(descriptor, events)
 
@@ -53,9 +53,9 @@ class EventLoop:
         heapq.heappush(self._timers, (at, self._count, call))
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """From any thread."""
+        """May be called from any thread."""
         self._calls.append(call)
-        with self._closing, suppress(OSError):  # a full pipe wakes it as well
+        with self._closing, suppress(OSError):  # a full pipe wakes the loop as well
             if not self._closed:
                 os.write(self._wake, b"w")
 
@@ -78,7 +78,7 @@ class EventLoop:
                 self._try(heapq.heappop(self._timers)[2])
 
     def _try(self, call: Callable[[], None]) -> bool:
-        """One connection's trouble must not end the others'."""
+        """Call it; an error of one connection must not end the others."""
         try:
             call()
         except Exception as error:  # noqa: BLE001 - remembered, and said in the account
@@ -87,7 +87,7 @@ class EventLoop:
         return True
 
     def close(self) -> None:
-        """After `run`. Calls that come later are dropped."""
+        """After `run`. Later calls are dropped."""
         self._ready.clear()
         with self._closing:
             if not self._closed:

@@ -1,9 +1,9 @@
-"""DNS as the command does it, passed on byte for byte, and read on the way.
+"""The command's own DNS queries, passed on byte for byte, and read on the way.
 
 A socket that is about to talk to port 53 is replaced by one from a network namespace in which
 every address is local, so that the program still sees the address it asked. There we are the
 resolver: each query goes on to the address it was for, from the real network, and each answer
-goes back unchanged. So a program that speaks DNS by itself, without libc, is understood as well.
+goes back unchanged. So this also works for programs that speak DNS by themselves, without libc.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from substrate.system.linux.socket_maker import SocketMaker
-from substrate.world.network import dns
-from substrate.world.network.dial import dial
-from substrate.world.network.event_loop import READ, EventLoop
-from substrate.world.network.resolver_socket import Query, receive_query, send_reply
-from substrate.world.network.stream_relay import StreamRelay, abort_on_close
+from substrate.system.linux import SocketMaker
+from substrate.world.network.enclosure import dns
+from substrate.world.network.enclosure.dial import dial
+from substrate.world.network.enclosure.event_loop import READ, EventLoop
+from substrate.world.network.enclosure.resolver_socket import Query, receive_query, send_reply
+from substrate.world.network.enclosure.stream_relay import StreamRelay, abort_on_close
 
 DNS_PORT = 53
-#: How long an answer is waited for; every resolver has asked again by then.
+#: How long to wait for an answer; every resolver has repeated its query by then.
 _PATIENCE_S = 15.0
 #: (process, name, addresses)
 Learn = Callable[[int, str, tuple[str, ...]], None]
@@ -44,14 +44,14 @@ class _Pending(NamedTuple):
 
 
 class ResolverRelay:
-    """One command's. All of it runs in the loop's thread."""
+    """The relay of one command. All of it runs in the loop's thread."""
 
     def __init__(self, loop: EventLoop, learn: Learn) -> None:
         """Raises `MissingDependencyError` where no network namespace can be made."""
         self._loop = loop
         self._learn = learn
         self._maker = SocketMaker()
-        #: Which process a socket of ours was given to, by the port it is bound to.
+        #: The process that got a socket of ours, by the port it is bound to.
         self._owners: dict[int, int] = {}
         self._pending: dict[socket.socket, _Pending] = {}
         self._streams: set[StreamRelay] = set()
@@ -63,7 +63,7 @@ class ResolverRelay:
                 loop.watch(stub.fileno(), READ, lambda _, stub=stub: self._accept(stub))  # type: ignore[misc]
 
     def replacement(self, pid: int, original: socket.socket) -> socket.socket | None:
-        """A socket that stands in for `original`, a socket of `pid`."""
+        """A socket that replaces `original`, a socket of `pid`."""
         made = self._maker.make(original.family, original.type)
         if made is None:
             return None
@@ -118,7 +118,7 @@ class ResolverRelay:
             self._drop(upstream)  # that was the answer; another question gets another socket
 
     def _refuse(self, pending: _Pending) -> None:
-        """Nobody is there. Said at once, so that the program need not wait for its own timeout."""
+        """The server cannot be reached: answer at once, so that the program need not time out."""
         question = dns.parse_question(pending.query.message)
         if question is not None:
             answer = dns.reply(pending.query.message, question, dns.SERVFAIL)

@@ -10,7 +10,7 @@ _IP_PKTINFO = 8
 
 
 class Query(NamedTuple):
-    """One datagram, and between whom it went."""
+    """One datagram, its sender and the address it was sent to."""
 
     message: bytes
     client: tuple[str, int]
@@ -41,4 +41,4 @@ def send_reply(stub: socket.socket, query: Query, message: bytes) -> None:
     try:
         stub.sendmsg([message], [control], 0, query.client)
     except OSError:
-        pass  # whoever asked is gone; it would not have read it either
+        pass  # the program that asked is gone

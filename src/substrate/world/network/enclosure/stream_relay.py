@@ -7,9 +7,9 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from substrate.world.network.event_loop import READ, WRITE, EventLoop
+from substrate.world.network.enclosure.event_loop import READ, WRITE, EventLoop
 
-#: How much waits for a slow reader before the other side is made to wait.
+#: How much may wait for a slow reader before the other side has to wait.
 _WINDOW_BYTES = 256 * 1024
 Tap = Callable[[bytes], None]
 
@@ -17,7 +17,7 @@ Tap = Callable[[bytes], None]
 class _Side:
     def __init__(self, own: socket.socket) -> None:
         self.own = own
-        #: What is to be written to it.
+        #: Bytes still to be written to it.
         self.waiting = bytearray()
         self.ended = False  # nothing more will be read from it
         self.shut = False  # nothing more will be written to it
@@ -35,7 +35,7 @@ class StreamRelay:
         tap: Tap | None = None,
         closed: Callable[[StreamRelay], None] | None = None,
     ) -> None:
-        """`tap` sees what `far` says, before `near` does."""
+        """`tap` sees what `far` sends, before `near` does."""
         self._loop = loop
         self._near, self._far = _Side(near), _Side(far)
         self._tap = tap
@@ -65,7 +65,7 @@ class StreamRelay:
             self._loop.forget(side.own.fileno())
             return
         if not events:
-            # An idle side with nothing asked for would still wake for a hang-up, for ever.
+            # An idle side with nothing requested would still wake up for a hang-up, for ever.
             self._loop.forget(side.own.fileno())
             return
         self._loop.watch(side.own.fileno(), events, lambda seen: self._ready(side, other, seen))
@@ -115,7 +115,7 @@ class StreamRelay:
             side.own.shutdown(socket.SHUT_WR)
 
     def _reset(self) -> None:
-        """One side broke: the other must see that, not an orderly end."""
+        """One side broke: the other must see an error, not an orderly end."""
         for side in (self._near, self._far):
             abort_on_close(side.own)
         self.close()

@@ -7,20 +7,14 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from substrate.system.linux.seccomp_notify import (
-    ARM,
-    CALLS,
-    I386,
-    SOCKETCALLS,
-    Notification,
-)
+from substrate.system.linux import ARM, CALLS, I386, SOCKETCALLS, Notification
 
 #: (address, size) -> bytes: the memory of the process that calls.
 Memory = Callable[[int, int], bytes]
 
 _NAMES = {(arch, number): name for arch, calls in CALLS.items() for name, number in calls.items()}
 _SOCKADDR_BYTES = 128
-#: Descriptors travel with nothing else, but by a ring, and there is none: see `build_filter`.
+#: No other calls pass descriptors, except io_uring, which is blocked: see `build_filter`.
 _WITH_DESCRIPTORS = ("sendmsg", "sendmmsg")
 #: ``sendmmsg`` takes 1024 messages; the kernel never looks at more.
 _MOST_MESSAGES = 1024
@@ -46,7 +40,7 @@ class Call(NamedTuple):
 
 
 def may_pass_descriptors(note: Notification) -> bool:
-    """Whether it is a call by which a process can give another one what it has open."""
+    """Whether a process can pass open descriptors to another process with this call."""
     name = _NAMES.get((note.arch, note.number), "")
     if name == "socketcall":
         name = SOCKETCALLS.get(note.args[0] & 0xFFFFFFFF, "")
@@ -97,7 +91,7 @@ def _call(name: str, descriptor: int, places: list[tuple[int, int]] | None, memo
 def _message_names(
     at: int, count: int, short: bool, memory: Memory
 ) -> list[tuple[int, int]] | None:
-    """Where the names of some ``msghdr`` (or ``mmsghdr``, if several) lie."""
+    """The places of the names in one ``msghdr``, or in several ``mmsghdr``."""
     each, header = (32, "=II") if short else (64, "=QI")
     raw = memory(at, each * (count - 1) + struct.calcsize(header))
     if not raw:
@@ -112,7 +106,7 @@ def _message_names(
 
 
 def parse_sockaddr(raw: bytes) -> Target | None:
-    """An address of the families we know; None for others and for what is too short."""
+    """An address of the families we know; None for others and for addresses that are too short."""
     if len(raw) < 2:
         return None
     family = struct.unpack_from("=H", raw)[0]
@@ -125,6 +119,8 @@ def parse_sockaddr(raw: bytes) -> Target | None:
         # A mapped address is IPv4 on the wire.
         return Target(family, text.removeprefix("::ffff:") if "." in text else text, port)
     if family == socket.AF_UNIX:
+        if raw[2:3] == b"\0":  # abstract: every byte counts, and other tools write it as ``@``
+            return Target(family, "@" + raw[3:].decode("utf-8", "surrogateescape"), 0)
         path = raw[2:].split(b"\0", 1)[0]
         return Target(family, path.decode("utf-8", "surrogateescape"), 0)
     if family == socket.AF_UNSPEC:

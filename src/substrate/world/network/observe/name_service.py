@@ -1,10 +1,10 @@
-"""The names that libc looks up, by sitting where its name service cache daemon would.
+"""The names that libc looks up, by taking the place of its name service cache daemon.
 
-Before glibc reads ``/etc/hosts`` or asks a resolver, it asks nscd over a unix socket, whose
-connect we are told of. So the name arrives here just as the program spelled it, also one that
-no DNS server is ever asked for, such as ``localhost``. We look it up as any program would, with
-the machine's own configuration, and answer; what we cannot answer libc looks up itself. On
-systems whose libc does not ask, `resolver_relay` still sees what goes over the wire.
+Before glibc reads ``/etc/hosts`` or asks a resolver, it asks nscd over a unix socket, and we see
+that connect. So the name arrives here just as the program spelled it, even a name that no DNS
+server is ever asked for, such as ``localhost``. We look it up as any program would, with the
+machine's own configuration, and answer; libc itself looks up what we cannot answer. On systems
+whose libc does not ask nscd, `resolver_relay` still sees what goes over the wire.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _GETHOSTBYNAME, _GETHOSTBYNAME6, _GETAI = 4, 5, 14
 _HOST_NOT_FOUND = 1
 _LONGEST_NAME = 1025
 _READ_TIMEOUT_S = 5.0
-#: Variables by which a program bends its own lookups: then it must do them itself.
+#: Variables with which a program changes its own lookups: then it must do them itself.
 _OWN_WAYS = (b"RES_OPTIONS=", b"HOSTALIASES=", b"LOCALDOMAIN=")
 
 
 class Lookup(NamedTuple):
-    """What a name leads to, as getaddrinfo says."""
+    """The addresses of a name, as getaddrinfo reports them."""
 
     addresses: tuple[str, ...]
     canonical: str
 
 
-#: Hears a name, and may know its addresses.
+#: Gets a name, and may know its addresses.
 Answerer = Callable[[str], "Lookup | None"]
 
 
 def serve(connection: socket.socket, answerer: Answerer) -> None:
-    """Answer one question and hang up. For a thread of its own: a lookup may take seconds.
+    """Answer one question and hang up. Run it in its own thread: a lookup may take seconds.
 
-    An end without an answer is what libc meets where no daemon runs: it looks for itself.
+    If the connection ends without an answer, libc acts as if nscd did not run: it looks up itself.
     """
     with connection:
         connection.settimeout(_READ_TIMEOUT_S)
@@ -64,7 +64,7 @@ def looks_up_its_own_way(pid: int) -> bool:
 
 
 def in_hosts_file(name: str) -> tuple[str, ...]:
-    """The addresses that the machine's own file gives a name; no resolver is asked for those."""
+    """The addresses that the machine's hosts file has for a name; they need no resolver."""
     try:
         with open("/etc/hosts", encoding="utf-8", errors="surrogateescape") as file:
             rows = [line.partition("#")[0].split() for line in file]
@@ -79,7 +79,7 @@ def _read_question(connection: socket.socket) -> tuple[int, str] | None:
     if version != _VERSION or not 1 < size <= _LONGEST_NAME:
         return None
     if kind not in (_GETHOSTBYNAME, _GETHOSTBYNAME6, _GETAI):
-        return None  # users, groups, services: libc reads its files
+        return None  # users, groups, services: libc reads its own files
     key = _exactly(connection, size)
     return kind, key.rstrip(b"\0").decode("utf-8", "surrogateescape")
 
@@ -95,14 +95,14 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def look_up(name: str) -> Lookup | None:
-    """As any program of this machine would; no addresses if there is no such name, None if that
-    is not certain, or if an answer has no room for it."""
+    """Look up as any program of this machine would; no addresses if there is no such name, None
+    if that is uncertain, or if an answer has no room for it."""
     # In bytes: Python would import its tables for international names, and alter the name.
     raw = name.encode("utf-8", "surrogateescape")
     try:
         rows = socket.getaddrinfo(raw, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
     except socket.gaierror as error:
-        # Only a clear no is passed on; after anything else libc may try by itself.
+        # Only a definite "no such name" is passed on; after any other error libc may try by itself.
         return Lookup((), name) if error.errno == socket.EAI_NONAME else None
     except OSError:
         return None

@@ -1,17 +1,17 @@
 """Which name an address came from, process by process.
 
 Two programs may mean different things by one address: ``curl localhost`` and, after it,
-``curl 127.0.0.1``. So a name counts for the process that asked for it, and for children that it
-forked and that still are the same program.
+``curl 127.0.0.1``. So a name counts for the process that asked for it, and for the children that
+it forked and that still run the same program.
 """
 
 from __future__ import annotations
 
 import threading
 
-from substrate.world.network import procfs
+from substrate.world.network.observe import procfs
 
-#: A process that resolves the whole world must not fill our memory.
+#: A process that resolves very many names must not fill our memory.
 _MOST_ENTRIES = 20_000
 _MOST_GENERATIONS = 16
 
@@ -38,7 +38,7 @@ class Names:
                 self._addresses.add(address)
 
     def is_known(self, address: str) -> bool:
-        """Whether some lookup led to it."""
+        """Whether some lookup returned it."""
         return address in self._addresses
 
     def host(self, pid: int, address: str) -> str:

@@ -19,12 +19,16 @@ class View(NamedTuple):
     root: tuple[int, int]
 
 
+#: The view of a process that has ended or that we cannot look into.
+UNREADABLE = View(0, 0, (0, 0))
+
+
 def view_of(pid: int) -> View:
     try:
         network, mounts = (os.stat(f"/proc/{pid}/ns/{kind}").st_ino for kind in ("net", "mnt"))
         root = os.stat(f"/proc/{pid}/root")
     except OSError:
-        return View(0, 0, (0, 0))
+        return UNREADABLE
     return View(network, mounts, (root.st_dev, root.st_ino))
 
 
@@ -34,7 +38,7 @@ def parent(pid: int) -> int:
 
 
 def program(pid: int) -> tuple[str, bytes]:
-    """The file and the words: a child that became another program has others."""
+    """The file and the arguments: a child that started another program has others."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
             return os.readlink(f"/proc/{pid}/exe"), file.read(4096)
@@ -68,7 +72,7 @@ def in_epoll(pid: int, descriptor: int) -> bool:
 
 
 def datagrams_sent(pid: int) -> int:
-    """By anybody in the process's network: if it has not changed, this process sent none."""
+    """By all processes in its network: if it has not changed, this process sent none."""
     sent = 0
     try:
         with open(f"/proc/{pid}/net/snmp", "rb") as file:
@@ -84,7 +88,7 @@ def datagrams_sent(pid: int) -> int:
 
 
 def socket_inode(pid: int, descriptor: int) -> int:
-    """Which socket a descriptor is; 0 if it is closed."""
+    """The inode of the descriptor's socket; 0 if it is closed."""
     try:
         return os.stat(f"/proc/{pid}/fd/{descriptor}").st_ino
     except OSError:

@@ -1,11 +1,14 @@
-"""Looks at each network call of a command, writes its destination down, and lets it go on.
+"""Looks at each network call of a command, records its destination, and lets it continue.
 
-It never refuses anything: what must not be reached is held by the network namespace (`enclosure`).
-A call waits about as long as a context switch takes; one that we cannot understand goes on, too.
+It enforces nothing: the network namespace does that (`enclosure`). It also refuses abstract
+sockets of buses, which stops a program, but not an attacker: a thread can change the name between
+our check and the kernel's. A call waits about as long as a context switch takes; a call that we
+cannot understand continues, too.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -13,20 +16,20 @@ from functools import cached_property
 from typing import NamedTuple
 
 from substrate.errors import MissingDependencyError
-from substrate.system.linux.seccomp_notify import Listener, Notification, read_memory
-from substrate.world.network import name_service, procfs
-from substrate.world.network.calls import Call, Target, decode, may_pass_descriptors
-from substrate.world.network.enclosure import Enclosure
-from substrate.world.network.event_loop import READ, EventLoop
-from substrate.world.network.names import Names
-from substrate.world.network.resolver_relay import DNS_PORT, ResolverRelay
-from substrate.world.network.scopes import ScopeLog, scope
+from substrate.system.linux import Listener, Notification, read_memory
+from substrate.world.network.enclosure import DNS_PORT, READ, Enclosure, EventLoop, ResolverRelay
+from substrate.world.network.observe import name_service, procfs
+from substrate.world.network.observe.attempts import Attempts, copy_of
+from substrate.world.network.observe.calls import Call, Target, decode, may_pass_descriptors
+from substrate.world.network.observe.names import Names
+from substrate.world.network.observe.scopes import ScopeLog, scope
+from substrate.world.process import RefusedWrites
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
-#: How long after its question for a local address a datagram socket must live to count as used.
+#: How long a datagram socket must live after asking for its local address to count as used.
 _ROUTE_PROBE_S = 0.02
 _LONGEST_LOOK_S = 0.3
-#: How many replaced sockets can be put back: only those of lookups that are under way matter.
+#: How many replaced sockets can be put back: only those of current lookups matter.
 _MOST_REPLACED = 64
 _HANG_UP = 0x10 | 0x08
 
@@ -41,7 +44,7 @@ class _Caller(NamedTuple):
 
 
 class _Unproved(NamedTuple):
-    """A datagram socket that was connected; whether anything goes over it is not known yet."""
+    """A datagram socket that was connected; whether anything is sent over it is not known yet."""
 
     inode: int
     target: Target
@@ -58,25 +61,33 @@ class Supervisor:
         listener: Listener,
         log: ScopeLog,
         names: Names,
-        view: procfs.View,
+        command: int,
         enclosure: Enclosure | None = None,
+        *,
+        abstract: frozenset[str] = frozenset(),
+        writes: RefusedWrites | None = None,
     ) -> None:
-        """With an `enclosure`, names are its business, and what it refuses is written down.
+        """With an `enclosure`, that handles names, and its refusals are recorded.
 
-        `view` is the command's own. A process that has another (a container inside the command)
-        has other names and another network, and is not answered from ours.
+        `command` is its first process. A process with another view (a container inside the
+        command) has other names and another network, and is not answered from ours.
         """
         self._loop = loop
         self._listener = listener
         self._log = log
         self._names = names
-        self._view = view
+        self._command = command
+        self._view = procfs.view_of(command)
         self._enclosure = enclosure
-        #: Calls with which descriptors may have gone to others.
+        #: Abstract sockets that lead out of the world, written ``@name``.
+        self._abstract = abstract
+        self._writes = writes
+        #: Calls that may have passed descriptors to other processes.
         self.messages = 0
         self._relay: ResolverRelay | None = None
         self._relay_failed = False
         self._unproved: dict[tuple[int, int], _Unproved] = {}
+        self._attempts = Attempts(loop, log)
         #: Replaced sockets: the inode of ours -> the program's own, to put back.
         self._replaced: dict[int, socket.socket] = {}
         loop.watch(listener.descriptor, READ, self._ready)
@@ -85,14 +96,19 @@ class Supervisor:
     def _resolvers(self) -> frozenset[str]:
         return _system_resolvers()
 
-    def settle(self) -> None:
-        """The command is over: a datagram socket that was connected and never asked for its own
-        address counts, because that is how a program uses one."""
+    def settle(self, *, is_over: bool = True) -> None:
+        """The command, or one line of a shell, has ended.
+
+        A datagram socket that was connected and never asked for its own address counts as used,
+        because that is how programs use one.
+        """
         for (pid, _), unproved in self._unproved.items():
             self._used(pid, "udp", unproved.target)
         self._unproved.clear()
+        self._attempts.settle(is_over=is_over)
 
     def close(self) -> None:
+        self._attempts.close()
         self._loop.forget(self._listener.descriptor)
         self._listener.close()
         if self._relay is not None:
@@ -108,18 +124,20 @@ class Supervisor:
         note = self._listener.receive()
         if note is None:
             return
-        self.messages += may_pass_descriptors(note)  # it waits until we have counted it
+        self.messages += may_pass_descriptors(note)  # the call waits until we have counted it
         answered = False
         try:
             answered = self._look(note)
-        except Exception:  # noqa: BLE001 - whatever it is, the command must go on; it is said
+        except Exception:  # noqa: BLE001 - the command must go on in any case; the account says so
             self._log.unread += 1
         finally:
             if not answered:
                 self._listener.go_on(note)
 
     def _look(self, note: Notification) -> bool:
-        """Returns whether the call has had its answer already."""
+        """Returns whether the call has been answered already."""
+        if self._writes is not None and self._writes.look(note):
+            return False
         call = decode(note, lambda address, size: read_memory(note.tid, address, size))
         if not self._listener.still_valid(note):
             return False
@@ -132,6 +150,10 @@ class Supervisor:
         answered = False
         for target in call.targets:
             if target.family == socket.AF_UNIX:
+                if target.host in self._abstract:
+                    self._log.denied(f"unix:{target.host}")
+                    self._listener.fail(note, errno.ECONNREFUSED)
+                    return True
                 answered = call.name == "connect" and self._serve_names(note, call, target)
             elif target.family in _INTERNET or target.family == socket.AF_UNSPEC:
                 self._internet(note, call, target)
@@ -164,6 +186,9 @@ class Supervisor:
     def _note(self, caller: _Caller, call: Call, protocol: str, target: Target) -> None:
         if protocol == "udp" and call.name == "connect":
             self._datagram_connect(caller, target)
+        elif protocol == "tcp":
+            host = self._names.host(caller.pid, target.host)
+            self._attempts.follow(caller.own, scope(protocol, host, target.port))
         else:
             self._used(caller.pid, protocol, target)
 
@@ -177,13 +202,20 @@ class Supervisor:
             self._log.denied(scope(protocol, verdict.host, target.port))
 
     def _asks_in_vain(self, protocol: str, target: Target) -> bool:
-        """A question to the system's resolver, whose name was heard already; or a datagram
-        socket connected without a port, over which nothing can be sent."""
+        """Whether it is a question to the system's resolver, whose name is already known; or a
+        datagram socket connected without a port, over which nothing can be sent."""
         if target.port == DNS_PORT and target.host in self._resolvers:
             return True
         return protocol == "udp" and target.port in (0, 65535)
 
     # -- names
+
+    def _own_view(self) -> procfs.View:
+        """The command's. Until its exec an ordinary user cannot read it: the world's processes
+        are hidden from tracers."""
+        if self._view == procfs.UNREADABLE:
+            self._view = procfs.view_of(self._command)
+        return self._view
 
     def _serve_names(self, note: Notification, call: Call, target: Target) -> bool:
         if target.host not in name_service.PATHS:
@@ -191,7 +223,7 @@ class Supervisor:
         pid = procfs.group_of(note.tid)
         if not pid or name_service.looks_up_its_own_way(pid):
             return False
-        if procfs.view_of(pid) != self._view:
+        if procfs.view_of(pid) != self._own_view():
             return False
         ours, theirs = socket.socketpair()
         with theirs:
@@ -215,7 +247,7 @@ class Supervisor:
         return True
 
     def _heard(self, pid: int, name: str) -> name_service.Lookup | None:
-        """In a thread of its own. In an enclosure we hear, and the enclosure answers."""
+        """In its own thread. In an enclosure we only listen, and the enclosure answers."""
         if self._enclosure is not None:
             listed = name_service.in_hosts_file(name)
             if listed:
@@ -229,14 +261,14 @@ class Supervisor:
         return found
 
     def _dns(self, caller: _Caller, protocol: str, target: Target) -> None:
-        """A resolver is asked: by way of our relay if we can, so that its answer is seen."""
+        """A program asks a resolver: use our relay if possible, so that we see the answer."""
         if self._names.is_known(target.host) and target.host not in self._resolvers:
             return  # Go asks for the route to each address it found by connecting to its port 53
         if target.host not in self._resolvers:
             self._used(caller.pid, protocol, target)
         if os.fstat(caller.own.fileno()).st_ino in self._replaced:
             return
-        if procfs.view_of(caller.pid).network != self._view.network:
+        if procfs.view_of(caller.pid).network != self._own_view().network:
             return
         relay = self._resolver_relay()
         flags = procfs.descriptor_flags(caller.pid, caller.descriptor)
@@ -255,10 +287,10 @@ class Supervisor:
         if put and protocol == "udp":
             if len(self._replaced) >= _MOST_REPLACED:
                 self._replaced.pop(next(iter(self._replaced))).close()
-            self._replaced[inode] = caller.own.dup()
+            self._replaced[inode] = copy_of(caller.own)
 
     def _put_back(self, caller: _Caller) -> None:
-        """A datagram socket that asked a resolver now talks to others: it needs its own again."""
+        """A datagram socket that asked a resolver now talks to others: put its own socket back."""
         inode = os.fstat(caller.own.fileno()).st_ino
         original = self._replaced.pop(inode, None)
         if original is None:
@@ -278,14 +310,14 @@ class Supervisor:
                 self._relay_failed = True
         return self._relay
 
-    # -- datagram sockets: a connect alone sends nothing, and what is written later is not told
+    # -- datagram sockets: a connect alone sends nothing, and later writes are not reported
 
     def _datagram_connect(self, caller: _Caller, target: Target) -> None:
         self._dissolve(caller.pid, caller.descriptor)
         if target.port == 0:
             return  # nothing can be sent there
         if caller.own.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST):
-            self._used(caller.pid, "udp", target)  # Go's; its questions for a route go to port 53
+            self._used(caller.pid, "udp", target)  # Go's; it asks for routes with port 53
             return
         unproved = _Unproved(
             os.fstat(caller.own.fileno()).st_ino, target, procfs.datagrams_sent(caller.pid)
@@ -303,7 +335,7 @@ class Supervisor:
             return
 
         def look_again(after_s: float) -> None:
-            """Gone: it was a question. There, and datagrams have left: it is in use."""
+            """Closed: it only asked for a route. Open, and datagrams were sent: it is in use."""
             if procfs.socket_inode(pid, call.descriptor) != unproved.inode:
                 return
             if unproved.sent != procfs.datagrams_sent(pid):
@@ -315,7 +347,7 @@ class Supervisor:
         self._loop.later(_ROUTE_PROBE_S, lambda: look_again(_ROUTE_PROBE_S))
 
     def _dissolve(self, pid: int, descriptor: int) -> None:
-        """The socket is connected anew: what went over it before?"""
+        """The socket is connected again: record the earlier target if anything was sent."""
         unproved = self._unproved.pop((pid, descriptor), None)
         if unproved is not None and unproved.sent != procfs.datagrams_sent(pid):
             self._used(pid, "udp", unproved.target)
