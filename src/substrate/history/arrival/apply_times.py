@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from substrate.history.arrival_plan import Touch
-from substrate.model.paths import split
-from substrate.workspace.dirwalk import CHANGE, Directory, Walker
-
-_SET_ID = stat.S_ISUID | stat.S_ISGID
+from substrate.history.arrival.arrival_plan import Touch
+from substrate.model import split
+from substrate.workspace.paths import CHANGE, Directory, Walker, change_owner
 
 
-def give_touches(root: Path, touches: Iterable[Touch], start_ns: int) -> None:
-    """Set them, the deepest first; what cannot be touched any more is left alone.
+def give_touches(root: Path | Directory, touches: Iterable[Touch], start_ns: int) -> None:
+    """Set times and owners, the deepest path first. Paths that cannot be changed are skipped.
 
-    A file that the command only touched and somebody else wrote to since its start keeps the
-    time of that writing.
+    If the command only touched a file and another process has written to it since the command
+    started, the file keeps the time of that write.
     """
     walker, above, parent = Walker(root), None, None
     try:
@@ -26,8 +23,8 @@ def give_touches(root: Path, touches: Iterable[Touch], start_ns: int) -> None:
             here, name = split(touch.path)
             try:
                 if here != above:
-                    # Not looked for again for each file in it: one that is moved away meanwhile
-                    # has got its times there.
+                    # Open each parent directory only once. If it is moved away during the loop,
+                    # its files get their times at the new place.
                     if parent is not None:
                         parent.close()
                     parent, above = None, here
@@ -35,7 +32,7 @@ def give_touches(root: Path, touches: Iterable[Touch], start_ns: int) -> None:
                 if parent is not None:
                     _touch(parent, name, touch, start_ns)
             except OSError:
-                continue  # gone, or somebody else's: its time is no loss
+                continue  # gone, or owned by another user: losing its time does no harm
     finally:
         if parent is not None:
             parent.close()
@@ -48,8 +45,6 @@ def _touch(parent: Directory, name: bytes, touch: Touch, start_ns: int) -> None:
     uid, gid = touch.owner
     is_root = os.geteuid() == 0
     if is_root and uid >= 0 and (at.st_uid, at.st_gid) != (uid, gid):
-        parent.chown(name, uid, gid)
-        if at.st_mode & _SET_ID and not stat.S_ISLNK(at.st_mode):
-            parent.chmod(name, stat.S_IMODE(at.st_mode))  # chown took them away
+        change_owner(parent, name, lambda _: (uid, gid))
     if (at.st_atime_ns, at.st_mtime_ns) != touch.times:
         os.utime(name, ns=touch.times, dir_fd=parent.fd, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""The intent of an arrival: what a crash in the middle needs to be finished from."""
+"""The intent of an arrival: what the next call needs to finish an arrival after a crash."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.history import line, overwritten, recovery, sessions
-from substrate.history.arrival_plan import Arrival, Touch
-from substrate.history.ledger import Detail, Entry, Intent, NewEntry
-from substrate.history.store import HistoryStore
-from substrate.history.touch import give_touches
-from substrate.model.paths import RelPath
-from substrate.system import files
-from substrate.workspace.apply import Applier, Report
-from substrate.workspace.layer import LayerSource
-from substrate.workspace.plan import Plan
-from substrate.workspace.trash import Trash
+from substrate.history.arrival import user_git_backup
+from substrate.history.arrival.apply_times import give_touches
+from substrate.history.arrival.arrival_plan import IN_GIT, Arrival, Touch
+from substrate.history.record import excluded_paths, late_entry, sessions
+from substrate.history.reversal import recovery_refs
+from substrate.history.store import Detail, Entry, HistoryStore, Intent, NewEntry, commit_chain
+from substrate.model import RelPath
+from substrate.system import clock
+from substrate.system.files import files
+from substrate.workspace.apply import Applier, LayerSource, Plan, Report, Trash
 
 ARRIVE = "arrive"
 #: A file beside a world's upper.
@@ -35,10 +34,10 @@ class Announced(NamedTuple):
     world_id: str
     may_rename: bool
     started_ns: int
-    #: The command's own intent: it goes when the change has arrived, and stays if it did not.
+    #: The command's own intent: dropped when the whole change has arrived, kept otherwise.
     running_intent: str
-    #: What stood where refs and the index of the user's repository shall come.
-    stood: overwritten.Stood = ()
+    #: The previous state of the refs and the index of the user's repository that this replaces.
+    stood: user_git_backup.Stood = ()
 
 
 def to_payload(one: Announced) -> Detail:
@@ -96,22 +95,24 @@ def applier_for(store: HistoryStore, intent: Intent, source: LayerSource | None)
     command_id = NewEntry.from_json(str(intent.payload["entry"])).command_id
     return Applier(
         store.root, store.scratch(intent.intent_id), store.objects, Trash(store.trash_dir),
-        exclusions=store.exclusions, under=command_id, layer=source,
+        exclusions=store.exclusions, under=command_id, layer=source, top=store.anchor.top,
     )  # fmt: skip
 
 
 def complete(store: HistoryStore, intent: Intent, one: Announced, *, is_all: bool = True) -> Entry:
     """The second commit point: the change that was announced as `one` has happened.
 
-    Unless that `is_all`, the command's own intent stays, and with it the world and what it holds.
+    Unless `is_all`, the command's own intent stays, and with it the world and its content.
     """
     new = one.entry
+    if excluded_paths.KEY in new.detail or IN_GIT in new.detail:
+        new = new._replace(detail={**new.detail, excluded_paths.ARRIVED: clock.now_ns()})
     if is_all:
         mark_decided(one.upper.parent)
     with store.commit_point() as ledger:
-        entry = ledger.add(new, one.commit)
+        entry = late_entry.add(ledger, new, one.commit)
         if one.commit is not None:
-            line.advance(ledger, one.commit, one.attrs_commit)
+            commit_chain.advance(ledger, one.commit, one.attrs_commit)
         ledger.drop_intent(intent.intent_id)
         if is_all:
             ledger.drop_intent(one.running_intent)
@@ -126,40 +127,41 @@ def complete(store: HistoryStore, intent: Intent, one: Announced, *, is_all: boo
 
 
 def mark_decided(world: Path) -> None:
-    """Nothing in this world is needed any more: it may be removed even if nobody remembers it."""
-    with contextlib.suppress(OSError):  # without the mark it only stays longer
+    """Nothing in this world is needed any more: remove it even if no intent names it."""
+    with contextlib.suppress(OSError):  # without the mark the world only stays longer
         (world / DECIDED).touch(mode=0o600)
 
 
 def abandon(store: HistoryStore, intent: Intent) -> None:
-    """Apply put everything back: the change did not happen, and still lies in its world."""
+    """Apply put everything back: the change did not happen and is still in its world."""
     one = from_payload(intent.payload)
     with store.commit_point() as ledger:
         ledger.drop_intent(intent.intent_id)
-        recovery.forget(ledger, one.entry.command_id)
+        recovery_refs.forget(ledger, one.entry.command_id)
 
 
 def finish(store: HistoryStore, intent: Intent) -> str:
-    """After a crash between the commit points: carry it to its end, from wherever it got to."""
+    """After a crash between the commit points: finish the arrival from the step it reached."""
     one = from_payload(intent.payload)
+    one = one._replace(upper=store.world_place(one.upper))
     report = _resume(store, intent, one)
-    give_touches(store.root, touches_of(one.arrival, report), one.started_ns)
+    give_touches(store.anchor.top, touches_of(one.arrival, report), one.started_ns)
     entry = complete(store, intent, one, is_all=not report.conflicts)
     left = f", {len(report.conflicts)} path(s) left as they are" if report.conflicts else ""
     return f"finished bringing in what {entry.command_id} changed{left}"
 
 
 def touches_of(arrival: Arrival, report: Report) -> list[Touch]:
-    """But for what somebody else made of a path, and wrote at a time of his own; and for those
-    that have their times already."""
+    """The touches still to set: not on paths in conflict, which another process wrote, and not
+    on paths that already have their times."""
     left = {conflict.path for conflict in report.conflicts} | report.timed
     return [touch for touch in arrival.touches if touch.path not in left]
 
 
 def _resume(store: HistoryStore, intent: Intent, one: Announced) -> Report:
-    if not one.upper.is_dir():  # taken away by hand: what history has of it still comes
+    if not one.upper.is_dir():  # removed by hand: apply what history has of it
         return applier_for(store, intent, None).resume(one.arrival.plan)
-    others = overwritten.by_others(store.root, one.upper, one.stood)
+    others = user_git_backup.by_others(store.root, one.upper, one.stood)
     with LayerSource(one.upper, copy_only=not one.may_rename) as source:
         for path, mode in one.arrival.marks:
             source.clean(path, mode)

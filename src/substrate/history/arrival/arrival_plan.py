@@ -1,28 +1,35 @@
-"""From what a world brings to the plan that brings it: which path, in which way.
+"""The plan that applies a world's change to the tree: which paths, and how each is changed.
 
-Apply does what the command did. A file written to where it stood is rewritten where it stands,
-one that was replaced is renamed in, a directory that the tree lacks is renamed whole. What
-history leaves out is moved as it is, and what it takes the place of goes to the trash.
+Apply does what the command did. A file that the command wrote in place is rewritten in place, a
+file that it replaced is renamed in, and a directory that the tree lacks is renamed as a whole.
+Paths that history excludes are moved as they are, and what they replace goes to the trash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, Change, Kind, Node
-from substrate.model.paths import RelPath, ancestors
-from substrate.workspace.layer import LayerDiff, LayerEntry
-from substrate.workspace.plan import How, Op, Plan
+from substrate.model import ABSENT, Change, Kind, Node, RelPath, ancestors
+from substrate.workspace.apply import How, LayerDiff, LayerEntry, Op, Plan
+
+#: In an entry's detail: how many paths inside a `.git` it changed.
+IN_GIT = "in_git"
+#: In an entry's detail: paths inside a `.git` that were not there before, except objects.
+GIT_CREATED = "git_created"
+#: In the detail of an undo or redo: paths inside a `.git` that it exchanged, except objects.
+GIT_BACK = "git_back"
+#: In the detail of an undo: how many object files it restored.
+GIT_OBJECTS = "git_objects"
 
 
 class Touch(NamedTuple):
-    """Times and owner that a path shall have in the end."""
+    """The final times and owner of a path."""
 
     path: RelPath
     times: tuple[int, int]
     owner: tuple[int, int]
-    #: It is all that happened to the path: not for a file that somebody changed since.
+    #: The command changed nothing else of this path: skip it if the file was written since.
     only: bool
 
 
@@ -40,23 +47,42 @@ def arrival(
     conflicts: Iterable[RelPath],
     *,
     may_rename: bool,
+    shut: Mapping[RelPath, Node] | None = None,
 ) -> Arrival:
-    """`wanted`: what history will say; `to_trash`: what else must give way."""
-    making = _Making(diff, wanted, set(conflicts), may_rename)
+    """`wanted`: the changes that history will record; `to_trash`: what else must be removed;
+    `shut`: other users' files that history could not read and that the command replaced."""
+    making = _Making(diff, wanted, set(conflicts), may_rename, shut or {})
     making.run()
-    # What must not arrive goes from a directory before that arrives whole.
+    # Before a directory arrives as a whole, remove from it what must not arrive.
     making.marks += [
         (one.path, 0)
         for one in diff.left_out
         if one.path not in making.entries and making.is_covered(one.path)
     ]
-    making.ops += [op for op in to_trash if not making.is_covered(op.path)]
+    # An excluded directory whose name a recorded file takes goes to the trash with that operation.
+    taken = {op.path for op in making.ops}
+    making.ops += [op for op in to_trash if op.path not in taken and not making.is_covered(op.path)]
     return Arrival(
         Plan.of(making.ops, beyond_history=True),
         tuple(making.touches),
-        # The deepest first: cleaning a directory may shut it.
+        # The deepest first: cleaning a directory may remove access to what is below it.
         tuple(sorted(making.marks, reverse=True)),
     )
+
+
+def paths_in_git(plan: Plan) -> int:
+    """How many paths inside a `.git` change: `undo` must not overlook a command that did that."""
+    return sum((b"/" + op.path).find(b"/.git/") >= 0 for op in plan.ops)
+
+
+def created_in_git(plan: Plan) -> list[RelPath]:
+    """New files inside a `.git`, except objects: `undo --with-git` removes them."""
+    return [
+        op.path
+        for op in plan.ops
+        if op.path.find(b".git/") >= 0 and op.path.find(b".git/objects/") < 0
+        and op.expect == ABSENT and op.become.kind is not Kind.DIRECTORY
+    ]  # fmt: skip
 
 
 class _Making:
@@ -66,22 +92,24 @@ class _Making:
         wanted: Iterable[Change],
         conflicts: set[RelPath],
         may_rename: bool,
+        shut: Mapping[RelPath, Node],
     ) -> None:
         self.entries = {one.path: one for one in diff.entries}
         self.wanted = {change.path: change for change in wanted}
         self.conflicts = conflicts
-        #: Directories that cannot come whole: something in them is left to somebody else.
+        #: Directories that cannot be moved as a whole: they contain a path in conflict.
         self.disputed = {above for path in conflicts for above in ancestors(path)}
         self.may_rename = may_rename
+        self.shut = shut
         self.ops: list[Op] = []
         self.touches: list[Touch] = []
         self.marks: list[tuple[RelPath, int]] = []
         self.whole: set[RelPath] = set()
-        #: How everything in the last of them begins.
+        #: The prefix of every path in the last directory of `whole`.
         self.last_whole = b""
 
     def run(self) -> None:
-        # Nearly in order already, which makes sorting quick, unlike a set of them all.
+        # The entries are nearly sorted already: sorting this list is faster than sorting a set.
         others = self.wanted.keys() - self.entries.keys()
         for path in sorted([*self.entries, *others]):
             entry = self.entries.get(path)
@@ -104,6 +132,8 @@ class _Making:
         return path.startswith(self.last_whole) or not self.whole.isdisjoint(ancestors(path))
 
     def tracked(self, change: Change, entry: LayerEntry | None) -> None:
+        if change.path in self.shut:
+            change = change._replace(old=self.shut[change.path])
         if entry is not None and not entry.is_there and entry.new != ABSENT:
             return  # another name of a file that is rewritten in place
         lies = entry.new if entry is not None and entry.is_there else None
@@ -130,6 +160,9 @@ class _Making:
             old = self.wanted[entry.path].old  # it leaves history with this command
         if entry.new == ABSENT:
             self.ops.append(Op(entry.path, old, ABSENT))
+        elif entry.new.kind is Kind.FILE and entry.new == old:
+            # Setting a time needs ownership only: the file stays, whatever its mode.
+            self.touch(entry, only=True)
         elif entry.new.kind is not Kind.DIRECTORY or entry.is_whole:
             self.move(entry, old)
         else:

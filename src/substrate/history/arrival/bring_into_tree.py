@@ -1,13 +1,13 @@
-"""A command's change comes out of its world: recorded first, then applied, then on the line.
+"""Bring a command's change out of its world: announce it, apply it, then advance the branch.
 
-    layer ─► wish, merged with what others did meanwhile ─► look at the tree
-          ─► outside edits met there? recorded first, and once more from the top
+    layer ─► wish, merged with what others did since ─► look at the tree
+          ─► outside edits found there? record them first, and start again from the top
           ─► [commit point: pending commit, intent] ─► apply
           ─► [commit point: branch advances, entry written, intent dropped]
 
-All of it inside the lock, so that the line cannot move under the pending commit. A crash
-between the two commit points is finished by `settle`, from the plan in the intent and from the
-layer, which is only removed after the second one.
+All of it happens inside the lock, so that the branch cannot move under the pending commit. After
+a crash between the two commit points, `settle` finishes the change from the plan in the intent
+and from the layer, which is only removed after the second commit point.
 """
 
 from __future__ import annotations
@@ -19,61 +19,68 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import HalfAppliedError, RefusedError, SubstrateError
-from substrate.history import arrival_journal as journal
-from substrate.history import met, overwritten, recovery, sessions
-from substrate.history.arrival_plan import Arrival, arrival
-from substrate.history.from_trash import way_back
-from substrate.history.ledger import Detail, Entry, Intent, NewEntry
-from substrate.history.line import Extension
-from substrate.history.observe import count_files, edited
-from substrate.history.record import Result, Running
-from substrate.history.restore import notes_of
-from substrate.history.reversal import Step, Wish
-from substrate.history.store import HistoryStore
-from substrate.history.touch import give_touches
-from substrate.history.undo import Choice, reversal_for
-from substrate.model.nodes import ABSENT, Change, Kind
-from substrate.model.paths import RelPath, display
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.snapshot import Snapshot
+from substrate.history import changed_owners
+from substrate.history.arrival import arrival_journal as journal
+from substrate.history.arrival import external_edits, user_git_backup
+from substrate.history.arrival.apply_times import give_touches
+from substrate.history.arrival.arrival_plan import (
+    GIT_CREATED,
+    IN_GIT,
+    Arrival,
+    arrival,
+    created_in_git,
+    paths_in_git,
+)
+from substrate.history.record import Result, Running, count_files, edited, excluded_paths, sessions
+from substrate.history.record import late_entry as late
+from substrate.history.reversal import Choice, Step, Wish, notes_of, recovery_refs, reversal_for
+from substrate.history.store import Entry, Extension, HistoryStore, Intent, NewEntry
+from substrate.model import ABSENT, Change, Kind, Node, RelPath, ancestors, display
+from substrate.objects.snapshots import Snapshot
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store import Batch
 from substrate.system import clock
-from substrate.workspace.apply import Applier, Report, Staged
-from substrate.workspace.dirwalk import Directory
-from substrate.workspace.layer import LayerDiff, LayerSource
-from substrate.workspace.newer import holds_newer
-from substrate.workspace.plan import How, Op, Times
-from substrate.workspace.site import EXCLUDED, State
-from substrate.workspace.still_so import still_so
-from substrate.workspace.trash import Trash
+from substrate.workspace.apply import (
+    Applier,
+    How,
+    LayerDiff,
+    LayerSource,
+    Op,
+    Report,
+    Staged,
+    State,
+    Times,
+    Trash,
+)
+from substrate.workspace.paths import Directory, holds_newer, still_so
 
-#: How often the tree may change under our eyes before the world is held instead.
+#: How often the tree may change while we look at it before the world is held instead.
 _MOST_TRIES = 5
 _MOST_NAMED = 20
 
 
 class Arriving(NamedTuple):
-    """What comes, and from where."""
+    """The change to bring in, and the layer that holds it."""
 
     running: Running
     result: Result
     diff: LayerDiff
     upper: Path
-    #: Nothing runs in the world any more: its files may be taken, not only copied.
+    #: Nothing runs in the world any more: its files may be moved, not only copied.
     may_rename: bool = True
-    #: Held from before it is announced until the tree is changed; may refuse it, and must not fail
-    #: at its end.
+    #: Held from before the announcement until the tree is changed. Entering it may refuse the
+    #: change; leaving it must not fail.
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 class Arrived(NamedTuple):
     entry: Entry
-    #: What the command itself changed, of what history keeps.
+    #: What the command itself changed, among the paths that history records.
     changes: list[Change]
     merged: list[RelPath]
-    #: Paths left as somebody else made them, with the reason.
+    #: Paths that keep another process's version, with the reason.
     conflicts: dict[RelPath, str]
-    #: Where the command's own version of those is kept.
+    #: Where the command's own version of those paths is kept.
     recovery_ref: str | None
     notes: list[str]
     #: The state that the command made, without what others did.
@@ -83,26 +90,28 @@ class Arrived(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """Decided, looked at, and nothing in the way."""
+    """A plan that was checked against the tree: nothing is in its way."""
 
     changes: list[Change]
     wish: Wish
     world: Snapshot
     arrival: Arrival
     staged: Staged
-    #: Left out of history, and stays because somebody works there.
+    #: Excluded paths that stay, because another process has worked in them since.
     kept: list[RelPath]
+    #: Other users' files that the command replaced and that history could not read.
+    shut: list[RelPath]
 
 
 def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
     """Bring a world's change into the tree and into history. Inside the lock."""
     with LayerSource(arriving.upper, copy_only=not arriving.may_rename) as source:
         ready = _decide(store, batch, arriving, source)
-        new = _entry(arriving, ready, batch)
+        new = _entry(store, arriving, ready, batch)
         if not ready.arrival.plan.ops:
             return _only_noted(store, batch, arriving, ready, new)
         overtaken = _overtaken(store, arriving, ready)
-        # Before it is announced: who is killed while he waits here has not promised anything.
+        # Take the guard before writing the intent: a kill while waiting leaves nothing to finish.
         with arriving.guard():
             intent, announced, ref = _announce(store, batch, arriving, ready, new)
             try:
@@ -114,16 +123,21 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
                     journal.abandon(store, intent)
                 raise
     touches = journal.touches_of(ready.arrival, report)
-    give_touches(store.root, touches, arriving.running.started_ns)
-    # What somebody changed in that very moment stays his; the layer then keeps ours.
+    give_touches(store.anchor.top, touches, arriving.running.started_ns)
+    # A path that another process changed at that very moment stays; the layer keeps our version.
     with _or_the_next_call("the change is made"):
         entry = journal.complete(store, intent, announced, is_all=not report.conflicts)
+        if report.conflicts:
+            told = arriving.result._replace(detail=entry.detail).with_outcome("conflict").detail
+            with store.commit_point() as ledger:
+                entry = ledger.add_detail(entry, **told)
     in_use = _in_use(ready, report)
-    if (overtaken or in_use) and ref is None:
-        way_back(store, new, [*overtaken, *in_use])
+    if (overtaken or in_use or ready.shut) and ref is None:
+        recovery_refs.pin_paths(store, new, (*overtaken, *in_use, *ready.shut))
     arrived = _arrived(entry, ready, ref, report)
     notes = [
         *_notes_of_trash(entry, "changed by others while the command ran", overtaken),
+        *_notes_of_trash(entry, "another user's, not readable for history", ready.shut),
         *_notes_of_trash(entry, "others were still writing when it was taken away", in_use),
     ]
     return arrived._replace(notes=[*arrived.notes, *notes])
@@ -131,8 +145,10 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
 
 @contextmanager
 def _or_the_next_call(state: str) -> Iterator[None]:
-    """What was announced and cannot be closed is finished by the next call: it must not be held
-    as well, as if nothing had been announced."""
+    """If an announced change cannot be completed, leave it to the next call (`HalfAppliedError`).
+
+    The caller must not hold the world as well, as if nothing had been announced.
+    """
     try:
         yield
     except (SubstrateError, OSError) as error:
@@ -152,33 +168,41 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
     changes = arriving.diff.changes()
     with Directory.open_root(store.dir) as own:
         may_rename = source.is_beside(own)
+    shut: dict[RelPath, Node] = {}
     for _ in range(_MOST_TRIES):
-        below = met.look_below_emptied(store, batch, arriving.diff.emptied)
+        below = external_edits.look_below_emptied(store, batch, arriving.diff.emptied)
         touched = [] if below.changes else _put_back(arriving.diff)
-        odd = met.not_as_known(store, batch, touched, stood)
-        found = below.changes or met.look_again(store, batch, odd)
+        odd = external_edits.not_as_known(store, batch, touched, stood)
+        found = below.changes or external_edits.look_again(store, batch, odd)
         if not found:
             world = edited(batch, base, changes)
             wish = _wish(store, batch, base, world, changes)
             to_trash, kept = _removable(store, below.to_trash, wish, arriving.running.started_ns)
             try:
                 coming = arrival(
-                    arriving.diff, wish.changes, to_trash, wish.conflicts, may_rename=may_rename
-                )
+                    arriving.diff, wish.changes, to_trash, wish.conflicts, may_rename=may_rename,
+                    shut=shut,
+                )  # fmt: skip
             except ValueError:
-                # What stood below when the layer was read cannot be below what stands there now.
-                break
-            staged = _applier(store, arriving.running, source).look(coming.plan, stood)
-            clashing = [c.path for c in staged.conflicts]
-            suspects = {**_done_by_others(staged), **dict.fromkeys(clashing, True)}
-            found = met.compared(store, batch, batch, suspects)
-            if not clashing and not found:
-                return _Ready(changes, wish, world, coming, staged, kept)
+                # The layer has a path below a directory that history does not know: an outside
+                # edit, such as a repository cloned after the last command.
+                found = external_edits.compared(store, batch, batch, _unknown_directories(wish))
+            else:
+                staged = _applier(store, arriving.running, source).look(coming.plan, stood)
+                clashing = [c.path for c in staged.conflicts]
+                suspects = {**_done_by_others(staged), **dict.fromkeys(clashing, True)}
+                found = external_edits.compared(store, batch, batch, suspects)
+                if not clashing and not found:
+                    return _Ready(changes, wish, world, coming, staged, kept, sorted(shut))
+                replaced = _shut_before(store, staged, arriving.running.started_ns)
+                if not found and replaced.keys() - shut.keys():
+                    shut.update(replaced)
+                    continue
         if not found:
-            break  # in the way, and nothing that history could take note of
-        stood = {}  # it was seen before that
-        met.record_met(store, batch, found)
-        seen = met.seen_by_command(store, found, arriving.running.started_ns)
+            break  # something is in the way that history cannot record
+        stood = {}  # what was seen before these edits is stale
+        external_edits.record_met(store, batch, found)
+        seen = external_edits.seen_by_command(store, found, arriving.running.started_ns)
         base = edited(batch, base, seen)
         changes = _against(arriving.diff, base, batch, changes, seen)
     raise RefusedError(
@@ -187,9 +211,27 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
     )
 
 
+def _shut_before(store: HistoryStore, staged: Staged, started_ns: int) -> dict[RelPath, Node]:
+    """Other users' files that history could not read, and that the command saw and replaced.
+
+    Replacing one needs no permission for the file: it goes to the trash as a whole."""
+    return {
+        one.path: one.found
+        for one in staged.conflicts
+        if one.found.kind is Kind.FILE and not one.found.oid and one.expected == ABSENT
+        and not holds_newer(_in_tree(store, one.path), started_ns)
+    }  # fmt: skip
+
+
+def _unknown_directories(wish: Wish) -> dict[RelPath, bool]:
+    """The highest directories that the plan would make."""
+    made = {c.path for c in wish.changes if c.new.kind is Kind.DIRECTORY and c.old == ABSENT}
+    return {path: True for path in sorted(made) if made.isdisjoint(ancestors(path))}
+
+
 def _done_by_others(staged: Staged) -> dict[RelPath, bool]:
-    """What stands there already is somebody else's work, even if the command did the same; of a
-    directory that was and is one, that is its own mode and attributes (False)."""
+    """Paths that already have the wanted state: another process's work, even if the command did
+    the same. False for a directory that stays one: only its own mode and attributes count."""
     return {
         one.path: not one.op.expect.kind is one.op.become.kind is Kind.DIRECTORY
         for one in staged.items
@@ -212,7 +254,7 @@ def _wish(
 
 
 def foresee(store: HistoryStore, batch: Batch, arriving: Arriving) -> Wish:
-    """What `arrive` would do now. Outside edits that are met are recorded, as they always are."""
+    """What `arrive` would do now. Outside edits found on the way are recorded, as always."""
     with LayerSource(arriving.upper, copy_only=not arriving.may_rename) as source:
         return _decide(store, batch, arriving, source).wish
 
@@ -220,15 +262,15 @@ def foresee(store: HistoryStore, batch: Batch, arriving: Arriving) -> Wish:
 def _removable(
     store: HistoryStore, to_trash: Iterable[Op], wish: Wish, started_ns: int
 ) -> tuple[list[Op], list[RelPath]]:
-    """What may go with its directory, and what must not: somebody has worked in it since."""
+    """What may be removed with its directory, and what stays: it was changed since the start."""
     stays = set(wish.kept_directories)
     ops = [op for op in to_trash if op.path.rpartition(b"/")[0] not in stays]
-    kept = [op.path for op in ops if holds_newer(_in_tree(store, op.path), started_ns)]
-    return [op for op in ops if op.path not in kept], kept
+    kept = {op.path for op in ops if holds_newer(_in_tree(store, op.path), started_ns)}
+    return [op for op in ops if op.path not in kept], sorted(kept)
 
 
 def _overtaken(store: HistoryStore, arriving: Arriving, ready: _Ready) -> list[RelPath]:
-    """Left out of history, replaced or removed by the command, and changed by somebody since."""
+    """Excluded paths that the command replaced or removed and another process changed since."""
     beyond = {one.path for one in arriving.diff.entries if one.beyond}
     return [
         op.path
@@ -244,8 +286,8 @@ def _in_tree(store: HistoryStore, path: RelPath) -> Path:
 
 
 def _put_back(diff: LayerDiff) -> list[RelPath]:
-    """Files that lie in the layer as history's base has them: touched only, or put back over an
-    edit that nobody recorded (`git stash`, `git checkout FILE`). The tree alone can tell."""
+    """Files in the layer that equal history's base: the command only touched them, or put them
+    back over an unrecorded edit (`git stash`, `git checkout FILE`). Only the tree shows which."""
     return [
         one.path
         for one in diff.entries
@@ -257,10 +299,11 @@ def _put_back(diff: LayerDiff) -> list[RelPath]:
 def _against(
     diff: LayerDiff, base: Snapshot, batch: Batch, changes: list[Change], seen: list[Change]
 ) -> list[Change]:
-    """`changes`, against the new base: what stood in emptied directories was removed, too, and
-    what the layer holds is what the command made of an edit that it saw."""
+    """`changes`, against the new base: the command also removed what was in emptied directories,
+    and what the layer holds is what the command made of an edit that it saw."""
     mentioned = {one.path: one for one in diff.entries}
-    out = {c.path: c._replace(old=snapshots.lookup(batch, base, c.path)) for c in changes}
+    known = snapshots.Lookup(batch, base)
+    out = {c.path: c._replace(old=known.node(c.path)) for c in changes}
     for change in seen:
         one = mentioned.get(change.path)
         if one is not None:
@@ -277,19 +320,30 @@ def _is_in(path: RelPath, scope: RelPath) -> bool:
     return path == scope or path.startswith(scope + b"/")
 
 
-def _entry(arriving: Arriving, ready: _Ready, batch: Batch) -> NewEntry:
+def _entry(store: HistoryStore, arriving: Arriving, ready: _Ready, batch: Batch) -> NewEntry:
     running, result = arriving.running, arriving.result
-    detail: Detail = dict(result.detail)
+    if ready.wish.conflicts or ready.kept:
+        result = result.with_outcome("conflict")
+    detail = store.kept_detail({**running.about, **result.detail}, running.command)
     if ready.wish.conflicts:
         detail["conflicts"] = {display(p): why for p, why in ready.wish.conflicts.items()}
     if ready.wish.merged:
         detail["merged"] = [display(path) for path in ready.wish.merged]
-    return NewEntry(
+    recorded = {change.path: change.new for change in ready.wish.changes}
+    detail.update(excluded_paths.of_plan(ready.staged.items, recorded).to_detail())
+    detail.update(changed_owners.to_detail(changed_owners.of_arrival(store, arriving.diff)))
+    in_git = paths_in_git(ready.arrival.plan)
+    if in_git:
+        detail[IN_GIT] = in_git
+        created = created_in_git(ready.arrival.plan)
+        detail.update({GIT_CREATED: excluded_paths.packed(created)} if created else {})
+    new = NewEntry(
         running.command_id, "command", clock.now_ns(), running.command,
         session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
         exit=result.exit, duration_ms=result.duration_ms, detail=detail,
         changed_files=count_files(ready.wish.changes), added_bytes=batch.added_bytes,
     )  # fmt: skip
+    return late.named(store.ledger, new)
 
 
 # ------------------------------------------------------------------------------ doing
@@ -301,7 +355,7 @@ def _announce(
     """The first commit point: everything a crash would need to finish the change."""
     extension = None
     if ready.wish.changes:
-        # Nobody else has done anything: the state that the command made is the state to be.
+        # No other changes since: the state that the command made is the new state.
         is_alone = ready.wish.changes is ready.changes
         snapshot = ready.world if is_alone else edited(batch, store.tip(), ready.wish.changes)
         extension = Extension(store, batch, snapshot, new)
@@ -310,7 +364,7 @@ def _announce(
         ready.arrival, new, extension.commit if extension else None,
         extension.attrs_commit if extension else None, arriving.upper,
         arriving.running.world_id, arriving.may_rename, arriving.running.started_ns,
-        arriving.running.intent_id, overwritten.look(store.root, ready.arrival.plan),
+        arriving.running.intent_id, user_git_backup.look(store.root, ready.arrival.plan),
     )  # fmt: skip
     intent = store.new_intent(journal.ARRIVE, journal.to_payload(announced))
     with store.commit_point(batch) as ledger:
@@ -320,11 +374,11 @@ def _announce(
     return intent, announced, kept.ref if kept is not None else None
 
 
-def _keep_own_version(batch: Batch, ready: _Ready, new: NewEntry) -> recovery.Recovery | None:
-    """Where a path is left to somebody else's edit, the command's version is not dropped."""
+def _keep_own_version(batch: Batch, ready: _Ready, new: NewEntry) -> recovery_refs.Recovery | None:
+    """Where another process's edit wins a conflict, keep the command's version under a ref."""
     if not ready.wish.conflicts:
         return None
-    return recovery.pin(batch, ready.world, new, "conflict", tuple(ready.wish.conflicts))
+    return recovery_refs.pin(batch, ready.world, new, "conflict", tuple(ready.wish.conflicts))
 
 
 def _apply(store: HistoryStore, intent: Intent, ready: _Ready, source: LayerSource) -> Report:
@@ -337,25 +391,25 @@ def _apply(store: HistoryStore, intent: Intent, ready: _Ready, source: LayerSour
 
 
 def _applier(store: HistoryStore, running: Running, source: LayerSource) -> Applier:
-    """To look only: its scratch directory goes again."""
+    """An applier for looking only: its scratch directory is temporary."""
     return Applier(
         store.root, store.scratch(f"look-{running.command_id}"), store.objects,
         Trash(store.trash_dir), exclusions=store.exclusions, under=running.command_id,
-        layer=source,
+        layer=source, top=store.anchor.top,
     )  # fmt: skip
 
 
 def _only_noted(
     store: HistoryStore, batch: Batch, arriving: Arriving, ready: _Ready, new: NewEntry
 ) -> Arrived:
-    """Nothing to change in the tree: times at most, or conflicts alone."""
-    give_touches(store.root, ready.arrival.touches, arriving.running.started_ns)
+    """The tree needs no change: the command only set times, or every path is in conflict."""
+    give_touches(store.anchor.top, ready.arrival.touches, arriving.running.started_ns)
     kept = _keep_own_version(batch, ready, new)
     journal.mark_decided(arriving.upper.parent)
     with store.commit_point(batch if kept else None) as ledger:
         if kept is not None:
             kept.take_up(ledger)
-        entry = ledger.add(new, None)
+        entry = late.add(ledger, new, None)
         if arriving.running.intent_id:
             ledger.drop_intent(arriving.running.intent_id)
         if new.session_id:
@@ -365,25 +419,26 @@ def _only_noted(
 
 def _arrived(entry: Entry, ready: _Ready, ref: str | None, report: Report | None) -> Arrived:
     conflicts = dict(ready.wish.conflicts)
+    conflicts.update(dict.fromkeys(ready.kept, "was changed while the command ran"))
     notes = [f"kept directory {display(p)}: it holds other files" for p in
              ready.wish.kept_directories]  # fmt: skip
-    notes += [f"kept {display(p)}: it was changed while the command ran" for p in ready.kept]
     left_over = False
     if report is not None:
         late = {c.path: "was changed in that moment; left as it is" for c in report.conflicts}
         conflicts.update(late)
         left_over = bool(late)
-        notes += [note for note in notes_of(report) if not note.startswith("moved to trash")]
+        notes += notes_of(report, with_trash=False)
     return Arrived(
         entry, ready.changes, ready.wish.merged, conflicts, ref, notes, ready.world, left_over
     )
 
 
 def _in_use(ready: _Ready, report: Report) -> list[RelPath]:
-    """Kept although history has what was expected there: somebody has it open for writing, or wrote
-    to it in that very moment. What is written through a mapping shows in no time of the file."""
+    """Paths kept in the trash although history has their expected content: another process had
+    the file open for writing, or wrote to it at that very moment. A write through a memory
+    mapping changes no time of the file."""
     known = {op.path for op in ready.arrival.plan.ops if op.expect.oid}
-    kept = {one.path for one in report.trash_entries if not one.reason.startswith(EXCLUDED)}
+    kept = {one.path for one in report.trash_entries if not one.why.is_outside_history}
     return sorted(known & kept)
 
 

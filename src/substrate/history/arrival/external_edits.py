@@ -1,7 +1,7 @@
-"""Outside edits that apply meets: the tree is not as history says where a command worked.
+"""Outside edits that apply finds: the tree differs from history where a command worked.
 
-They are recorded before the command's own change, and never taken for it. Whether the command
-had seen such an edit decides what its own change is a change *of*:
+They are recorded before the command's own change and never attributed to it. Whether the command
+saw such an edit decides which base its own change has:
 
     ──edit──┬─ start ── command writes ──┬── apply      seen: the edit is its base
             └──────── edit ──────────────┘              not seen: merged three ways
@@ -13,26 +13,32 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from substrate.errors import WorkspaceError
-from substrate.history.ledger import NewEntry
-from substrate.history.line import Extension
-from substrate.history.observe import count_files, edited
-from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT, BlobWriter, Change, Kind, Node
-from substrate.model.paths import ROOT, RelPath, ancestors, join, split
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.snapshot import Reader, Snapshot
+from substrate.history.record import count_files, edited
+from substrate.history.store import Detail, Entry, Extension, HistoryStore, NewEntry
+from substrate.model import (
+    ABSENT,
+    ROOT,
+    BlobWriter,
+    Change,
+    Kind,
+    Node,
+    RelPath,
+    ancestors,
+    join,
+    split,
+)
+from substrate.objects.snapshots import Reader, Snapshot
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store import Batch
 from substrate.system import clock, ids
-from substrate.workspace.dirwalk import Walker
-from substrate.workspace.plan import Op
-from substrate.workspace.probe import Seen, kind_of, look
-from substrate.workspace.scan import node_at, observe
+from substrate.workspace.apply import Op
+from substrate.workspace.paths import Seen, Walker, is_shut, kind_of, look, node_at, observe
 
-#: Paths that something happened to. True: with all below it; False: the directory's own mode and
-#: attributes alone.
+#: Paths that may have changed. True: with everything below; False: only the directory's own mode
+#: and attributes.
 Suspects = Mapping[RelPath, bool]
 
-#: The clock that stamps files ticks this slowly at most: 100 Hz, and a little more.
+#: The longest tick of the clock that stamps files: 10 ms (100 Hz), and a little more.
 _TICK_NS = 12_000_000
 
 
@@ -43,7 +49,7 @@ class Met(NamedTuple):
 
 
 def look_below_emptied(store: HistoryStore, batch: Batch, emptied: Iterable[RelPath]) -> Met:
-    """What stands in these directories that history does not know."""
+    """What these directories contain that history does not know."""
     met = Met([], [])
     walker, tip = Walker(store.root), store.tip()
     pending = list(emptied)
@@ -58,9 +64,9 @@ def look_below_emptied(store: HistoryStore, batch: Batch, emptied: Iterable[RelP
         try:
             directory = walker.directory(path)
         except OSError:
-            continue  # gone or replaced: apply will see that it is not as history says
+            continue  # gone or replaced: apply will see that it differs from history
         with directory:
-            for name in directory.names():
+            for name in directory.names() if directory.is_readable else ():
                 below = join(path, name)
                 node = known.get(name, ABSENT)
                 if node.kind is Kind.DIRECTORY:
@@ -75,22 +81,23 @@ def _unknown(store: HistoryStore, batch: Batch, path: RelPath, met: Met) -> None
         parent, name = Walker(store.root).parent_of(path)
         with parent:
             at = parent.lstat(name)
+            shut = is_shut(parent, name, at)
     except OSError:
         return
     kind = kind_of(at)
     is_dir = kind is Kind.DIRECTORY
-    if store.exclusions.reason(path, is_dir=is_dir, size=at.st_size) is not None:
+    if shut or store.exclusions.reason(path, is_dir=is_dir, size=at.st_size) is not None:
         met.to_trash.append(Op(path, Node(kind), ABSENT))
         return
     seen = observe(store.root, [path], store.exclusions, batch)
     met.changes.extend(Change(one, ABSENT, node) for one, node in seen.items() if node != ABSENT)
     if is_dir:
-        # In a directory that nobody recorded, too, what is left out must go with it.
+        # An unrecorded directory may hold excluded paths, too: they must go with it.
         met.to_trash.extend(excluded_below(store, path))
 
 
 def excluded_below(store: HistoryStore, path: RelPath) -> list[Op]:
-    """What history leaves out in the directory at `path`, each to be moved to the trash whole."""
+    """Excluded paths in the directory at `path`, each to be moved to the trash as a whole."""
     out: list[Op] = []
     pending, walker = [path], Walker(store.root)
     while pending:
@@ -100,10 +107,11 @@ def excluded_below(store: HistoryStore, path: RelPath) -> list[Op]:
         except OSError:
             continue
         with directory:
-            for name in directory.names():
+            for name in directory.names() if directory.is_readable else ():
                 below, at = join(here, name), directory.lstat(name)
                 is_dir = kind_of(at) is Kind.DIRECTORY
-                if store.exclusions.own_reason(below, is_dir=is_dir, size=at.st_size):
+                left_out = store.exclusions.own_reason(below, is_dir=is_dir, size=at.st_size)
+                if left_out or is_shut(directory, name, at):
                     out.append(Op(below, Node(kind_of(at)), ABSENT))
                 elif is_dir:
                     pending.append(below)
@@ -116,9 +124,9 @@ def not_as_known(
     paths: Iterable[RelPath],
     seen: Mapping[RelPath, Seen],
 ) -> list[RelPath]:
-    """Those of many paths, not directories, that may not stand as the tip says.
+    """The paths, none of them a directory, that may differ from the tip.
 
-    `seen`: some of them, looked at a moment ago."""
+    `seen`: the state of some of them, read a moment ago."""
     tip, walker = store.tip(), Walker(store.root, keep=True)
     out: list[RelPath] = []
     above, known = None, None
@@ -141,14 +149,14 @@ def not_as_known(
 
 
 def look_again(store: HistoryStore, batch: Batch, paths: Iterable[RelPath]) -> list[Change]:
-    """How these paths, which are not as the tip says, really stand."""
+    """The present state of these paths, which differ from the tip."""
     return differences(store, batch, batch, paths)
 
 
 def differences(
     store: HistoryStore, reader: Reader, blobs: BlobWriter, paths: Iterable[RelPath]
 ) -> list[Change]:
-    """Where these paths, and all below them, are not as the tip says."""
+    """Where these paths, and everything below them, differ from the tip."""
     tip = store.tip()
     out: dict[RelPath, Change] = {}
     for path in paths:
@@ -158,7 +166,7 @@ def differences(
         if scope not in stands and _is_other_directory(store, known.get(scope, ABSENT), scope):
             stands[scope] = ABSENT
         for one in sorted({*stands, *known}):
-            # What could not be read (or is excluded) says nothing about itself.
+            # A path that could not be read, or is excluded, counts as unchanged.
             new = stands.get(one, ABSENT if scope in stands else known.get(one, ABSENT))
             if known.get(one, ABSENT) != new:
                 out[one] = Change(one, known.get(one, ABSENT), new)
@@ -166,7 +174,7 @@ def differences(
 
 
 def _is_other_directory(store: HistoryStore, known: Node, path: RelPath) -> bool:
-    """Whether a directory that is left out stands where history knows a file."""
+    """Whether there is an excluded directory where history knows a file."""
     if known.kind in (Kind.ABSENT, Kind.DIRECTORY):
         return False
     try:
@@ -189,7 +197,7 @@ def compared(
         try:
             old, new = snapshots.lookup(reader, tip, path), node_at(store.root, path, blobs)
         except WorkspaceError:
-            continue  # shut to us: it says nothing about itself
+            continue  # unreadable: it counts as unchanged
         if old.kind is not new.kind:
             deep.append(path)
         elif old != new and new.kind is Kind.DIRECTORY:
@@ -199,8 +207,10 @@ def compared(
 
 
 def _possible(found: Mapping[RelPath, Change]) -> list[Change]:
-    """Sorted; a directory that became a file between two looks does not hold what the first saw.
-    Whoever acts on this looks again."""
+    """Sorted, and consistent: a directory that became a file between two reads has no content.
+
+    The caller looks again before it acts on this.
+    """
     gone = {path for path, change in found.items() if change.new.kind is not Kind.DIRECTORY}
     return [
         found[path]
@@ -212,7 +222,7 @@ def _possible(found: Mapping[RelPath, Change]) -> list[Change]:
 def _highest_difference(
     store: HistoryStore, reader: Reader, tip: Snapshot, path: RelPath
 ) -> RelPath:
-    """The path, or the directory above it that is none any more."""
+    """The path, or the directory above it that is no longer a directory."""
     for above in reversed(ancestors(path)):
         try:
             Walker(store.root).directory(above).close()
@@ -222,31 +232,43 @@ def _highest_difference(
     return path
 
 
-def record_met(store: HistoryStore, batch: Batch, changes: list[Change]) -> None:
-    """They become a commit of their own, before the command's."""
+def record_met(
+    store: HistoryStore, batch: Batch, changes: list[Change], detail: Detail | None = None
+) -> Entry:
+    """Record the outside edits as a commit of their own, before the command's commit."""
     new = NewEntry(
-        ids.new_id("c"), "external", clock.now_ns(), "external-changes",
+        ids.new_id("c"), "external", clock.now_ns(), "external-changes", detail=detail or {},
         changed_files=count_files(changes), added_bytes=batch.added_bytes,
     )  # fmt: skip
     extension = Extension(store, batch, edited(batch, store.tip(), changes), new)
     with store.commit_point(batch) as ledger:
-        ledger.add(new, extension.commit)
+        entry = ledger.add(new, extension.commit)
         extension.take_up(ledger)
+    return entry
 
 
 def seen_by_command(store: HistoryStore, changes: list[Change], start_ns: int) -> list[Change]:
-    """Those that had been made when the command started, as far as times can tell."""
+    """The changes made before the command started, as far as file times can show."""
     with _Times(store, start_ns - _TICK_NS) as times:
         return [change for change in changes if times.stood(change)]
 
 
+def written_by(store: HistoryStore, changes: list[Change], when_ns: int) -> list[Change]:
+    """All changes made by `when_ns`, and perhaps some of the tick after it.
+
+    A file's time is never later than the write, and up to a tick earlier.
+    """
+    with _Times(store, when_ns + 1) as times:
+        return [change for change in changes if times.stood(change)]
+
+
 class _Times:
-    """What had its present state at one moment."""
+    """Which paths already had their present state at a given moment."""
 
     def __init__(self, store: HistoryStore, when_ns: int) -> None:
         self._walker = Walker(store.root, keep=True)
         self._when_ns = when_ns
-        #: Directories by whether they, or one above, have come there since.
+        #: Directory → whether it, or a directory above it, was moved there since.
         self._moved: dict[RelPath, bool] = {ROOT: False}
 
     def __enter__(self) -> _Times:
@@ -273,8 +295,10 @@ class _Times:
         return False
 
     def _was_moved(self, path: RelPath) -> bool:
-        """Whether a directory above it has come there since: nothing in it tells. A directory that
-        is renamed gets a new time of change, and no new time of content as by a new name in it."""
+        """Whether a directory above it was moved there since; the files inside do not show that.
+
+        A rename gives the directory a new ctime, but not a new mtime as a new name in it would.
+        """
         unknown = []
         for above in ancestors(path):
             if above in self._moved:

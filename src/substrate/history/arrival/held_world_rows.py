@@ -1,39 +1,51 @@
 """Worlds whose change has not arrived: held on purpose, by a collision, or left by a crash.
 
-Each is an intent in the ledger, so that its base stays in the store until it is decided on.
+Each is an intent in the ledger, so that its base stays in the store until the user decides.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError
-from substrate.history import sessions
-from substrate.history.arrival_journal import ARRIVE, DECIDED, mark_decided
-from substrate.history.ledger import Detail, Entry, Intent, NewEntry
-from substrate.history.line import write_commit
-from substrate.history.record import RUNNING, Result, Running, ensure_baseline
-from substrate.history.store import HistoryStore, is_alive
-from substrate.objects.batch import Batch
-from substrate.objects.snapshot import Snapshot
-from substrate.system import clock, files
-from substrate.workspace import untouched
+from substrate.history.arrival.arrival_journal import ARRIVE, DECIDED, mark_decided
+from substrate.history.record import RUNNING, Result, Running, ensure_baseline, late_entry, sessions
+from substrate.history.store import (
+    Detail,
+    Entry,
+    HistoryStore,
+    Intent,
+    NewEntry,
+    hold_causes_in,
+    write_commit,
+)
+from substrate.model import Hold, HoldCause, hold_causes_json
+from substrate.objects.snapshots import Snapshot
+from substrate.objects.store import Batch
+from substrate.system import clock
+from substrate.system.files import files
+from substrate.workspace.apply import layer_is_noop
+from substrate.workspace.paths import temporary_chmod
 
-HELD = "held"
+HELD = late_entry.HELD
+#: A world that was discarded and can still be applied: see `discarded_worlds.py`.
+DISCARDED = "discarded"
 _STORE_NAME = b".substrate-git"
+Causes = tuple[HoldCause, ...]
 
 
 class Held(NamedTuple):
-    """One world that waits, or (`state` is ``running``) is still at work."""
+    """One held world, or (`state` is ``running``) one whose command still runs."""
 
     world_id: str
-    #: ``held``, ``crashed``, ``detached`` or ``running``.
+    #: ``held``, ``crashed``, ``detached``, ``running`` or ``discarded``.
     state: str
-    #: Why it waits.
-    reason: str
+    #: Why it is held; empty while its command runs.
+    causes: Causes
     #: The command it came from; its entry in the log.
     command_id: str
     session_id: str
@@ -52,42 +64,47 @@ class Held(NamedTuple):
         return next((place for place in self.places if (place / "upper").is_dir()), None)
 
 
-def payload_of(running: Running, state: str, reason: str) -> Detail:
-    return {**running.to_payload(), "state": state, "reason": reason}
+def payload_of(running: Running, state: str, causes: Causes) -> Detail:
+    return {**running.to_payload(), "state": state, "reason": hold_causes_json(causes)}
 
 
-def hold(store: HistoryStore, running: Running, result: Result, state: str, reason: str) -> Entry:
-    """The command is over, its change waits. Inside the lock; its running intent goes."""
-    detail = {**result.detail, "world": running.world_id, "world_state": state, "held": reason}
+def hold(
+    store: HistoryStore, running: Running, result: Result, state: str, causes: Causes
+) -> Entry:
+    """Hold the change of a finished command and drop its running intent. Inside the lock."""
+    kept = store.kept_detail({**running.about, **result.detail}, running.command)
+    held = hold_causes_json(causes)
+    detail = {**kept, "world": running.world_id, "world_state": state, "held": held}
     new = NewEntry(
         running.command_id, "command", clock.now_ns(), running.command,
         session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
         exit=result.exit, duration_ms=result.duration_ms, detail=detail,
     )  # fmt: skip
     with store.commit_point() as ledger:
-        # Some of it may have arrived, and only the rest be left.
+        # A part of the change may have arrived already: then the entry exists.
         entry = ledger.by_command_id(new.command_id) or ledger.add(new, None)
         ledger.drop_intent(running.intent_id)
-        ledger.add_intent(store.new_intent(HELD, payload_of(running, state, reason)))
+        late_entry.drop_holds(ledger, running.world_id)
+        ledger.add_intent(store.new_intent(HELD, payload_of(running, state, causes)))
         if store.tip_commit is not None:
             sessions.touch(ledger, running.session_id)
     return entry
 
 
-def keep(store: HistoryStore, running: Running, reason: str) -> None:
-    """Most of it has arrived, and something of it lies in the world still."""
+def keep(store: HistoryStore, running: Running, causes: Causes) -> None:
+    """Most of the change has arrived; keep the world for the rest."""
     with store.commit_point() as ledger:
         ledger.drop_intent(running.intent_id)
-        ledger.add_intent(store.new_intent(HELD, payload_of(running, "held", reason)))
+        ledger.add_intent(store.new_intent(HELD, payload_of(running, "held", causes)))
 
 
 def keep_detached(
     store: HistoryStore, batch: Batch, running: Running, seen: Snapshot | None
 ) -> None:
-    """Processes of the command go on: what they change from here on arrives when they end.
+    """Processes of the command are still running: their further changes arrive when they end.
 
-    Inside the lock, when what was there so far has arrived; `seen` is the state it made, None
-    if it had changed nothing yet.
+    Inside the lock, after the changes so far have arrived. `seen` is the state that the command
+    made, None if it had changed nothing yet.
     """
     now_ns = clock.now_ns()
     base = running.base_commit
@@ -96,24 +113,24 @@ def keep_detached(
         base = write_commit(batch, seen, None, new, f"detached: {running.command_id}")
     payload = payload_of(
         running._replace(base_commit=base, started_ns=now_ns, base_known="assumed"), "detached",
-        "processes of the command are still running",
+        (HoldCause(Hold.PROCESSES_RUNNING),),
     )  # fmt: skip
     for place in running.places:
-        (place / DECIDED).unlink(missing_ok=True)  # more is to come
+        (place / DECIDED).unlink(missing_ok=True)  # more changes will follow
     with store.commit_point(batch) as ledger:
         ledger.add_intent(store.new_intent(HELD, payload))
 
 
 def is_unsettled(store: HistoryStore) -> bool:
-    """Whether a kill left something that must be finished before the worlds can be told."""
+    """Whether a killed process left work that must be finished before worlds can be listed."""
     return any(
-        intent.kind == ARRIVE or (intent.kind == RUNNING and not is_alive(intent))
+        intent.kind == ARRIVE or (intent.kind == RUNNING and not store.is_alive(intent))
         for intent in store.ledger.intents()
     )
 
 
 def may_be_detached(store: HistoryStore) -> bool:
-    """Whether any world waits at all: one question, for every command asks it."""
+    """Whether any world is held at all. A single query, because every command asks it."""
     return store.ledger.has_intent(HELD)
 
 
@@ -123,59 +140,77 @@ def all_held(store: HistoryStore) -> list[Held]:
     for intent in store.ledger.intents():
         is_world = bool(intent.payload.get("world_id"))
         if intent.kind == HELD or (intent.kind == RUNNING and is_world):
-            out.append(_held(intent))
+            with suppress(KeyError, ValueError, TypeError):  # `settle` sets it aside
+                out.append(_held(store, intent))
+    return out
+
+
+def discarded(store: HistoryStore) -> list[Held]:
+    """Worlds that were discarded and are not gone yet, oldest first."""
+    out = []
+    for intent in store.ledger.intents():
+        if intent.kind == DISCARDED:
+            with suppress(KeyError, ValueError, TypeError):  # `settle` sets it aside
+                out.append(_held(store, intent))
     return out
 
 
 def find(store: HistoryStore, text: str) -> Held:
-    """By the world's id or a unique prefix of it, or by its command's id."""
-    from substrate.history.resolve import one_of
+    """By the world's id or its command's, or a unique prefix of either; discarded ones too."""
+    from substrate.history.query import one_of, resolve
 
-    known = {one.world_id: one for one in all_held(store)}
-    by_command = {one.command_id: one for one in known.values()}
-    if text in known or text in by_command:
-        return known.get(text) or by_command[text]
-    # `wld_` alone names none, not even where only one waits: the next word may be `discard`.
-    matching = [name for name in known if len(text) > 4 and name.startswith(text)]
+    known = {one.world_id: one for one in [*discarded(store), *all_held(store)]}
+    by_id = {**{one.command_id: one for one in known.values()}, **known}
+    if text.startswith("@"):
+        entry = resolve(store, text, None).entry
+        text = entry.command_id if entry else text
+    if text in by_id:
+        return by_id[text]
+    # `wld_` alone matches nothing, even if only one world is held: the command may be `discard`.
+    matching = [name for name in by_id if len(text) > 4 and name.startswith(text)]
     if not matching:
         raise NotFoundError(
-            f"no world {text} waits here", hint="`substrate world list` shows those that do"
+            f"no held world matches {text!r}", hint="`substrate world list` shows them"
         )
-    return known[one_of("world", text, matching)]
+    return by_id[one_of("world", text, matching)]
 
 
 def let_go(store: HistoryStore, held: Held) -> None:
-    """It is decided on. Inside the lock."""
+    """Drop a world that the user has decided on. Inside the lock."""
     if held.directory is not None:
         mark_decided(held.directory)
     with store.commit_point() as ledger:
         ledger.drop_intent(held.intent_id)
+        entry = ledger.by_command_id(held.command_id)
+        if entry is not None:  # for `log`: its change never arrives
+            ledger.add_detail(entry, discarded=True)
 
 
 def remove_directory(world: Path) -> None:
-    """What it holds goes first: of one that was cut off in the middle, all that says that it is
-    not needed stands as long as anything else does."""
+    """Remove the content first: if the removal is interrupted, the mark that the world is not
+    needed is still there."""
     files.remove_tree(world / "upper")
     files.remove_tree(world)
 
 
 def crashed(store: HistoryStore, intent: Intent) -> str:
-    """A recorder died while its command ran in a world: the world is kept if it holds anything."""
-    ensure_baseline(store)  # who was to take it beside the command was killed, too
-    if not intent.payload.get("base"):  # by now it is known what the world is a change of
+    """A recorder died while its command ran in a world: keep the world if it holds a change."""
+    ensure_baseline(store)  # the child that would have taken it was killed, too
+    if not intent.payload.get("base"):  # the baseline has set the base of this intent by now
         told = (one for one in store.ledger.intents() if one.intent_id == intent.intent_id)
         intent = next(told, intent)
-    running = Running.from_payload(intent)
-    held = _held(intent)
+    held = _held(store, intent)
+    running = Running.from_payload(intent)._replace(places=held.places)
     directory = held.directory
     result = Result(None, None, {"outcome": "interrupted", "exact": intent.payload["exact"]})
     if directory is not None and not is_empty(directory, store.root):
-        hold(store, running, result, "crashed", "the command's recorder was ended")
+        hold(store, running, result, "crashed", (HoldCause(Hold.RECORDER_ENDED),))
+        temporary_chmod.open_up(directory, directory / "upper")
         return f"{running.command_id} was interrupted; its changes wait in {running.world_id}"
     new = NewEntry(
         running.command_id, "command", clock.now_ns(), running.command,
         session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
-        detail=result.detail,
+        detail={**running.about, **result.detail},
     )  # fmt: skip
     with store.commit_point() as ledger:
         if ledger.by_command_id(new.command_id) is None:
@@ -192,17 +227,19 @@ def is_empty(world: Path, root: Path) -> bool:
     try:
         if set(os.listdir(upper)) <= {_STORE_NAME}:
             return True
-        # A copy of the tree says by what it lacks what was removed; an overlay's layer does not.
+        # In a copy of the tree a missing path means a removal; in an overlay's layer it does not.
+        if temporary_chmod.has_notes(world):  # its modes are not those that the command set
+            return False
         is_overlay = meta_of(world).get("kind") == "overlay"
-        return is_overlay and untouched.copied_directories(upper, os.fsencode(root)) is not None
+        return is_overlay and layer_is_noop.copied_directories(upper, os.fsencode(root)) is not None
     except FileNotFoundError:
         return True
     except OSError:
-        return False  # shut to us: somebody should look
+        return False  # unreadable: let the user decide
 
 
 def meta_of(world: Path) -> dict[str, object]:
-    """What its maker wrote down about it; empty if that is not to be had."""
+    """The world's `meta.json`; empty if it cannot be read."""
     try:
         found = json.loads((world / "meta.json").read_bytes())
     except (OSError, ValueError):
@@ -210,13 +247,14 @@ def meta_of(world: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _held(intent: Intent) -> Held:
+def _held(store: HistoryStore, intent: Intent) -> Held:
     running = Running.from_payload(intent)
     state = str(intent.payload.get("state", "running"))
-    if intent.kind == RUNNING and not is_alive(intent):
+    if intent.kind == RUNNING and not store.is_alive(intent):
         state = "crashed"
     return Held(
-        running.world_id, state, str(intent.payload.get("reason", "")), running.command_id,
+        running.world_id, state, hold_causes_in(intent.payload.get("reason")), running.command_id,
         running.session_id, running.agent_id, running.command, running.base_commit,
-        running.started_ns, running.places, intent.intent_id, running.base_known,
+        running.started_ns, tuple(map(store.world_place, running.places)), intent.intent_id,
+        running.base_known,
     )  # fmt: skip

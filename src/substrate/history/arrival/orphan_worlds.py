@@ -1,10 +1,10 @@
-"""Worlds that hold something and that no command in the ledger speaks for.
+"""Worlds with content that no command in the ledger accounts for.
 
-A prompt, a completion or a job in the background may write in a shell's world between two of its
-lines. The next line would have taken it along; if there is none any more, because the shell was
-killed, the world waits for a decision like any other. So does one whose history was put aside, by
-a reset or a repair, while it waited or its command ran; and one whose command was announced so
-shortly before a power cut that the announcement is gone.
+A prompt, a completion or a background job may write in a shell's world between two of its lines.
+The next line would record that; if the shell was killed and there is no next line, the world is
+held for a decision like any other. The same holds for a world whose history was put aside, by a
+reset or a repair, while it was held or its command ran; and for a world whose command was
+announced so shortly before a power cut that the announcement is lost.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.history import held, sessions
-from substrate.history.record import Result, Running
+from substrate.history.arrival import held_world_rows
+from substrate.history.record import Result, Running, sessions
 from substrate.history.store import HistoryStore
-from substrate.system import files, ids, platform
+from substrate.model import Hold, HoldCause, cause_words
+from substrate.system import ids
+from substrate.system.files import files
+from substrate.system.process import process_identity
 
 _ORIGIN, _META = "origin.json", "meta.json"
 COMMAND = "(between two lines of a shell)"
@@ -26,7 +29,7 @@ _CUT_OFF = "(a command that the machine's end cut off)"
 
 
 class Origin(NamedTuple):
-    """What a world was made from, and for whom."""
+    """The base, start, session and agent of a shell's world."""
 
     base: str
     since_ns: int
@@ -39,7 +42,7 @@ def note(world: Path, origin: Origin) -> None:
 
 
 def are_there(store: HistoryStore) -> bool:
-    """Whether there may be something to look after; it may be that of somebody at work."""
+    """Whether there may be an orphan world; it may also belong to a shell that still runs."""
     try:
         names = {n for n in os.listdir(store.dir / "worlds") if not n.startswith("ahead-")}
     except OSError:
@@ -48,24 +51,18 @@ def are_there(store: HistoryStore) -> bool:
 
 
 def bases(store: HistoryStore) -> set[bytes]:
-    """What the worlds of shells at work were made from."""
+    """The base commits of the worlds of running shells."""
     found = (_origin(path.parent) for path in (store.dir / "worlds").glob(f"*/{_ORIGIN}"))
     return {bytes.fromhex(origin.base) for origin in found if origin is not None}
 
 
 def keep(store: HistoryStore, world: Path) -> str:
-    """Make a world that holds something a waiting one. Inside the lock.
+    """Hold a world that has content. Inside the lock.
 
-    What became of it, for people; empty if it can wait no better than it does. Against the
-    present state: what a world was made from is gone with the history that knew it.
+    Returns a message for the user; empty if the world cannot be held. If the world's base is gone
+    with the history that knew it, the present tip becomes its base.
     """
-    origin = _origin(world)
-    command, reason = COMMAND, "the shell was ended"
-    if origin is None:
-        command, reason = _FORGOTTEN, "the history was put aside before it was recorded"
-        origin, is_of_this_boot = _of_forgotten(world)
-        if not is_of_this_boot:
-            command, reason = _CUT_OFF, "the machine stopped while its command ran"
+    origin, command, cause = _described(world)
     if origin is None or store.tip_commit is None:
         return ""
     base = bytes.fromhex(origin.base)
@@ -77,8 +74,30 @@ def keep(store: HistoryStore, world: Path) -> str:
         world_id=world.name, places=(world,), started_ns=origin.since_ns,
     )  # fmt: skip
     result = Result(None, None, {"outcome": "interrupted", "exact": command})
-    held.hold(store, running, result, "crashed", reason)
-    return f"{world.name} waits: {reason}"
+    held_world_rows.hold(store, running, result, "crashed", (cause,))
+    return f"{world.name} is held: {cause_words(cause)}"
+
+
+def as_waiting(world: Path) -> held_world_rows.Held | None:
+    """How such a world is listed until the next call that writes holds it."""
+    origin, command, cause = _described(world)
+    if origin is None:
+        return None
+    return held_world_rows.Held(
+        world.name, "crashed", (cause,), "", origin.session or "", origin.agent_id, command,
+        bytes.fromhex(origin.base), origin.since_ns, (world,), "", "assumed",
+    )  # fmt: skip
+
+
+def _described(world: Path) -> tuple[Origin | None, str, HoldCause]:
+    """Its origin, the text shown as its command, and why it is held."""
+    origin = _origin(world)
+    if origin is not None:
+        return origin, COMMAND, HoldCause(Hold.SHELL_ENDED)
+    origin, is_of_this_boot = _of_forgotten(world)
+    if is_of_this_boot:
+        return origin, _FORGOTTEN, HoldCause(Hold.HISTORY_LOST)
+    return origin, _CUT_OFF, HoldCause(Hold.MACHINE_STOPPED)
 
 
 def _origin(world: Path) -> Origin | None:
@@ -91,10 +110,10 @@ def _origin(world: Path) -> Origin | None:
 
 
 def _of_forgotten(world: Path) -> tuple[Origin | None, bool]:
-    """None: it is not whole, somebody was removing it. And whether the machine is still up."""
+    """The origin (None: incomplete, a removal was interrupted), and whether it is of this boot."""
     try:
         meta = json.loads((world / _META).read_bytes())
         origin = Origin("", int(meta["made_ns"]), None, None)
     except (OSError, ValueError, KeyError, TypeError):
         return None, True
-    return origin, meta.get("boot_id") == platform.boot_id()
+    return origin, meta.get("boot_id") == process_identity.boot_id()

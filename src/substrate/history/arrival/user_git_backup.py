@@ -1,7 +1,7 @@
-"""Refs and index of the user's repository that a world brings, and what stood there before.
+"""The state of the user's refs and index before a world's arrival replaces them.
 
-History does not know what is in them, so an arrival that a crash interrupted could not tell the
-state it was to replace from a commit that somebody made since.
+History does not record their content. Without these stamps, an arrival that a crash interrupted
+could not tell the state it was replacing from a commit that was made since.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import os
 import stat
 from pathlib import Path
 
-from substrate.model.nodes import Kind
-from substrate.model.paths import RelPath
+from substrate.model import Kind, RelPath
 from substrate.system.files import read_bytes_or_none
-from substrate.workspace.newer import Stamp, stamp_of
-from substrate.workspace.plan import Plan
+from substrate.workspace.apply import Plan
+from substrate.workspace.paths import Stamp, stamp_of
 
 #: By path; None: there was none.
 Stood = tuple[tuple[RelPath, Stamp | None], ...]
@@ -25,7 +24,7 @@ _REFS = b".git/refs/"
 
 
 def look(root: Path, plan: Plan) -> Stood:
-    """Before the plan is carried out."""
+    """Take the stamps, before the plan is carried out."""
     return tuple(
         (op.path, _stamp(root, op.path))
         for op in plan.ops
@@ -36,9 +35,9 @@ def look(root: Path, plan: Plan) -> Stood:
 
 
 def by_others(root: Path, upper: Path, stood: Stood) -> frozenset[RelPath]:
-    """After a crash: the paths to be left alone, because somebody wrote one of them since.
+    """After a crash: the paths to leave alone, because another process wrote one of them since.
 
-    All that have not come yet, then: refs and index belong together.
+    Then no path that has not arrived yet may arrive: refs and index belong together.
     """
     waiting = [one for one in stood if not _has_come(root, upper, *one)]
     if all(_stamp(root, path) in (before, None) for path, before in waiting):
@@ -49,7 +48,7 @@ def by_others(root: Path, upper: Path, stood: Stood) -> frozenset[RelPath]:
 def _has_come(root: Path, upper: Path, path: RelPath, before: Stamp | None) -> bool:
     lies = _lstat(upper, path)
     if lies is None or (before is not None and lies.st_ino == before[0]):
-        return True  # renamed from there, or exchanged
+        return True  # renamed out of the layer, or exchanged
     if not stat.S_ISREG(lies.st_mode):
         return False
     stands = _lstat(root, path)

@@ -1,4 +1,4 @@
-"""How large history is, counted when asked."""
+"""How large history is, measured on each call."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.history.ledger import WHOLE_COMMANDS
-from substrate.history.store import HistoryStore
+from substrate.history.store import WHOLE_COMMANDS, HistoryStore
 
 
 class Metrics(NamedTuple):
@@ -41,12 +40,24 @@ def measure(store: HistoryStore) -> Metrics:
 
 
 def git_bytes(store: HistoryStore) -> int:
-    """The part that the disk cap is about: the git store."""
+    """The objects and refs."""
     return disk_bytes(store.git_dir)
 
 
+def capped_bytes(store: HistoryStore) -> int:
+    """What the disk cap covers: the objects and the ledger."""
+    return git_bytes(store) + disk_bytes(store.dir / "index") - _size(store.stat_cache_file)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
 def disk_bytes(top: Path) -> int:
-    """Bytes of all files below `top`; what vanishes meanwhile counts as nothing."""
+    """Bytes of all files below `top`; files that vanish during the walk are not counted."""
     total = 0
     stack = [os.fspath(top)]
     while stack:

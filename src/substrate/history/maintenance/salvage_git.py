@@ -1,8 +1,8 @@
 """A history whose ledger is gone, read from its git repository alone.
 
-Commits say what they are in their trailers, tags hold checkpoints and the ends of sessions, and
-recovery refs the states before something was replaced. Exact commands, durations and the marks
-of what was undone are lost with the ledger.
+The trailers of a commit describe its entry, tags hold checkpoints and the ends of sessions, and
+recovery refs hold the states before something was replaced. Exact commands, durations and the
+marks of what was undone are lost with the ledger.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from substrate.errors import DamagedStoreError, SubstrateError
-from substrate.history import messages
-from substrate.history.ledger import Entry, NewEntry
-from substrate.history.messages import BRANCH, RECOVERY_PREFIX, parse_trailers
-from substrate.history.store import HistoryStore
-from substrate.objects import refs
-from substrate.objects import snapshot as snapshots
-from substrate.objects.commits import Commit
-from substrate.objects.store import ObjectStore
+from substrate.history.store import (
+    BRANCH,
+    RECOVERY_PREFIX,
+    Entry,
+    HistoryStore,
+    NewEntry,
+    messages,
+    parse_trailers,
+)
+from substrate.objects.snapshots import Commit
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store import ObjectStore, refs
 
 _NS = 10**9
 
@@ -28,7 +32,7 @@ Line = Sequence[tuple[bytes, Entry | NewEntry]]
 
 
 def line(git_dir: Path, objects: ObjectStore) -> list[tuple[bytes, Entry | NewEntry]]:
-    """From the branch; if that is gone, the longest line of commits that say what they are."""
+    """The line of the branch; if that is gone, the longest line of commits with trailers."""
     tip = _read_ref(git_dir, BRANCH)
     best = _follow(objects, tip) if tip else []
     if not best:
@@ -48,7 +52,7 @@ def write(
     moved: Mapping[bytes, bytes],
     kept_refs: Mapping[str, bytes],
 ) -> None:
-    """Entries, sessions, checkpoints and recovery refs, inside the new store's commit point."""
+    """Write entries, sessions, checkpoints and recovery refs. Inside the commit point."""
     known: dict[bytes, Entry] = {}
     order = 0
     for old, new in old_line:
@@ -142,7 +146,7 @@ def _tag(store: HistoryStore, name: str, entry: Entry) -> None:
 
 
 def _recovery(store: HistoryStore, ref: str, oid: bytes) -> None:
-    """What the operation was about to change is what its own commit changed."""
+    """Rebuild the row of a recovery ref: its paths are what the operation's commit changed."""
     command_id = ref.removeprefix(RECOVERY_PREFIX)
     operation = store.ledger.by_command_id(command_id)
     if operation is None or operation.commit is None:

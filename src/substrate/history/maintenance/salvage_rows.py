@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError
-from substrate.history.ledger import Entry, Ledger
+from substrate.history.store import Entry, Ledger
 
-#: Copied as they are, but for the commits they name.
-_TABLES = ("reversals", "sessions", "checkpoints", "aliases")
+#: Copied as they are, except for the commits they name.
+_TABLES = (
+    *("reversals", "sessions", "checkpoints", "aliases", "line_authors"),
+    *("agent_sessions", "prompts", "prompt_entries"),
+)
 
 Row = dict[str, object]
 
@@ -94,7 +97,7 @@ def _table_or_nothing(ledger: Ledger, name: str) -> list[Row]:
 
 
 def _entry_row(row: Row, moved: Mapping[bytes, bytes]) -> Row:
-    """An entry that stands on its own follows its commit, or says that its state is lost."""
+    """An entry outside squashes follows its commit, or is marked as lost."""
     commit = row["commit_oid"]
     if commit is None or row["squashed_into"] is not None:
         return row

@@ -4,8 +4,8 @@
                       squashes stay; every commit is made again on a new line
     ledger gone       the line, sessions, checkpoints and recovery refs are read from git
 
-Either way a state that cannot be read whole is lost: its entry stays and says so. All of it
-arrives in one commit point of the new store.
+In both cases a state that cannot be read completely is lost: its entry stays and says so.
+Everything is written in one commit point of the new store.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
-from substrate.history import carry_git, carry_rows
-from substrate.history.ledger import Entry, Ledger, NewEntry
-from substrate.history.line import write_attrs_commit, write_commit
-from substrate.history.messages import ATTRS_REF, BRANCH, parse_trailers
-from substrate.history.store import HistoryStore
-from substrate.objects.batch import Batch
-from substrate.objects.commits import Commit
-from substrate.objects.snapshot import Snapshot
-from substrate.objects.store import ObjectStore
-from substrate.objects.trees import MODE_DIR, serialize_tree
+from substrate.history.maintenance import salvage_git, salvage_rows
+from substrate.history.store import (
+    ATTRS_REF,
+    BRANCH,
+    Entry,
+    HistoryStore,
+    Ledger,
+    NewEntry,
+    parse_trailers,
+    write_attrs_commit,
+    write_commit,
+)
+from substrate.objects.snapshots import MODE_DIR, Commit, Snapshot, serialize_tree
+from substrate.objects.store import Batch, ObjectStore
 
 
 class CarriedOver(NamedTuple):
@@ -32,23 +36,23 @@ class CarriedOver(NamedTuple):
 
 
 def carry_over(store: HistoryStore, quarantine: Path) -> CarriedOver:
-    """Rebuild the line in the (empty) new store; the baseline comes from its first whole state."""
+    """Rebuild the line in the (empty) new store; it begins with the first readable state."""
     objects = ObjectStore(quarantine / ".git")
-    rows = carry_rows.read(quarantine / "index" / "history.db")
+    rows = salvage_rows.read(quarantine / "index" / "history.db")
     try:
         with Batch(store.objects) as batch:
             line = NewLine(objects, batch)
-            found = rows.line if rows else carry_git.line(quarantine / ".git", objects)
+            found = rows.line if rows else salvage_git.line(quarantine / ".git", objects)
             for commit, entry in found:
                 line.add(commit, entry)
-            refs = rows.recoveries if rows else carry_git.recovery_refs(quarantine / ".git")
+            refs = rows.recoveries if rows else salvage_git.recovery_refs(quarantine / ".git")
             kept_refs = {ref: oid for ref, oid in refs.items() if _copy_whole(objects, batch, oid)}
             with store.commit_point(batch) as ledger:
                 line.take_up(ledger)
                 if rows:
                     rows.write(ledger, line.moved, line.stands_for, kept_refs)
                 else:
-                    carry_git.write(quarantine / ".git", store, found, line.moved, kept_refs)
+                    salvage_git.write(quarantine / ".git", store, found, line.moved, kept_refs)
                 for ref, oid in kept_refs.items():
                     ledger.set_ref(ref, oid)
     finally:
@@ -66,7 +70,7 @@ class NewLine:
         self._attrs = b""
         self._attrs_tip: bytes | None = None
         self._waiting: list[bytes] = []
-        #: Old commit id → the commit that is the same state now.
+        #: Old commit id → the new commit of the same state.
         self.moved: dict[bytes, bytes] = {}
         self.kept: list[str] = []
         self.lost: list[str] = []
@@ -88,13 +92,13 @@ class NewLine:
         self._attrs = snapshot.attrs
         self.moved[commit] = self._tip
         self.kept.append(entry.command_id)
-        # What a lost command changed is now part of what the next one did.
+        # What a lost command changed is now part of the next command's change.
         self._instead.update(dict.fromkeys(self._waiting, self._tip))
         self._waiting = []
 
     @property
     def stands_for(self) -> dict[bytes, bytes]:
-        """Every old commit id → the commit that stands for it now, also for lost states."""
+        """Every old commit id → the commit that replaces it, also for lost states."""
         last = dict.fromkeys(self._waiting, self._tip) if self._tip else {}
         return {**self._instead, **self.moved, **{k: v for k, v in last.items() if v}}
 
@@ -126,7 +130,7 @@ def _copy_state(objects: ObjectStore, batch: Batch, commit: Commit) -> Snapshot 
 
 
 def _copy_tree(objects: ObjectStore, batch: Batch, top: bytes) -> None:
-    """Everything a tree holds, children first: a tree that is there already is there whole."""
+    """Copy a tree, children first: a tree that is already there is complete."""
     stack: list[tuple[bytes, bool]] = [(top, False)]
     while stack:
         oid, children_done = stack.pop()

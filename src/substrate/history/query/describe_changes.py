@@ -1,13 +1,12 @@
-"""A change as people and programs read it: what kind, how many lines, binary or not."""
+"""A change as users and programs see it: what kind, how many lines, binary or not."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from substrate.history.observe import changed_paths
+from substrate.history.record import changed_paths
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT, Change, Kind, Node
-from substrate.model.paths import RelPath
+from substrate.model import ABSENT, Change, Kind, Node, RelPath
 
 _BINARY_PROBE_BYTES = 8000
 
@@ -24,7 +23,7 @@ class FileChange(NamedTuple):
 
 
 def file_changes(store: HistoryStore, changes: list[Change]) -> list[FileChange]:
-    """Directories are listed only where no file below them says it all."""
+    """One change per file. A directory is listed only if nothing below it changed."""
     shown = set(changed_paths(changes))
     return [_file_change(store, c) for c in changes if c.path in shown]
 

@@ -1,7 +1,7 @@
-"""What an ID names: a command, span, session, commit, tag or recovery ref, or a prefix of one.
+"""What an ID names: a command, prompt, span, session, commit, tag, recovery ref, or a prefix.
 
-Every id that was ever printed resolves: to what it named or, after compaction, to the coarser
-entry that holds it now (`Target.holder`).
+Every id that was ever printed still resolves: to what it named or, after compaction, to the squash
+that contains it now (`Target.holder`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import re
 from typing import NamedTuple
 
 from substrate.errors import AmbiguousError, NotFoundError
-from substrate.history import checkpoints, messages, sessions
-from substrate.history.ledger import WHOLE_COMMANDS, Entry, Ledger
-from substrate.history.sessions import Session
-from substrate.history.store import HistoryStore
+from substrate.history.record import Prompt, Session, agent_sessions, checkpoints, prompts, sessions
+from substrate.history.store import COUNTED_BY_AT, Entry, HistoryStore, Ledger, messages
 
-_RELATIVE = re.compile(r"@(?:~(\d+))?")
+#: No more digits than SQLite's integers have.
+_RELATIVE = re.compile(r"@(?:~(\d{1,18}))?")
 _HEX = re.compile(r"[0-9a-f]{4,40}")
 _SPAN = re.compile(r"spn_[0-9a-z]+")
 _TAG = re.compile(r"cp/(task|session)/.+")
@@ -25,19 +24,20 @@ _LISTED_BY = {"session": "session list", "recovery ref": "recover list"}
 
 
 class Target(NamedTuple):
-    """What was found. Exactly one of `entry`, `session`, `recovery` is set, or only `commit`."""
+    """What was found: one of `entry`, `session`, `prompt`, `recovery` is set, or only `commit`."""
 
     text: str
     entry: Entry | None = None
     session: Session | None = None
     recovery: str | None = None
     commit: bytes | None = None
-    #: The squash that swallowed `entry`, if one did.
+    #: The squash that contains `entry` now, if any.
     holder: Entry | None = None
+    prompt: Prompt | None = None
 
     @property
     def present(self) -> Entry:
-        """The entry as it can be acted on today."""
+        """The entry that a command can act on: the squash, if `entry` was squashed."""
         entry = self.holder or self.entry
         if entry is None:
             raise NotFoundError(
@@ -47,7 +47,7 @@ class Target(NamedTuple):
 
 
 def resolve(store: HistoryStore, text: str, session: str | None = None) -> Target:
-    """Find what `text` names; `session` is where ``@`` counts from."""
+    """Find what `text` names; ``@`` counts back from the newest command of `session`."""
     ledger = store.ledger
     relative = _RELATIVE.fullmatch(text)
     if relative:
@@ -56,18 +56,20 @@ def resolve(store: HistoryStore, text: str, session: str | None = None) -> Targe
     if exact is not None:
         return exact
     candidates = _candidates(ledger, text)
-    name = one_of("command, span, session, commit, tag or recovery ref", text, list(candidates))
+    name = one_of(
+        "command, prompt, span, session, commit, tag or recovery ref", text, list(candidates)
+    )
     return candidates[name]
 
 
 def one_of(what: str, text: str, names: list[str]) -> str:
-    """The only candidate, or the error that names them all (or says there is none)."""
+    """The only candidate; otherwise an error that lists the candidates or says there is none."""
     if len(names) == 1:
         return names[0]
     if not names:
         raise NotFoundError(
-            f"nothing here is called {text!r}",
-            hint=f"give the id (or a unique prefix) of a {what};"
+            f"no {what} matches {text!r}",
+            hint="give a whole id or a unique prefix of one;"
             f" `substrate {_LISTED_BY.get(what, 'log')}` lists them",
         )
     shown = ", ".join(names[: _FEW - 1]) + (", …" if len(names) >= _FEW else "")
@@ -77,7 +79,7 @@ def one_of(what: str, text: str, names: list[str]) -> str:
 def _relative(store: HistoryStore, text: str, back: int, session: str | None) -> Target:
     current = sessions.for_question(store, session)
     rows = store.ledger.db.execute(
-        f"SELECT command_id FROM entries WHERE session_id = ? AND {WHOLE_COMMANDS}"
+        f"SELECT command_id FROM entries WHERE session_id = ? AND {COUNTED_BY_AT}"
         " ORDER BY seq DESC LIMIT 1 OFFSET ?",
         (current.session_id, back),
     ).fetchone()
@@ -100,6 +102,12 @@ def _exact(store: HistoryStore, text: str) -> Target | None:
     session = sessions.find(ledger, text)
     if session is not None:
         return Target(text, session=session)
+    prompt = prompts.find(ledger, text)
+    if prompt is not None:
+        return Target(text, prompt=prompt)
+    named_by_agent = agent_sessions.by_agent_id(ledger, text)
+    if named_by_agent is not None:
+        return Target(text, session=sessions.find(ledger, named_by_agent))
     tag = text.removeprefix("refs/tags/")
     if _TAG.fullmatch(tag):
         return _tag(store, tag)
@@ -135,6 +143,8 @@ def _candidates(ledger: Ledger, text: str) -> dict[str, Target]:
     for row in rows:
         session = sessions.find(ledger, row["session_id"])
         out[row["session_id"]] = Target(text, session=session)
+    for prompt in prompts.prefixed(ledger, text, _FEW):
+        out[prompt.prompt_id] = Target(text, prompt=prompt)
     if not out and _SPAN.fullmatch(text):
         for entry in ledger.holding_span(text, _FEW):
             out[entry.command_id] = _of_entry(ledger, text, entry)
@@ -182,7 +192,7 @@ def _of_commit(ledger: Ledger, text: str, commit: bytes) -> Target:
 
 
 def present_commit(ledger: Ledger, commit: bytes) -> bytes:
-    """Follow what compaction did to a commit id, however often."""
+    """The commit that an id refers to now, after any number of compactions."""
     while True:
         row = ledger.db.execute("SELECT present FROM aliases WHERE old = ?", (commit,)).fetchone()
         if row is None:

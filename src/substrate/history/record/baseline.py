@@ -1,33 +1,35 @@
 """First use: the state of the workspace before anything was recorded.
 
-In a git repository the contents that the user's index vouches for are taken over without being
-read, and their objects made ours at once, because a later amend and gc could take them away. What
-has to be read of a large project is read by several processes.
+In a git repository, files that the user's index shows as unchanged are taken over without being
+read. Their objects are copied at once, because a later amend and gc could remove them. The files
+of a large project that must be read are read by several processes.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from substrate.history import sessions
-from substrate.history.ledger import Ledger, NewEntry
-from substrate.history.line import Extension
-from substrate.history.observe import Observation
-from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT, Node
-from substrate.model.paths import RelPath
-from substrate.objects import borrow
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.directory import ReadyDirectory
-from substrate.objects.first_look import WORTH_FORKING_FILES, FirstLook, first_look
-from substrate.objects.snapshot import Snapshot
+from substrate.history.record import sessions
+from substrate.history.record.scan_against_tip import Observation
+from substrate.history.store import Extension, HistoryStore, Ledger, NewEntry
+from substrate.model import ABSENT, Node, RelPath, is_within
+from substrate.objects.import_user import (
+    WORTH_FORKING_FILES,
+    FirstLook,
+    first_look,
+    import_user_index,
+)
+from substrate.objects.snapshots import ReadyDirectory, Snapshot
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store import Batch
 from substrate.system import clock, ids
-from substrate.system.cycles import uncollected
-from substrate.workspace.scan import KnownBlob, ScanResult, scan
-from substrate.workspace.stat_cache import StatCache
+from substrate.system.linux import mounts
+from substrate.system.process import uncollected
+from substrate.workspace.paths import KnownBlob
+from substrate.workspace.scan import ScanResult, StatCache, scan
 
 
 def take(
@@ -35,9 +37,9 @@ def take(
 ) -> None:
     """Record the baseline: the caller holds the lock and knows that there is none.
 
-    Where there are so many files as `quick_from_files`, they are taken over by the directory, in
-    several processes; the state recorded is the same. `save_later`: what the next scan would like
-    to know is left to `HistoryStore.save_seen`.
+    From `quick_from_files` files on, whole directories are taken over by several processes; the
+    recorded state is the same. `save_later`: leave writing the stat cache for the next scan to
+    `HistoryStore.save_seen`.
     """
     with uncollected():
         save = _take(store, quick_from_files)
@@ -53,7 +55,7 @@ def _take(store: HistoryStore, quick_from_files: int) -> Callable[[], None]:
         snapshot = snapshots.build(batch, seen.nodes.items(), seen.ready)
         new = NewEntry(
             ids.new_id("c"), "baseline", clock.now_ns(), "baseline",
-            changed_files=seen.leaf_count, added_bytes=batch.added_bytes,
+            changed_files=seen.leaf_count(_other_mounts(store)), added_bytes=batch.added_bytes,
         )  # fmt: skip
         extension = Extension(store, batch, snapshot, new)
         with store.commit_point(batch) as ledger:
@@ -64,7 +66,7 @@ def _take(store: HistoryStore, quick_from_files: int) -> Callable[[], None]:
 
 
 def _tell_who_began(ledger: Ledger, commit: bytes) -> None:
-    """Commands that run beside it, and their sessions, started from here."""
+    """Set the base of commands that started without a baseline, and of their sessions."""
     for intent in ledger.intents():
         if intent.payload.get("world_id") and not intent.payload.get("base"):
             ledger.drop_intent(intent.intent_id)
@@ -89,12 +91,18 @@ class _Seen(NamedTuple):
     #: What the cache still lacks.
     look: FirstLook | None = None
 
-    @property
-    def leaf_count(self) -> int:
-        """As for every entry: directories count only where nothing is in them."""
+    def leaf_count(self, other_mounts: list[RelPath]) -> int:
+        """The number of files; as for every entry, a directory counts only if it is empty.
+
+        Files on `other_mounts` do not count: a world does not protect them from a command.
+        """
         parents = {path.rpartition(b"/")[0] for path in self.nodes}
         parents.update(path for path, ready in self.ready.items() if ready.tree_lines)
-        return self.ready_files + sum(path not in parents for path in self.nodes)
+        count = self.ready_files + sum(path not in parents for path in self.nodes)
+        for mount in other_mounts:
+            inside = mount + b"/"
+            count -= sum(p.startswith(inside) and p not in parents for p in self.nodes)
+        return count
 
 
 def _quick_scan(store: HistoryStore, batch: Batch, from_files: int) -> _Seen | None:
@@ -114,6 +122,20 @@ def _quick_scan(store: HistoryStore, batch: Batch, from_files: int) -> _Seen | N
     return _Seen(cache, result, nodes, ready, files, look)
 
 
+def _other_mounts(store: HistoryStore) -> list[RelPath]:
+    """The outermost mounts inside the workspace."""
+    root = os.fsencode(store.root)
+    try:
+        found = mounts.below(root, mounts.mounts())
+    except OSError:  # not on Linux
+        return []
+    outermost: list[RelPath] = []
+    for path in (RelPath(os.path.relpath(target, root)) for target in found):
+        if not any(is_within(path, outer) for outer in outermost):
+            outermost.append(path)
+    return outermost
+
+
 def _nodes(result: ScanResult) -> dict[RelPath, Node]:
     return {path: node for path, node in result.seen.items() if node != ABSENT}
 
@@ -123,7 +145,7 @@ def _scan(store: HistoryStore, batch: Batch) -> _Seen:
     cache = StatCache()
     result = scan(store.root, cache, store.exclusions, batch, known=known)
     missing = _adopt(store, result.borrowed)
-    if missing:  # the user's repository could not give us everything: read those files after all
+    if missing:  # the user's repository lacks these objects: read those files after all
         kept = {path: blob for path, blob in known.items() if blob.oid not in missing}
         cache = StatCache()
         result = scan(store.root, cache, store.exclusions, batch, known=kept)
@@ -134,12 +156,14 @@ def _known_blobs(store: HistoryStore) -> dict[RelPath, KnownBlob]:
     workspace = store.workspace
     if workspace.git_dir is None or workspace.git_common_dir is None:
         return {}
-    return borrow.borrow_index(workspace.git_dir, workspace.git_common_dir, workspace.root)
+    return import_user_index.borrow_index(
+        workspace.git_dir, workspace.git_common_dir, workspace.root
+    )
 
 
 def _adopt(store: HistoryStore, oids: set[bytes]) -> set[bytes]:
-    """Make borrowed objects ours; the ones that could not be had are returned."""
+    """Copy borrowed objects into the store. Returns those that could not be copied."""
     common = store.workspace.git_common_dir
     if not oids or common is None:
         return set()
-    return borrow.adopt_objects(common / "objects", store.objects, oids)
+    return import_user_index.adopt_objects(common / "objects", store.objects, oids)

@@ -1,10 +1,10 @@
-"""A baseline that was taken while its first command ran already: what of it the command saw.
+"""A baseline taken while its first command was already running: which paths the command saw.
 
-    ──── start ──── baseline looks ──── end        untouched since the start when it looked: seen
-            └─ edit ─┘                             edited before it looked: nobody can tell
+    ──── start ──── baseline looks ──── end        unchanged from start to look: seen
+            └─ edit ─┘                             edited before the look: unknown
 
-The times of change that it saw are in the stat cache. A later scan may have put newer ones there:
-then less is certain, never more.
+The ctimes that the baseline saw are in the stat cache. A later scan may have put newer ones there:
+then fewer paths are certain, never more.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import os
 from collections.abc import Iterable
 
 from substrate.history.store import HistoryStore
-from substrate.model.paths import RelPath, ancestors, split
-from substrate.workspace.stat_cache import CacheDamagedError, Payload, StatCache
+from substrate.model import RelPath, ancestors, split
+from substrate.workspace.scan import CacheDamagedError, Payload, StatCache
 
 
 def perhaps_unseen(store: HistoryStore, paths: Iterable[RelPath], start_ns: int) -> list[RelPath]:
-    """Those of `paths` of which the baseline may say something else than a command found there that
-    started at `start_ns`, by the clock of files."""
+    """Paths whose state in the baseline may differ from what the command saw when it started.
+
+    `start_ns`: the start of the command, by the clock that stamps files.
+    """
     looked = _Looked(StatCache.load(store.stat_cache_file), start_ns)
     return [path for path in paths if not looked.was_as_at_start(path)]
 
@@ -28,7 +30,7 @@ class _Looked:
     def __init__(self, cache: StatCache, start_ns: int) -> None:
         self._cache = cache
         self._start_ns = start_ns
-        #: Directories that were looked at, opened; None: there is no record of it.
+        #: Decoded records of directories that the scan read; None: there is no record.
         self._opened: dict[str, Payload | None] = {}
 
     def was_as_at_start(self, path: RelPath) -> bool:
@@ -36,7 +38,7 @@ class _Looked:
             directory = os.fsdecode(above)
             if self._directory(directory) is None:
                 return self._was_not_there(directory)
-            # Who is renamed has a new time of change; the root goes nowhere.
+            # A renamed directory has a new ctime; the root is not moved.
             if not self._is_old(directory):
                 return False
         parent, name = split(path)
@@ -49,12 +51,15 @@ class _Looked:
         return entry.stat[3] < self._start_ns
 
     def _is_old(self, directory: str) -> bool:
-        """Whether no name has come to it or gone since, and it stood there."""
+        """Whether the directory was there at the start and no name was added or removed since."""
         found = self._directory(directory)
         return found is not None and found.ctime_ns < self._start_ns
 
     def _was_not_there(self, directory: str) -> bool:
-        """Of one without a record: neither then nor at the start, and not looked at in vain."""
+        """Whether a directory without a record was also absent, or excluded, at the start.
+
+        False if the scan saw the directory and its record is missing.
+        """
         above, _, name = directory.rpartition("/")
         here = self._directory(above)
         entry = None if here is None else here.entries.get(name)

@@ -5,20 +5,27 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, UsageError
-from substrate.history import messages, sessions
-from substrate.history.ledger import Ledger
-from substrate.history.store import HistoryStore
+from substrate.history.record import sessions
+from substrate.history.store import HistoryStore, Ledger, messages
 from substrate.system import clock
+
+#: SQLite's integers have no more.
+_MOST_DIGITS = 18
 
 
 class Checkpoint(NamedTuple):
     session_id: str
     seq: int
+    #: The session's own latest commit at that time: the tag points at it.
     commit: bytes
-    #: Entries of the line up to here are before the checkpoint.
+    #: Entries of the line up to this position are before the checkpoint.
     after_pos: int
     ts_ns: int
     message: str
+    #: Only for a new checkpoint: how the state was known, ``watched`` or ``scanned``. Not stored.
+    base_known: str = ""
+    #: Only for a new checkpoint: the agent whose session is marked. Not stored.
+    agent_id: str | None = None
 
     @property
     def tag(self) -> str:
@@ -31,8 +38,13 @@ _COLUMNS = "session_id, seq, commit_oid, after_pos, ts_ns, message"
 def mark(
     store: HistoryStore, session_id: str, message: str = "", wanted: int | None = None
 ) -> Checkpoint:
-    """Tag the present tip. The caller holds the lock and has recorded outside edits."""
-    tip = store.tip_commit
+    """Mark the present state. The caller holds the lock and has recorded outside edits.
+
+    The tag points at the session's own latest commit, or at the tip if it has none. An exact
+    rollback restores the state at `after_pos`, see `state`.
+    """
+    own = store.ledger.live(session_id=session_id, committed=True, limit=1)
+    tip = own[0].commit if own else store.tip_commit
     assert tip is not None, "a baseline exists before any checkpoint"
     entry = store.ledger.db.execute("SELECT coalesce(max(pos), 0) AS p FROM entries").fetchone()
     seq = wanted if wanted is not None else _next_seq(store.ledger, session_id)
@@ -43,10 +55,17 @@ def mark(
         )
     checkpoint = Checkpoint(session_id, seq, tip, entry["p"], clock.now_ns(), message)
     with store.commit_point() as ledger:
-        ledger.db.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)", checkpoint)
+        ledger.db.execute("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?, ?)", checkpoint[:6])
         ledger.set_ref(messages.checkpoint_tag(session_id, seq), tip)
         sessions.touch(ledger, session_id)
     return checkpoint
+
+
+def state(store: HistoryStore, checkpoint: Checkpoint) -> bytes:
+    """The commit whose tree was in the workspace at the checkpoint, outside edits included."""
+    entry = store.ledger.previous_commit(checkpoint.after_pos + 1)
+    assert entry is not None and entry.commit is not None, "the baseline is before any checkpoint"
+    return entry.commit
 
 
 def of_session(ledger: Ledger, session_id: str | None = None) -> list[Checkpoint]:
@@ -62,7 +81,7 @@ def resolve(store: HistoryStore, text: str, default_session: str | None) -> Chec
     """``SEQ``, ``SESSION/SEQ`` or the whole tag name."""
     short = text.removeprefix("refs/tags/").removeprefix("cp/task/")
     session_text, _, seq_text = short.rpartition("/")
-    if not seq_text.isdigit():
+    if not seq_text.isdecimal() or len(seq_text) > _MOST_DIGITS:
         raise UsageError(
             f"not a checkpoint: {text!r}",
             hint="name it by number (3), by session and number (s-…/3) or by tag (cp/task/s-…/3)",

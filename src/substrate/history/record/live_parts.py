@@ -1,9 +1,9 @@
-"""A command that is recorded while it runs: part by part, and in the end as a whole.
+"""A command that is recorded while it runs: part by part, and at the end as a whole.
 
     c1 part 1 of c9 ── c2 part 2 of c9 ── e (others) ── c9, which says how it ended
 
-Each part is an entry of its own, so that it stays whatever becomes of the command. The command's
-own entry comes last and holds the rest: what it changed is all of them together.
+Each part is an entry of its own, so that it stays whatever happens to the command. The command's
+own entry comes last and holds the rest: the command's change is all of them together.
 """
 
 from __future__ import annotations
@@ -12,30 +12,27 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from substrate.errors import RefusedError
-from substrate.history import flush, sessions
-from substrate.history.ledger import Entry, NewEntry
-from substrate.history.line import Extension
-from substrate.history.met import Suspects, compared
-from substrate.history.observe import count_files, edited
-from substrate.history.store import HistoryStore
-from substrate.model.nodes import Change
-from substrate.model.paths import RelPath
-from substrate.objects import snapshot as snapshots
+from substrate.history.arrival import Suspects, compared
+from substrate.history.record import sessions
+from substrate.history.record.scan_against_tip import count_files, edited
+from substrate.history.store import Entry, Extension, HistoryStore, NewEntry, pack_small_objects
+from substrate.model import Change, RelPath
+from substrate.objects.snapshots import snapshot as snapshots
 from substrate.system import clock, ids
 
 if TYPE_CHECKING:
-    from substrate.history.record import Running
+    from substrate.history.record.record_entry import Running
 
 #: In the detail of a part: which command it belongs to, and its number.
 OF, PART = "of", "part"
-#: In the detail of the command's own entry: how many came before it.
+#: In the detail of the command's own entry: how many parts came before it.
 PARTS = "parts"
 
 
 def record_part(
     store: HistoryStore, running: Running, number: int, suspects: Suspects
 ) -> list[Change]:
-    """What a running command has changed of these paths becomes an entry. Inside the lock."""
+    """Record what a running command has changed of these paths as an entry. Inside the lock."""
     store.forget_exclusions()
     with store.new_batch() as batch:
         changes = compared(store, batch, batch, suspects)
@@ -45,7 +42,7 @@ def record_part(
             ids.new_id("c"), "command", clock.now_ns(), running.command,
             session_id=running.session_id, agent_id=running.agent_id,
             changed_files=count_files(changes), added_bytes=batch.added_bytes,
-            detail={OF: running.command_id, PART: number, "outcome": "running"},
+            detail={**running.about, OF: running.command_id, PART: number, "outcome": "running"},
         )  # fmt: skip
         extension = Extension(store, batch, edited(batch, store.tip(), changes), new)
         with store.commit_point(batch) as ledger:
@@ -53,12 +50,12 @@ def record_part(
             extension.take_up(ledger)
             sessions.touch(ledger, running.session_id)
             ledger.grew_by(new.added_bytes)
-    flush.flush_if_due(store)
+    pack_small_objects.flush_if_due(store)
     return changes
 
 
 def parts_of(store: HistoryStore, command_id: str, session_id: str | None) -> list[Entry]:
-    """The parts that still stand on their own, newest first."""
+    """The parts that are not squashed, newest first."""
     return [
         entry
         for entry in store.ledger.live(session_id=session_id, committed=True)
@@ -67,9 +64,9 @@ def parts_of(store: HistoryStore, command_id: str, session_id: str | None) -> li
 
 
 def whole(store: HistoryStore, entry: Entry) -> list[Entry]:
-    """The entry and its parts, if it has any; those that changed something, newest first.
+    """The entry and its parts, if any; only those that changed something, newest first.
 
-    `RefusedError` if compaction has taken some of them together with other commands.
+    Raises `RefusedError` if compaction has squashed some of them with other commands.
     """
     own = [entry] if entry.commit is not None else []
     if not entry.detail.get(PARTS):
@@ -95,7 +92,7 @@ def changes_of_all(store: HistoryStore, entries: Iterable[Entry]) -> list[Change
 
 
 def together(steps: Iterable[Iterable[Change]]) -> list[Change]:
-    """Changes that follow each other, as one."""
+    """Combine consecutive changes into one list."""
     found: dict[RelPath, Change] = {}
     for step in steps:
         for change in step:

@@ -1,27 +1,44 @@
-"""Writing down what a command, or somebody outside, changed."""
+"""Recording what a command changed, and edits made outside Substrate."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.errors import DamagedStoreError
-from substrate.history import baseline, flush, parts, sessions
-from substrate.history.ledger import Detail, Entry, Intent, NewEntry
-from substrate.history.line import Extension
-from substrate.history.observe import Observation, count_files, edited, observe
-from substrate.history.store import HistoryStore, is_alive
-from substrate.model.nodes import ABSENT, Change
-from substrate.model.paths import RelPath, ancestors, display
-from substrate.objects import refs
-from substrate.objects.batch import Batch
+from substrate.errors import DamagedStoreError, ExternalEditsError
+from substrate.history.record import agent_sessions, baseline, late_entry, live_parts, sessions
+from substrate.history.record.agent_sessions import AgentSession
+from substrate.history.record.scan_against_tip import (
+    HashOnly,
+    Observation,
+    changed_paths,
+    count_files,
+    edited,
+    observe,
+)
+from substrate.history.store import (
+    Detail,
+    Entry,
+    Extension,
+    HistoryStore,
+    Intent,
+    NewEntry,
+    pack_small_objects,
+)
+from substrate.model import ABSENT, Change, RelPath, ancestors, display
+from substrate.objects.store import Batch, refs
 from substrate.system import clock, ids
-from substrate.workspace.newer import new_moment
+from substrate.system.sync import liveness_locks as alive
+from substrate.workspace import METADATA
+from substrate.workspace.paths import new_moment
 
 RUNNING = "running"
-#: Of a base: taken while the command ran already. What somebody changed in that time may be in it
-#: although the command did not see it, and `Running.started_ns` is by the clock of files.
+_SHOWN_NAMES = 10
+#: A base taken while the command was already running. It may contain changes of other processes
+#: that the command did not see. `Running.started_ns` is then by the clock that stamps files.
 BESIDE = "beside"
+#: In an entry's detail: files on another mount inside the workspace changed, and no copy is kept.
+ON_MOUNTS = "on_mounts"
 
 
 class Running(NamedTuple):
@@ -35,7 +52,7 @@ class Running(NamedTuple):
     #: Empty: the baseline is still being taken, see `base_of`.
     base_commit: bytes
     intent_id: str
-    #: Other commands that ran when this one started: their changes cannot be told apart.
+    #: Other commands that ran when this one started: their changes cannot be separated.
     beside: tuple[str, ...] = ()
     #: The world it runs in; empty: on the real files.
     world_id: str = ""
@@ -45,8 +62,13 @@ class Running(NamedTuple):
     #: How it is known that the base is what the command sees: ``scanned``, ``watched``, `BESIDE`,
     #: or ``assumed`` until apply compares each path.
     base_known: str = "scanned"
-    #: Recorded part by part while it runs: see `history/parts.py`.
+    #: Recorded part by part while it runs: see `history/record/live_parts.py`.
     is_live: bool = False
+    #: The token of the lock that its recorder holds until it calls `over`; see
+    #: `system/sync/liveness_locks.py`.
+    alive: str = ""
+    #: More for its entry's detail, known at its start: the prompt and the tool call behind it.
+    about: Detail = {}  # noqa: RUF012  a tuple: its default is replaced, never changed
 
     def to_payload(self) -> Detail:
         """For an intent; `from_payload` reads it."""
@@ -55,14 +77,14 @@ class Running(NamedTuple):
             "session_id": self.session_id, "agent_id": self.agent_id, "command": self.command,
             "base": self.base_commit.hex(), "world_id": self.world_id,
             "places": [str(place) for place in self.places], "started_ns": self.started_ns,
-            "live": self.is_live, "base_known": self.base_known,
+            "live": self.is_live, "base_known": self.base_known, "about": self.about,
         }  # fmt: skip
 
     @classmethod
     def from_payload(cls, intent: Intent) -> Running:
         payload = intent.payload
         places = payload.get("places")
-        agent_id = payload["agent_id"]
+        agent_id, about = payload["agent_id"], payload.get("about")
         return cls(
             str(payload["command_id"]),
             str(payload["span_id"]),
@@ -76,15 +98,22 @@ class Running(NamedTuple):
             started_ns=int(str(payload.get("started_ns", 0))),
             base_known=str(payload.get("base_known", "assumed")),
             is_live=bool(payload.get("live")),
+            about=about if isinstance(about, dict) else {},
         )
 
 
 class Result(NamedTuple):
-    """How a command ended, as far as history cares."""
+    """How a command ended, as far as history records it."""
 
     exit: int | None
     duration_ms: int | None
     detail: Detail
+
+    def with_outcome(self, word: str) -> Result:
+        """Note that the change did not (fully) arrive, unless the command itself ended early."""
+        if self.detail.get("outcome") in ENDED_EARLY:
+            return self
+        return self._replace(detail={**self.detail, "outcome": word})
 
 
 class Recorded(NamedTuple):
@@ -92,17 +121,19 @@ class Recorded(NamedTuple):
     changes: list[Change]
     #: Excluded paths that the command removed or replaced: their old content is not kept.
     excluded_gone: tuple[bytes, ...] = ()
-    #: Paths that left history but not the disk: they are excluded now (grown over the size cap).
+    #: Paths that left history but not the disk: now excluded, because they exceed the size cap.
     still_there: frozenset[RelPath] = frozenset()
     #: The last commit that it made: the entry's, or that of its last part.
     last_commit: bytes | None = None
+    #: Excluded directories: a scan does not see what the command did in them.
+    not_seen: tuple[RelPath, ...] = ()
 
 
 def ensure_baseline(store: HistoryStore, *, save_later: bool = False) -> bool:
-    """The first state of the workspace, before anything is recorded. Inside the lock.
+    """Take the baseline if there is none, before anything is recorded. Inside the lock.
 
-    Whether it was taken only now, so that the line agrees with the workspace already. Then with
-    `save_later` the caller has `HistoryStore.save_seen` to call when there is time.
+    Returns whether it was taken now: then history already agrees with the workspace, and with
+    `save_later` the caller must call `HistoryStore.save_seen` when there is time.
     """
     if store.tip_commit is not None:
         return False
@@ -119,11 +150,34 @@ def _check_nothing_recorded(store: HistoryStore) -> None:
         )
 
 
-def record_outside(store: HistoryStore) -> Recorded | None:
-    """Make the line agree with the workspace: edits nobody recorded become their own commit.
+def refuse_outside(store: HistoryStore) -> None:
+    """With `history.external = "refuse"`: raise an error if there are unrecorded edits.
 
-    Inside the lock. While a command runs without isolation its changes are still to come, so
-    nothing is recorded for them here; they arrive with the command that ends first.
+    It costs a scan. Inside the lock.
+    """
+    if store.config.refuses_external and store.tip_commit is not None:
+        _refuse(store, observe(store, HashOnly()).changes)
+
+
+def _refuse(store: HistoryStore, changes: list[Change]) -> None:
+    if not changes or not store.config.refuses_external or store.ledger.is_rehearsing:
+        return
+    paths = changed_paths(changes)
+    names = ", ".join(display(path) for path in paths[:_SHOWN_NAMES])
+    more = f" and {len(paths) - _SHOWN_NAMES} more" if len(paths) > _SHOWN_NAMES else ""
+    raise ExternalEditsError(
+        f"nothing was done: files were edited outside Substrate: {names}{more}",
+        hint="record them with `substrate status --accept`, or take the edits back"
+        ' (history.external is "refuse")',
+    )
+
+
+def record_outside(store: HistoryStore, *, accepts: bool = False) -> Recorded | None:
+    """Make history agree with the workspace: unrecorded edits become a commit of their own.
+
+    With `history.external = "refuse"` they are an error, unless the caller `accepts` them.
+    Inside the lock. The entry names the commands that run without isolation at this time, because
+    the edits may be theirs.
     """
     if ensure_baseline(store):
         return None
@@ -136,9 +190,15 @@ def record_outside(store: HistoryStore) -> Recorded | None:
         if not seen.changes:
             seen.save_cache(store, store.tip())
             return None
+        if not accepts:
+            _refuse(store, seen.changes)
         new = new._replace(changed_files=count_files(seen.changes))
         entry = _extend(store, batch, seen, new)
     return Recorded(entry, seen.changes, tuple(seen.scan.excluded_gone))
+
+
+#: Outcomes of commands that did not run to their own end.
+ENDED_EARLY = ("timed_out", "not_started", "killed", "interrupted")
 
 
 class InWorld(NamedTuple):
@@ -146,17 +206,17 @@ class InWorld(NamedTuple):
 
     world_id: str
     places: tuple[Path, ...]
-    #: Somebody has watched the workspace since the tip: nothing can have been missed.
+    #: A watcher has run since the tip was recorded: no outside edit can have been missed.
     is_watched: bool = False
-    #: Where something was written before the command began: the commit that the world was made
-    #: from, and when.
+    #: Set if something was written in the world before the command began: the commit that the
+    #: world was made from, and when.
     made_from: tuple[bytes, int] | None = None
 
 
 def begin(
     store: HistoryStore,
     *,
-    session: str | None,
+    session: str | AgentSession | None,
     agent_id: str | None,
     command: str,
     exact: str,
@@ -164,12 +224,13 @@ def begin(
     is_live: bool = False,
     baseline_later: bool = False,
 ) -> Running:
-    """Open a command: session chosen, outside edits recorded, an intent left in the ledger.
+    """Open a command: choose its session, record outside edits, write an intent to the ledger.
 
     For a world nothing is scanned: what the command changes is compared when it arrives. After the
-    first of all `HistoryStore.save_seen` can wait until that runs. With `baseline_later` even the
-    baseline can: then the command's `base_commit` is empty, and `base_of` tells it once somebody
-    has taken the baseline.
+    very first baseline, `HistoryStore.save_seen` can wait until the command runs. With
+    `baseline_later` the baseline itself can wait, too: then the command's `base_commit` is empty,
+    and `base_of` returns it once another process has taken the baseline. `session`: one of ours
+    that the call names, or that of the coding agent that runs it.
     """
     known, since_ns = "scanned", None
     if baseline_later and world is not None and store.tip_commit is None:
@@ -179,10 +240,11 @@ def begin(
         known = BESIDE
     elif not ensure_baseline(store, save_later=world is not None):
         if world is not None:
+            refuse_outside(store)
             known = "watched" if world.is_watched else "assumed"
         elif not running_beside(store, None):
             record_outside(store)
-    session_id = sessions.for_recording(store, session, agent_id)
+    session_id = agent_sessions.for_command(store, session, agent_id)
     beside = () if world else running_beside(store, None)
     base, started_ns = store.tip_commit or b"", since_ns or clock.now_ns()
     if world is not None and world.made_from is not None and store.objects.has(world.made_from[0]):
@@ -192,17 +254,26 @@ def begin(
         beside, world.world_id if world else "", world.places if world else (),
         started_ns, known, is_live,
     )  # fmt: skip
-    intent = store.new_intent(RUNNING, {**running.to_payload(), "exact": exact})
-    # After a power cut nothing that a world held has reached the tree, so that its announcement
-    # may be lost with it; on the real files it must not.
+    running = running._replace(
+        alive=alive.hold(store.dir), about=agent_sessions.about(store.ledger, session_id, session)
+    )
+    payload = {**running.to_payload(), "exact": exact, "alive": running.alive}
+    intent = store.new_intent(RUNNING, payload)
+    # A power cut loses a running world's change before it reaches the tree, so its intent may be
+    # lost, too. A command on the real files needs a durable intent.
     with store.commit_point(durable=world is None) as ledger:
         ledger.add_intent(intent)
         sessions.touch(ledger, session_id)
     return running._replace(intent_id=intent.intent_id)
 
 
+def over(store: Path, running: Running) -> None:
+    """The recorder has finished with the command or failed: the next call may settle it."""
+    alive.release(store, running.alive)
+
+
 def base_of(store: HistoryStore, running: Running) -> bytes:
-    """What a command began with; empty if that is not known yet, or the history was put aside."""
+    """The base commit of a command; empty if not known yet, or if the history was put aside."""
     if running.base_commit:
         return running.base_commit
     known = (one for one in store.ledger.intents() if one.intent_id == running.intent_id)
@@ -210,9 +281,9 @@ def base_of(store: HistoryStore, running: Running) -> bytes:
 
 
 def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
-    """Close a command: what it changed becomes a commit; without a change there is none."""
+    """Close a command: what it changed becomes a commit; no change, no commit."""
     also = running_beside(store, running.intent_id)
-    detail = dict(result.detail)
+    detail = store.kept_detail({**running.about, **result.detail}, running.command)
     if store.tip_commit is None and running.base_commit:
         detail["history_lost"] = True
     ensure_baseline(store)
@@ -220,9 +291,13 @@ def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
     together = sorted({*running.beside, *also})
     if together:
         detail["beside"] = list(together)
-    found = parts.parts_of(store, running.command_id, running.session_id) if running.is_live else []
+    found = (
+        live_parts.parts_of(store, running.command_id, running.session_id)
+        if running.is_live
+        else []
+    )
     if running.is_live:
-        detail[parts.PARTS] = len(found)
+        detail[live_parts.PARTS] = len(found)
     new = NewEntry(
         running.command_id, "command", clock.now_ns(), running.command,
         session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
@@ -233,46 +308,54 @@ def finish(store: HistoryStore, running: Running, result: Result) -> Recorded:
         if seen.scan.excluded_gone:
             detail["excluded_gone"] = [display(path) for path in seen.scan.excluded_gone]
         seen = _admit(store, batch, seen)
-        changes = parts.together([parts.changes_of_all(store, found), seen.changes])
+        changes = live_parts.together([live_parts.changes_of_all(store, found), seen.changes])
         new = new._replace(changed_files=count_files(changes))
         entry = _extend(store, batch, seen, new, drop_intent=running.intent_id)
     gone_from_history = {c.path for c in seen.changes if c.new == ABSENT}
     still_there = frozenset(gone_from_history & seen.scan.excluded.keys())
     last = entry.commit or (found[0].commit if found else None)
-    return Recorded(entry, changes, tuple(seen.scan.excluded_gone), still_there, last)
+    hidden = tuple(p for p, why in sorted(seen.scan.excluded.items()) if why != METADATA)
+    return Recorded(entry, changes, tuple(seen.scan.excluded_gone), still_there, last, hidden)
+
+
+def note_other_mounts(store: HistoryStore, entry: Entry) -> None:
+    """Files on a mount inside the workspace changed while the command ran. Inside the lock."""
+    with store.commit_point() as ledger:
+        ledger.add_detail(entry, **{ON_MOUNTS: True})
 
 
 def note(store: HistoryStore, running: Running, result: Result) -> Entry:
-    """Close a command that changed nothing, as its world knows without a scan."""
+    """Close a command that changed nothing; its world shows that without a scan."""
     new = NewEntry(
         running.command_id, "command", clock.now_ns(), running.command,
         session_id=running.session_id, agent_id=running.agent_id, span_id=running.span_id,
-        exit=result.exit, duration_ms=result.duration_ms, detail=dict(result.detail),
+        exit=result.exit, duration_ms=result.duration_ms,
+        detail=store.kept_detail({**running.about, **result.detail}, running.command),
     )  # fmt: skip
     with store.commit_point() as ledger:
-        entry = ledger.add(new, None)
+        entry = late_entry.add(ledger, new, None)
         ledger.drop_intent(running.intent_id)
         sessions.touch(ledger, running.session_id)
     return entry
 
 
 def running_beside(store: HistoryStore, own_intent: str | None) -> tuple[str, ...]:
-    """Ids of the commands that are working right now on the real files of this workspace."""
+    """Ids of the commands that run right now on the real files of this workspace."""
     return tuple(
-        str(intent.payload["command_id"])
+        str(intent.payload.get("command_id", intent.intent_id))
         for intent in store.ledger.intents()
         if intent.kind == RUNNING
         and not intent.payload.get("world_id")
         and intent.intent_id != own_intent
-        and is_alive(intent)
+        and store.is_alive(intent)
     )
 
 
 def _admit(store: HistoryStore, batch: Batch, seen: Observation) -> Observation:
-    """What was excluded until now is not the command's work: a commit of its own, before.
+    """Record files that were excluded until now in a commit of their own, before the command's.
 
-    Otherwise the undo of a command that changed ``.substrateignore`` would remove it. The cache
-    is not saved here: it knows more than this commit does.
+    Otherwise the undo of a command that changed ``.substrateignore`` would remove them. The stat
+    cache is not saved here: it already includes the command's change.
     """
     admitted = seen.scan.admitted
     if not admitted:
@@ -308,10 +391,10 @@ def _extend(
     extension = None
     if seen.changes:
         snapshot = edited(batch, snapshot, seen.changes)
-        new = new._replace(added_bytes=batch.added_bytes)
+        new = late_entry.named(store.ledger, new._replace(added_bytes=batch.added_bytes))
         extension = Extension(store, batch, snapshot, new)
     with store.commit_point(batch) as ledger:
-        entry = ledger.add(new, extension.commit if extension else None)
+        entry = late_entry.add(ledger, new, extension.commit if extension else None)
         if extension:
             extension.take_up(ledger)
         if drop_intent:
@@ -320,5 +403,5 @@ def _extend(
             sessions.touch(ledger, new.session_id)
         ledger.grew_by(new.added_bytes)
     seen.save_cache(store, snapshot)
-    flush.flush_if_due(store)
+    pack_small_objects.flush_if_due(store)
     return entry

@@ -1,4 +1,4 @@
-"""The workspace against the tip: what differs, found by stat, read only where stat differs."""
+"""Compare the workspace with the tip: by stat, reading only files whose stat differs."""
 
 from __future__ import annotations
 
@@ -6,49 +6,50 @@ from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import BlobWriter, Change, Kind, Node
-from substrate.model.paths import RelPath, is_within
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.loose import object_id
-from substrate.objects.snapshot import Snapshot
-from substrate.workspace.scan import ScanResult, cached_node, scan
-from substrate.workspace.stat_cache import StatCache
+from substrate.model import BlobWriter, Change, Kind, Node, RelPath, ancestors
+from substrate.objects.snapshots import Snapshot
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store import Batch, object_id
+from substrate.workspace.scan import ScanResult, StatCache, cached_node, scan
 
 
 class Observation(NamedTuple):
-    """What a scan found, and the cache that knows it (saved once history knows it too)."""
+    """What a scan found, and the updated stat cache (saved once history has recorded it)."""
 
     changes: list[Change]
     cache: StatCache
     scan: ScanResult
 
     def save_cache(self, store: HistoryStore, describes: Snapshot) -> None:
+        if store.ledger.is_rehearsing:
+            return
         self.cache.save(store.stat_cache_file, describes=_tag(describes))
 
 
 def observe(store: HistoryStore, blobs: BlobWriter) -> Observation:
-    """Scan the workspace and compare with the tip; contents that are new go to `blobs`."""
+    """Scan the workspace and compare it with the tip; new contents go to `blobs`."""
     store.forget_exclusions()
     cache = StatCache.load(store.stat_cache_file)
     result = scan(store.root, cache, store.exclusions, blobs)
-    described = cache.describes  # asked after the scan: a cache found damaged was emptied
+    described = cache.describes  # read after the scan, which empties a damaged cache
     tip = store.tip()
     candidates = dict(result.seen)
     if described != _tag(tip):
         _add_unaccounted(store, cache, described, tip, candidates)
     changes = []
+    known = snapshots.Lookup(store.objects, tip)
+    unreadable = {*result.unreadable}
     for path in sorted(candidates):
-        if _is_hidden(path, result):
-            continue
-        old = snapshots.lookup(store.objects, tip, path)
+        if unreadable and (path in unreadable or not unreadable.isdisjoint(ancestors(path))):
+            continue  # a path that could not be read counts as unchanged
+        old = known.node(path)
         if old != candidates[path]:
             changes.append(Change(path, old, candidates[path]))
     return Observation(changes, cache, result)
 
 
 class HashOnly:
-    """A `BlobWriter` for questions: names contents without keeping them."""
+    """A `BlobWriter` for read-only queries: hashes contents without storing them."""
 
     def add_blob(self, data: bytes) -> bytes:
         return object_id("blob", data)
@@ -61,7 +62,7 @@ def _add_unaccounted(
     tip: Snapshot,
     candidates: dict[RelPath, Node],
 ) -> None:
-    """The cache knew another state than the tip: what lies between the two may differ as well."""
+    """The cache describes another state than the tip: add the paths where the two differ."""
     try:
         known = Snapshot(described[:20], described[20:]) if described else None
         between = snapshots.diff(store.objects, known, tip) if known else None
@@ -77,11 +78,6 @@ def _add_unaccounted(
             candidates[path] = cached_node(cache, path)
 
 
-def _is_hidden(path: RelPath, result: ScanResult) -> bool:
-    """Paths that could not be read say nothing about themselves."""
-    return any(is_within(path, unreadable) for unreadable in result.unreadable)
-
-
 def _tag(snapshot: Snapshot) -> bytes:
     return snapshot.tree + snapshot.attrs
 
@@ -91,17 +87,17 @@ def edited(batch: Batch, tip: Snapshot, changes: list[Change]) -> Snapshot:
 
 
 def count_files(changes: list[Change]) -> int:
-    """Files and links among the changes, and directories that came or went empty."""
+    """How many files, links and empty directories changed."""
     return len(changed_paths(changes))
 
 
 def changed_paths(changes: list[Change]) -> list[RelPath]:
-    """What a person calls "changed files": directories only if nothing below them changed."""
+    """What a user calls "changed files": directories only if nothing below them changed."""
     with_children, last = set(), b""
     for path, _, _ in changes:
         above = path.rpartition(b"/")[0]
         if above == last:
-            continue  # as for most: neighbours come one after the other
+            continue  # the usual case: changes in one directory follow each other
         last = above
         while above and above not in with_children:
             with_children.add(above)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from substrate.errors import NotFoundError
-from substrate.history import messages
-from substrate.history.ledger import Ledger
-from substrate.history.store import HistoryStore
+from substrate.errors import NotFoundError, RefusedError
+from substrate.history.store import HistoryStore, Ledger, messages
 from substrate.system import clock, ids
 
 _HOUR_NS = 3_600_000_000_000
@@ -38,7 +37,7 @@ def find(ledger: Ledger, session_id: str) -> Session | None:
 
 
 def all_sessions(ledger: Ledger) -> list[Session]:
-    """Oldest first, by when they were last active (an order of events, not of clocks)."""
+    """Oldest first, by last activity (in order of events, not by the clock)."""
     rows = ledger.db.execute(f"SELECT {_COLUMNS} FROM sessions ORDER BY active_order, session_id")
     return [Session(*row) for row in rows]
 
@@ -67,6 +66,10 @@ def for_recording(store: HistoryStore, named: str | None, agent_id: str | None) 
     Call it inside the lock. An automatic session that idled too long is closed on the way.
     """
     if named:
+        if find(store.ledger, named) is None:
+            from substrate.history.record import agent_sessions  # it imports this module
+
+            named = agent_sessions.by_agent_id(store.ledger, named) or named
         _ensure(store, messages.checked_session_id(named), agent_id, automatic=False)
         return named
     session = automatic_one(store.ledger, agent_id)
@@ -79,8 +82,13 @@ def for_recording(store: HistoryStore, named: str | None, agent_id: str | None) 
     return session_id
 
 
+def open_named(store: HistoryStore, session_id: str, agent_id: str | None) -> None:
+    """Make a session that only calls which name it go into, unless it exists."""
+    _ensure(store, session_id, agent_id, automatic=False)
+
+
 def for_question(store: HistoryStore, named: str | None) -> Session:
-    """The session a verb speaks of when none is named: the most recently active one."""
+    """The named session, otherwise the most recently active one."""
     if named:
         return resolve(store.ledger, named)
     session = latest(store.ledger)
@@ -91,39 +99,54 @@ def for_question(store: HistoryStore, named: str | None) -> Session:
     return session
 
 
-def open_one(store: HistoryStore) -> Session | None:
-    """The most recently active session that still goes on; one that idled too long does not."""
+def open_one(store: HistoryStore, agent_id: str | None) -> Session | None:
+    """The agent's most recently active open session, except one that was idle for too long."""
+    return next((one for one in _open_ones(store) if one.agent_id == agent_id), None)
+
+
+def _open_ones(store: HistoryStore) -> Iterator[Session]:
     rows = store.ledger.db.execute(
         f"SELECT {_COLUMNS} FROM sessions WHERE closed_ns IS NULL"
         " ORDER BY active_order DESC, session_id DESC"
     )
-    return next((one for one in (Session(*row) for row in rows) if not _is_over(store, one)), None)
+    return (one for one in (Session(*row) for row in rows) if not _is_over(store, one))
 
 
-def current(store: HistoryStore, named: str | None) -> Session:
-    """The named session, else the one that is open; `NotFoundError` if none is."""
-    found = resolve(store.ledger, named) if named else open_one(store)
-    if found is None:
-        last = latest(store.ledger)
-        over = f"{last.session_id} was the last; " if last else ""
+def current(store: HistoryStore, named: str | None, agent_id: str | None) -> Session:
+    """The named session, else the open one of this agent, or of the user.
+
+    Raises `NotFoundError` if there is none; its hint names an open session of another agent.
+    """
+    found = resolve(store.ledger, named) if named else open_one(store, agent_id)
+    if found is not None:
+        return found
+    others = next(_open_ones(store), None)
+    if others is not None:
         raise NotFoundError(
-            "no session is open here",
-            hint=f"{over}the next command, or `substrate session start`, opens one",
+            "no session of yours is open here",
+            hint=f"{others.session_id} of {others.agent_id} is open: `substrate session list`;"
+            " your next command, or `substrate session start`, opens one",
         )
-    return found
+    last = latest(store.ledger)
+    over = f"{last.session_id} was the last; " if last else ""
+    raise NotFoundError(
+        "no session is open here",
+        hint=f"{over}the next command, or `substrate session start`, opens one",
+    )
 
 
 def _is_over(store: HistoryStore, session: Session) -> bool:
-    """Whether the next command would close it, because nobody used it for long."""
-    idle_ns = clock.now_ns() - session.active_ns
+    """Whether the next command would close it, because it was idle for too long."""
+    idle_ns = store.own_days().age_of(session.active_ns)
     return session.automatic and idle_ns >= store.config.session_idle_hours * _HOUR_NS
 
 
 def resolve(ledger: Ledger, prefix: str) -> Session:
-    """A session by its id or a unique prefix of it."""
-    from substrate.history.resolve import one_of  # resolve also knows sessions
+    """A session by its id, a unique prefix of it, or its coding agent's own id."""
+    from substrate.history.query import one_of  # `query.resolve_id` imports this module
+    from substrate.history.record import agent_sessions  # it imports this module
 
-    exact = find(ledger, prefix)
+    exact = find(ledger, prefix) or find(ledger, agent_sessions.by_agent_id(ledger, prefix) or "")
     if exact is not None:
         return exact
     rows = ledger.db.execute(
@@ -134,24 +157,51 @@ def resolve(ledger: Ledger, prefix: str) -> Session:
     return found[one_of("session", prefix, list(found))]
 
 
-def touch(ledger: Ledger, session_id: str) -> None:
-    """Note activity; a closed session that is used again is open again."""
+def touch(ledger: Ledger, session_id: str, *, reopen: bool = True) -> None:
+    """Note activity. A new command opens a closed session again; an undo or rollback does not."""
     ledger.db.execute(
-        "UPDATE sessions SET active_ns = ?, closed_ns = NULL, active_order ="
-        " (SELECT coalesce(max(active_order), 0) + 1 FROM sessions) WHERE session_id = ?",
-        (clock.now_ns(), session_id),
+        "UPDATE sessions SET active_ns = ?, closed_ns = CASE ? WHEN 1 THEN NULL ELSE closed_ns END,"
+        " active_order = (SELECT coalesce(max(active_order), 0) + 1 FROM sessions)"
+        " WHERE session_id = ?",
+        (clock.now_ns(), int(reopen), session_id),
+    )
+
+
+def whole(ledger: Ledger, session_id: str, verb: str = "undo") -> Session:
+    """The session with exactly this id. No prefix: the command affects all of its work.
+
+    `verb`: what the user typed in front of the id, for the hint.
+    """
+    found = find(ledger, session_id)
+    if found is not None:
+        return found
+    rows = ledger.db.execute(
+        "SELECT session_id FROM sessions WHERE session_id >= ? AND session_id < ?"
+        " ORDER BY active_order DESC LIMIT 9",
+        (session_id, session_id + "\U0010ffff"),
+    ).fetchall()
+    names = [row["session_id"] for row in rows]
+    if not names:
+        raise NotFoundError(
+            f"no session {session_id!r}", hint="`substrate session list` lists them"
+        )
+    shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    raise RefusedError(
+        f"nothing was changed: {session_id!r} is only the beginning of a session's id: {shown}",
+        hint="a whole session is taken back by its full id only:"
+        f" `substrate {verb} {names[0]}`; one command: `substrate undo` or `substrate undo c-…`",
     )
 
 
 def begin_at(ledger: Ledger, commit: bytes) -> None:
-    """Those that were opened when there was no state of the workspace yet began with this one."""
+    """Set the start commit of sessions that were opened before there was a baseline."""
     ledger.db.execute("UPDATE sessions SET start_commit = ? WHERE start_commit IS NULL", (commit,))
 
 
 def start(store: HistoryStore, named: str | None, agent_id: str | None) -> Session:
-    """Begin a session, or take up a named one again: the agent's commands now go into it.
+    """Begin a session, or reopen a named one: the agent's commands now go into it.
 
-    The one they went into until now, if any, is closed first.
+    The agent's previous session, if any, is closed first.
     """
     session_id = messages.checked_session_id(named) if named else ids.new_id("s")
     for session in all_sessions(store.ledger):
@@ -171,7 +221,7 @@ def start(store: HistoryStore, named: str | None, agent_id: str | None) -> Sessi
 
 
 def close(store: HistoryStore, session_id: str) -> Session:
-    """End a session: the present tip is tagged as how things were at its end."""
+    """End a session, and tag the present tip as the state at its end."""
     tip = store.tip_commit
     with store.commit_point() as ledger:
         ledger.db.execute(

@@ -1,7 +1,7 @@
-"""Outside edits that somebody watched: exactly the named paths are compared and recorded.
+"""Outside edits that a watcher reported: only the named paths are compared and recorded.
 
-A *suspect* is a path that something happened to. Most are our own work, or as they were: only
-content tells.
+A *suspect* is a path with a reported event. Most suspects are Substrate's own writes or are
+unchanged: only their content shows which.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import os
 import stat
 from collections.abc import Iterable
 
-from substrate.history.met import Suspects, compared, record_met, seen_by_command
-from substrate.history.observe import HashOnly, observe
-from substrate.history.record import RUNNING
-from substrate.history.store import HistoryStore, is_alive
-from substrate.model.nodes import Change, Kind
-from substrate.model.paths import RelPath, ancestors, is_within
+from substrate.history.arrival import Suspects, compared, record_met, seen_by_command
+from substrate.history.record import tool_calls
+from substrate.history.record.record_entry import RUNNING
+from substrate.history.record.scan_against_tip import HashOnly, observe
+from substrate.history.store import HistoryStore
+from substrate.model import Change, Kind, RelPath, ancestors, is_within
+from substrate.workspace import is_paused
 
 
 def differing(store: HistoryStore, suspects: Suspects) -> dict[RelPath, bool]:
-    """Those that are not as the tip says. Nothing is written, no lock is needed."""
+    """The suspects that differ from the tip. Nothing is written, no lock is needed."""
     store.forget_exclusions()
     return _as_suspects(compared(store, store.objects, HashOnly(), suspects))
 
 
 def are_no_news(store: HistoryStore, suspects: Suspects) -> bool:
-    """Whether they are all as the tip says; nothing is written if they are not."""
+    """Whether all suspects equal the tip. Nothing is written."""
     return not differing(store, suspects)
 
 
@@ -35,7 +36,7 @@ def differing_anywhere(store: HistoryStore) -> dict[RelPath, bool]:
 
 
 def _as_suspects(changes: list[Change]) -> dict[RelPath, bool]:
-    """What lies below a directory that came or went is meant with it."""
+    """Changes as suspects; a directory that appeared or vanished covers everything below it."""
     found: dict[RelPath, bool] = {}
     top: RelPath | None = None
     for change in changes:  # a directory comes before what is in it
@@ -51,35 +52,40 @@ def _as_suspects(changes: list[Change]) -> dict[RelPath, bool]:
 
 
 def record_suspects(store: HistoryStore, suspects: Suspects) -> bool:
-    """Those that differ become a commit ``external-changes``. Inside the lock.
+    """Record the suspects that differ in a commit ``external-changes``. Inside the lock.
 
-    False if something is left for later, because a command runs that may have made or seen it.
+    Returns False if some are left for later: a running command, or a tool that a coding agent has
+    announced, may have made or seen them; or the user has paused recording.
     """
+    if is_paused(store.workspace.store):
+        return False
     running = [
         intent.payload
         for intent in store.ledger.intents()
-        if intent.kind == RUNNING and is_alive(intent)
+        if intent.kind == RUNNING and store.is_alive(intent)
     ]
     if any(not payload.get("world_id") for payload in running):
-        return False  # it works on the real files: these may be its own
+        return False  # that command works on the real files: the changes may be its own
     store.forget_exclusions()
+    calls = tool_calls.running(store.ledger)
     with store.new_batch() as batch:
         changes = compared(store, batch, batch, suspects)
-        told = changes
-        # Who started from an assumed base may have seen an edit that is older than itself: that
-        # is found out when its own change arrives, and must not look like somebody's later work.
+        expected = tool_calls.Expected(calls)
+        told = [change for change in changes if change.path not in expected]
+        # A command with an assumed base may have seen an edit made before its start. Apply finds
+        # that out when the command's change arrives; recording it now would make it look later.
         unsure = [p.get("started_ns") for p in running if p.get("base_known") == "assumed"]
         starts = [at for at in unsure if isinstance(at, int)]
         if starts and changes:
             seen = {change.path for change in seen_by_command(store, changes, max(starts))}
-            told = [c for c in changes if seen.isdisjoint([c.path, *ancestors(c.path)])]
+            told = [c for c in told if seen.isdisjoint([c.path, *ancestors(c.path)])]
         if told:
             record_met(store, batch, told)
     return len(told) == len(changes)
 
 
 def has_other_names(store: HistoryStore, paths: Iterable[RelPath]) -> bool:
-    """Whether one of these is a file with several names: the kernel told of one of them."""
+    """Whether one of these files has several hard links: the kernel reports only one name."""
     for path in paths:
         try:
             found = os.lstat(os.path.join(os.fsencode(store.root), path))
@@ -91,7 +97,7 @@ def has_other_names(store: HistoryStore, paths: Iterable[RelPath]) -> bool:
 
 
 def is_little(store: HistoryStore, suspects: Suspects, entries: int, size_bytes: int) -> bool:
-    """Whether comparing them means looking at no more than this, and leaves nothing to look for."""
+    """Whether comparing them reads at most this much, and no file has other names to find."""
     root = os.fsencode(store.root)
     pending = [os.path.join(root, path) for path, deep in suspects.items() if deep]
     entries -= len(suspects)

@@ -1,4 +1,4 @@
-"""What the workspace should look like when some commits are taken back and all else stays.
+"""The state of the workspace when some commits are taken back and everything else stays.
 
 Pure planning on snapshots: nothing here touches the workspace.
 
@@ -14,12 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, Change, Kind, Node
-from substrate.model.paths import RelPath, ancestors, is_within, parent
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.merge import Blobs, Collision, Take, merge_node
-from substrate.objects.snapshot import Snapshot
+from substrate.model import ABSENT, Change, Kind, Node, RelPath, ancestors, is_within, parent
+from substrate.objects.snapshots import (
+    Blobs,
+    Collision,
+    Merged,
+    Snapshot,
+    Take,
+    is_document,
+    merge_node,
+)
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store import Batch
 
 
 class Step(NamedTuple):
@@ -30,17 +36,19 @@ class Step(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """How the paths concerned should stand, against how they stand now (`Change.old`)."""
+    """The wanted state of the paths concerned, against their present state (`Change.old`)."""
 
     changes: list[Change]
     merged: list[RelPath]
     conflicts: dict[RelPath, str]
-    #: Directories that would go but still hold something that stays.
+    #: Directories that would be removed but still contain something that stays.
     kept_directories: list[RelPath]
+    #: Paths in conflict that keep their present state, because the user chose so.
+    kept: tuple[RelPath, ...] = ()
 
 
 class Reversal:
-    """Accumulates steps into one wish. `tip` is the workspace as it stands (already scanned)."""
+    """Accumulates steps into one wish. `tip` is the present workspace (already scanned)."""
 
     def __init__(
         self,
@@ -59,7 +67,9 @@ class Reversal:
         self._wanted: dict[RelPath, Node] = {}
         self._merged: set[RelPath] = set()
         self._conflicts: dict[RelPath, str] = {}
+        self._kept: set[RelPath] = set()
         self._parents_seen: dict[RelPath, Snapshot] = {}
+        self._present = snapshots.Lookup(batch, tip)
 
     def take_back(self, step: Step) -> None:
         for change in snapshots.diff(self._batch, step.after, step.before):
@@ -72,10 +82,10 @@ class Reversal:
         only: Collection[RelPath] | None = None,
         unseen_then: Callable[[Change], bool] = lambda _: False,
     ) -> None:
-        """No merging: every path in scope as it was in `target`.
+        """Without merging, set every path in scope to its state in `target`.
 
-        With `only`, just these paths: what lies below one of them is not meant unless named.
-        What is not in `target` only because it was `unseen_then` stays.
+        With `only`, set just these paths: a path below one of them must be named itself. A path
+        that is missing from `target` only because it was `unseen_then` stays.
         """
         for change in snapshots.diff(self._batch, self._tip, target):
             if change.new == ABSENT and unseen_then(change):
@@ -92,13 +102,19 @@ class Reversal:
             if old != self._wanted[path] and path not in self._conflicts:
                 changes.append(Change(path, old, self._wanted[path]))
         merged = sorted(self._merged - set(self._conflicts))
-        return Wish(changes, merged, dict(sorted(self._conflicts.items())), kept)
+        conflicts = dict(sorted(self._conflicts.items()))
+        return Wish(changes, merged, conflicts, kept, tuple(sorted(self._kept)))
 
     # -- one path -------------------------------------------------------------------------------
 
     def _bring(self, change: Change, before: Snapshot) -> None:
         ours = self._view(change.path)
-        outcome = merge_node(change.old, ours, change.new, self._blobs, self._take)
+        blobs = self._blobs._replace(is_document=is_document(change.path))
+        outcome = merge_node(change.old, ours, change.new, blobs, None)
+        if isinstance(outcome, Collision) and self._take is not None:
+            outcome = merge_node(change.old, ours, change.new, blobs, self._take)
+            if isinstance(outcome, Merged) and outcome.node == ours:
+                self._kept.add(change.path)
         if isinstance(outcome, Collision):
             self._conflicts[change.path] = outcome.why
             return
@@ -110,28 +126,31 @@ class Reversal:
         self._wanted[path] = node
         if node != ABSENT:
             self._parents_seen[path] = source
-        else:  # an earlier step brought it back: it needs its directories no longer
+        else:  # an earlier step may have brought it back: it no longer needs its directories
             self._parents_seen.pop(path, None)
 
     def _in_scope(self, path: RelPath) -> bool:
         return not self._scope or any(is_within(path, scope) for scope in self._scope)
 
     def _now(self, path: RelPath) -> Node:
-        return snapshots.lookup(self._batch, self._tip, path)
+        return self._present.node(path)
 
     def _view(self, path: RelPath) -> Node:
-        """The path as it stands with the wishes so far."""
+        """The state of the path with the wishes so far."""
         wanted = self._wanted.get(path)
         return wanted if wanted is not None else self._now(path)
 
     # -- directories ----------------------------------------------------------------------------
 
     def _add_missing_parents(self) -> None:
-        """A file that comes back needs its directories, with the modes they had.
+        """A file that comes back needs its directories, with their former modes.
 
-        Where a file or link of the user's stands in the place of one, that is a conflict.
+        If the user has a file or link where such a directory was, that is a conflict.
         """
+        complete: set[RelPath] = set()  # directories that exist, or come back
         for path, source in list(self._parents_seen.items()):
+            if parent(path) in complete:
+                continue
             for above in reversed(ancestors(path)):
                 node = self._view(above)
                 if node.kind is Kind.DIRECTORY:
@@ -139,14 +158,16 @@ class Reversal:
                 wished_away = above in self._wanted and node == ABSENT
                 stood = snapshots.lookup(self._batch, source, above)
                 if node == ABSENT and stood.kind is Kind.DIRECTORY:
-                    # Also when an earlier step wished the directory away: its content came back.
+                    # Also if an earlier step wanted to remove the directory: its content came back.
                     self._wanted[above] = stood
                 elif not wished_away or stood.kind is not Kind.DIRECTORY:
-                    self._conflicts[path] = f"a {node.kind.value} stands where its directory was"
+                    self._conflicts[path] = f"a {node.kind.value} is where its directory was"
                     break
+            else:
+                complete.add(parent(path))
 
     def _keep_filled_directories(self) -> list[RelPath]:
-        """Take back the wish to remove a directory in which something stays."""
+        """Keep a directory that should be removed but in which something stays."""
         kept = []
         filled = {parent(p) for p, n in self._wanted.items() if n != ABSENT}
         doomed = [p for p, n in self._wanted.items() if n == ABSENT]
@@ -156,16 +177,17 @@ class Reversal:
                 del self._wanted[path]
                 kept.append(path)
         for path, node in list(self._wanted.items()):
-            # A file cannot come to stand where a directory keeps something.
+            # A file cannot replace a directory in which something stays.
             if node.kind not in (Kind.DIRECTORY, Kind.ABSENT):
                 now = self._now(path)
                 if now.kind is Kind.DIRECTORY and (path in filled or self._anything_stays(path)):
-                    self._conflicts[path] = "a directory with other files in it stands there now"
+                    self._conflicts[path] = "a directory with other files in it is there now"
         return sorted(kept)
 
     def _anything_stays(self, directory: RelPath) -> bool:
         prefix = directory + b"/"
-        for name in snapshots.listing(self._batch, self._tip, directory):
+        at = self._present.directory(directory)
+        for name in at.names() if at is not None else ():
             child = RelPath(prefix + name)
             if child in self._conflicts or self._wanted.get(child) != ABSENT:
                 return True
@@ -175,7 +197,7 @@ class Reversal:
 def text_merger(
     merge_file: Callable[[bytes, bytes, bytes, str | None], tuple[bytes, int] | None],
 ) -> Callable[[bytes, bytes, bytes, Take | None], bytes | None]:
-    """Adapt git's file merge: None where it is binary or lines collide."""
+    """Adapt git's file merge: None if the file is binary or lines conflict."""
 
     def merge(base: bytes, ours: bytes, theirs: bytes, take: Take | None) -> bytes | None:
         outcome = merge_file(base, ours, theirs, take.value if take else None)

@@ -6,14 +6,17 @@ import json
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError
-from substrate.history.ledger import Ledger, NewEntry
-from substrate.history.line import write_attrs_commit, write_commit
-from substrate.history.messages import RECOVERY_PREFIX
-from substrate.history.store import HistoryStore
-from substrate.model.nodes import Change
-from substrate.model.paths import RelPath
-from substrate.objects.batch import Batch
-from substrate.objects.snapshot import Snapshot
+from substrate.history.store import (
+    RECOVERY_PREFIX,
+    HistoryStore,
+    Ledger,
+    NewEntry,
+    write_attrs_commit,
+    write_commit,
+)
+from substrate.model import ABSENT, Change, RelPath
+from substrate.objects.snapshots import Snapshot
+from substrate.objects.store import Batch
 
 
 class Recovery(NamedTuple):
@@ -22,7 +25,7 @@ class Recovery(NamedTuple):
     ts_ns: int
     operation: str
     command_id: str
-    #: What the operation was about to change; `recover restore` brings back these.
+    #: The paths that the operation was about to change; `recover restore` restores them.
     paths: tuple[RelPath, ...]
 
     @property
@@ -42,18 +45,27 @@ class Recovery(NamedTuple):
 def prepare(store: HistoryStore, batch: Batch, new: NewEntry, changes: list[Change]) -> Recovery:
     """Pin the present tip under a ref of its own.
 
-    The commit has no parent on the line, so that it does not keep all of history alive; the
-    attrs of its state hang on it as its parent, so that they live as long as it does.
+    The commit has no parent on the line, so that it does not keep all of history reachable. Its
+    parent is a commit of its attrs, so that they stay reachable as long as it does.
     """
     paths = tuple(change.path for change in changes)
     subject = f"recovery: before {new.kind} {new.command_id}"
     return _pin(batch, store.tip(), new, (new.kind, subject), paths)
 
 
+def pin_paths(store: HistoryStore, new: NewEntry, paths: tuple[RelPath, ...]) -> str:
+    """A ref for an operation that changes only paths outside history: the trash has them."""
+    with store.new_batch() as batch:
+        kept = prepare(store, batch, new, [Change(path, ABSENT, ABSENT) for path in paths])
+        with store.commit_point(batch) as ledger:
+            kept.take_up(ledger)
+    return kept.ref
+
+
 def pin(
     batch: Batch, state: Snapshot, new: NewEntry, operation: str, paths: tuple[RelPath, ...]
 ) -> Recovery:
-    """Keep any state under a ref of its own: the one a command made and could not bring in."""
+    """Keep a state under a ref of its own, such as one that a command could not bring in."""
     return _pin(batch, state, new, (operation, f"recovery: {operation} of {new.command_id}"), paths)
 
 
@@ -91,7 +103,7 @@ def find(ledger: Ledger, ref: str) -> Recovery:
 
 
 def forget(ledger: Ledger, command_id: str) -> None:
-    """An operation that did not happen needs no way back. Inside a transaction."""
+    """Drop the ref of an operation that did not happen. Inside a transaction."""
     ref = RECOVERY_PREFIX + command_id
     ledger.db.execute("DELETE FROM recoveries WHERE ref = ?", (ref,))
     ledger.set_ref(ref, None)
@@ -99,7 +111,7 @@ def forget(ledger: Ledger, command_id: str) -> None:
 
 def resolve(store: HistoryStore, text: str) -> Recovery:
     """A recovery by its ref, its short name or a unique prefix of either."""
-    from substrate.history.resolve import one_of
+    from substrate.history.query import one_of
 
     known = {one.ref: one for one in all_recoveries(store.ledger)}
     for candidate in (text, RECOVERY_PREFIX + text):

@@ -1,15 +1,15 @@
-"""Changing the workspace to a wished state, all or nothing, with a way back.
+"""Changing the workspace to a wanted state, all or nothing, with a recovery ref.
 
     wish ─► plan ─► [commit point: pending commit, recovery ref, intent] ─► stage ─► carry out
          ─► [commit point: branch advances, entry written, intent dropped]
 
-A crash between the two commit points is finished by `settle`, from the plan in the intent.
+After a crash between the two commit points, `settle` finishes from the plan in the intent.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from substrate.errors import (
@@ -18,25 +18,37 @@ from substrate.errors import (
     HalfAppliedError,
     RefusedError,
 )
-from substrate.history import line, recovery, sessions
-from substrate.history.ledger import Entry, Intent, NewEntry
-from substrate.history.line import Extension
-from substrate.history.met import excluded_below
-from substrate.history.observe import changed_paths, edited
-from substrate.history.reversal import Wish
-from substrate.history.store import HistoryStore
-from substrate.model.nodes import ABSENT, Kind
-from substrate.model.paths import RelPath, ancestors, display, is_within, parent
-from substrate.objects.batch import Batch
-from substrate.system import clock, files
-from substrate.workspace.apply import Applier, Report
-from substrate.workspace.newer import holds_newer
-from substrate.workspace.plan import Op, Plan
-from substrate.workspace.trash import Trash, TrashEntry
+from substrate.history import changed_owners
+from substrate.history.arrival import excluded_below
+from substrate.history.record import changed_paths, edited, sessions
+from substrate.history.reversal import recovery_refs, restore_excluded, unreadable_files
+from substrate.history.reversal.compute_reversal import Wish
+from substrate.history.reversal.restore_excluded import Back, Later, Turns, Undone
+from substrate.history.store import (
+    REVERSING_KINDS,
+    Detail,
+    Entry,
+    Extension,
+    HistoryStore,
+    Intent,
+    NewEntry,
+    commit_chain,
+)
+from substrate.model import ABSENT, Change, Kind, RelPath, ancestors, display, parent
+from substrate.objects.store import Batch
+from substrate.system import clock
+from substrate.system.files import files
+from substrate.workspace.apply import Applier, Op, Plan, Report, Trash
+from substrate.workspace.paths import holds_newer
 
 APPLY = "apply"
-#: In an entry's detail: the paths (hex) that were left as they were because of a conflict.
+#: In an entry's detail: the paths (hex) that were left unchanged because of a conflict.
 SKIPPED = "skipped"
+#: In an undo's detail, from its announcement on: the refs to move back after the files.
+#: The ledger's meta of this name has the entry's id until they are moved: it reveals a kill.
+TO_MOVE = "to_move"
+#: In an intent: what happens to excluded paths that were changed since.
+LATER = "later"
 
 
 class Outcome(NamedTuple):
@@ -51,10 +63,30 @@ class Outcome(NamedTuple):
     #: Sentences for the user: directories kept, links broken, things that cannot come back.
     notes: list[str]
     plan: Plan
-    #: The entries that were taken back (`Entry.seq`), newest first.
+    #: The entries that were (or would be) taken back (`Entry.seq`), newest first.
     undone: tuple[int, ...] = ()
+    #: The one entry that the user asked to take back; None for a session, a prompt, a rollback.
+    subject: Entry | None = None
+    #: The commands that were (or would be) undone, or done again by a redo; newest first.
+    commands: tuple[Entry, ...] = ()
     #: In words, e.g. "undo of c-…"; also where nothing is recorded.
     what: str = ""
+    #: For a dry run: what would be done in addition to the plan, a line each.
+    besides: tuple[str, ...] = ()
+    #: Paths in conflict that keep their present state, because the user chose so.
+    kept: tuple[RelPath, ...] = ()
+    #: How many newer commands plain `undo` skipped because they changed nothing at all.
+    passed_over: int = 0
+    #: Refs of the user's repository that were moved back.
+    refs: tuple[str, ...] = ()
+    #: A part of the request was not done; a note says which.
+    incomplete: bool = False
+    #: How it was known that history agrees with the workspace: ``watched`` or ``scanned``.
+    base_known: str = "scanned"
+
+    @property
+    def is_redo(self) -> bool:
+        return self.subject is not None and self.subject.kind in REVERSING_KINDS
 
 
 class Undoing(NamedTuple):
@@ -73,27 +105,41 @@ def perform(
     *,
     skip_conflicts: bool = False,
     dry_run: bool = False,
+    later: Later = Later.STAYS,
 ) -> Outcome:
-    """Bring the workspace to `wish`. Inside the lock, with the tip equal to the workspace."""
-    if wish.conflicts and not (skip_conflicts or dry_run):
-        raise _conflict(wish, new)
-    ops = [Op(c.path, c.old, c.new) for c in wish.changes]
+    """Bring the workspace to `wish`. Inside the lock, with the tip equal to the workspace.
+
+    `later`: what happens to excluded paths that were changed since.
+    """
+    turns = excluded_turns(store, undoing, later, wish.changes)
+    wish, replaced, left = unreadable_files.clear(store, wish, turns, later)
+    turns = turns._replace(left={**turns.left, **left})
+    if not (skip_conflicts or dry_run):
+        _check_conflicts(wish, new, turns)
+    ops = [Op(c.path, replaced.get(c.path, c.old), c.new) for c in wish.changes]
     excluded = _made_with(store, wish, undoing)
     plan = Plan.of([*ops, *excluded], beyond_history=bool(excluded))
-    if wish.conflicts:
-        skipped = [path.hex() for path in wish.conflicts]
+    kept = {*wish.kept, *(turns.left if later is Later.LEAVES_ALL else ())}
+    wish = wish._replace(kept=tuple(sorted(kept)))
+    if wish.conflicts or wish.kept:
+        skipped = [path.hex() for path in (*wish.conflicts, *wish.kept)]
         new = new._replace(detail={**new.detail, SKIPPED: skipped})
-    if dry_run or (wish.conflicts and not wish.changes):
-        # Where every path is skipped, nothing is taken back, and nothing is recorded as such.
-        return _outcome(None, wish, None, [], plan)._replace(what=new.command)
+    # If every path is skipped, nothing is taken back, and no reversal is recorded.
+    is_nothing = bool(wish.conflicts and not wish.changes) or (
+        bool(kept) and not (wish.changes or turns.todo or TO_MOVE in new.detail)
+        and not _owned(store, undoing)
+    )  # fmt: skip
+    if dry_run or is_nothing:
+        planned = () if is_nothing else _besides(store, undoing, turns)
+        return _outcome(None, wish, None, [], plan)._replace(
+            what=new.command, besides=planned, undone=_seqs(undoing) if dry_run else ()
+        )
     if not wish.changes:
-        entry = _note_only(store, new, undoing)
-        notes = [*return_trash(store, undoing), *unprotected(store, undoing)]
-        return _outcome(entry, wish, None, notes, plan)._replace(undone=_seqs(undoing))
+        return _without_history(store, wish, new, undoing, turns, later)
     new = new._replace(
         changed_files=len(changed_paths(wish.changes)), added_bytes=batch.added_bytes
     )
-    intent, ref = _announce(store, batch, wish, new, undoing, plan)
+    intent, ref = _announce(store, batch, wish, new, undoing, plan, later=later)
     try:
         report = _apply(store, intent, plan)
     except HalfAppliedError:
@@ -101,7 +147,8 @@ def perform(
     except BaseException:
         abandon(store, intent)
         raise
-    entry = complete(store, intent)
+    back = restore_excluded.carry_out(store, turns, new.command_id)
+    entry, said = complete(store, intent, back.detail())
     conflicts = dict(wish.conflicts)
     conflicts.update(
         {c.path: "was changed while this ran; left as it is" for c in report.conflicts}
@@ -109,13 +156,73 @@ def perform(
     kept = {one.path for one in report.kept_directories}
     changes = [change for change in wish.changes if change.path not in kept]
     done = wish._replace(changes=changes, conflicts=conflicts)
-    notes = [*notes_of(report), *return_trash(store, undoing), *unprotected(store, undoing)]
-    return _outcome(entry, done, ref, notes, plan)._replace(undone=_seqs(undoing))
+    notes = [*notes_of(report), *back.notes(), *said, *unprotected(store, undoing)]
+    outcome = _outcome(entry, done, ref, notes, plan)._replace(undone=_seqs(undoing))
+    return _with_excluded(outcome, back, later)
+
+
+def _besides(store: HistoryStore, undoing: Sequence[Undoing], turns: Turns) -> tuple[str, ...]:
+    """What a reversal does besides the changes of its plan, in words."""
+    from_trash = {turn.path for turn in turns.todo if turn.item}  # they have their owner
+    owned = [one for one in _owned(store, undoing) if one.path not in from_trash]
+    return (*turns.describe(), *changed_owners.describe(owned))
+
+
+def _owned(store: HistoryStore, undoing: Sequence[Undoing]) -> list[changed_owners.Owned]:
+    """The owners to set when these entries are taken back."""
+    found = sorted(undoing, key=lambda one: -one.seq)
+    entries = [(store.ledger.by_seq(one.seq), one.paths) for one in found]
+    return changed_owners.wanted((entry, paths) for entry, paths in entries if entry is not None)
+
+
+def excluded_turns(
+    store: HistoryStore, undoing: Sequence[Undoing], later: Later, changes: Iterable[Change]
+) -> Turns:
+    """What the undo of these entries does to excluded paths; `changes` are applied before."""
+    entries = [(store.ledger.by_seq(one.seq), one.paths) for one in undoing]
+    undone = [Undone(entry, paths) for entry, paths in entries if entry is not None]
+    wanted = {change.path: change.new for change in changes}
+    return restore_excluded.plan(store, undone, later, wanted)
+
+
+def _without_history(
+    store: HistoryStore,
+    wish: Wish,
+    new: NewEntry,
+    undoing: Sequence[Undoing],
+    turns: Turns,
+    later: Later,
+) -> Outcome:
+    """No recorded path differs: excluded paths come back, or there is nothing to do.
+
+    They are moved before the entry is written: after a kill in between, a second undo continues.
+    """
+    back = restore_excluded.carry_out(store, turns, new.command_id)
+    given = changed_owners.give_back(store, _owned(store, undoing), set())
+    new = new._replace(detail={**new.detail, **back.detail(), **given.detail()})
+    is_something = back.is_anything or bool(given.done)
+    entry = note_only(store, new, undoing, is_something=is_something)
+    away = (*back.did.changed, *back.did.removed)
+    ref = recovery_refs.pin_paths(store, new, away) if away else None
+    notes = [*back.notes(), *given.notes, *unprotected(store, undoing)]
+    outcome = _outcome(entry, wish, ref, notes, Plan(()))._replace(undone=_seqs(undoing))
+    outcome = _with_excluded(outcome, back, later)
+    owned = {one.path for one in given.done}
+    return outcome._replace(restored=sorted({*outcome.restored, *owned}))
+
+
+def _with_excluded(outcome: Outcome, back: Back, later: Later) -> Outcome:
+    conflicts = {**outcome.conflicts, **(back.left if later is Later.EXACT else {})}
+    restored = sorted({*outcome.restored, *back.restored})
+    deleted = sorted({*outcome.deleted, *back.deleted} - {*restored})
+    return outcome._replace(restored=restored, deleted=deleted, conflicts=conflicts)
 
 
 def _made_with(store: HistoryStore, wish: Wish, undoing: Sequence[Undoing]) -> list[Op]:
-    """What history leaves out in directories that go: it came with them (``mv pkg pkg2``), if
-    nobody has written to it since. It goes to the trash, from where a redo brings it back."""
+    """Move excluded paths in directories that are removed to the trash; a redo restores them.
+
+    They came with the directory (``mv pkg pkg2``) if nothing has written to them since.
+    """
     entries = [store.ledger.by_seq(one.seq) for one in undoing]
     since = min((entry.ts_ns for entry in entries if entry), default=None)
     if since is None:
@@ -142,10 +249,12 @@ def _announce(
     new: NewEntry,
     undoing: Sequence[Undoing],
     plan: Plan,
+    *,
+    later: Later,
 ) -> tuple[Intent, str]:
     """The first commit point: everything a crash would need to finish the change."""
     extension = Extension(store, batch, edited(batch, store.tip(), wish.changes), new)
-    kept = recovery.prepare(store, batch, new, wish.changes)
+    kept = recovery_refs.prepare(store, batch, new, wish.changes)
     intent = store.new_intent(
         APPLY,
         {
@@ -153,6 +262,7 @@ def _announce(
             "entry": new.to_json(),
             "commit": extension.commit.hex(),
             "attrs_commit": (extension.attrs_commit or b"").hex(),
+            LATER: later.value,
             "undoing": [[u.seq, [p.hex() for p in u.paths]] for u in undoing],
         },
     )
@@ -180,42 +290,55 @@ def applier_for(store: HistoryStore, intent: Intent) -> Applier:
     trash = Trash(store.trash_dir)
     return Applier(
         store.root, scratch, store.objects, trash, exclusions=store.exclusions,
-        under=_entry_of(intent).command_id,
+        under=entry_of(intent).command_id, top=store.anchor.top,
     )  # fmt: skip
 
 
 def abandon(store: HistoryStore, intent: Intent) -> None:
-    """The change did not happen (apply put everything back): forget it was announced."""
+    """The change did not happen (apply put everything back): drop its announcement."""
     with store.commit_point() as ledger:
         ledger.drop_intent(intent.intent_id)
-        new = _entry_of(intent)
-        recovery.forget(ledger, new.command_id)
+        new = entry_of(intent)
+        recovery_refs.forget(ledger, new.command_id)
 
 
-def complete(store: HistoryStore, intent: Intent) -> Entry:
-    """The second commit point: the change has happened."""
-    new = _entry_of(intent)
+def complete(store: HistoryStore, intent: Intent, more: Detail) -> tuple[Entry, tuple[str, ...]]:
+    """The second commit point: the change has happened, and owners are set.
+
+    `more` goes into the entry's detail. Also returns notes for the user.
+    """
+    made = {op.path for op in plan_of(intent).ops if op.expect == ABSENT}
+    given = changed_owners.give_back(store, _owned(store, undoing_of(intent)), made)
+    new = entry_of(intent)
+    new = new._replace(detail={**new.detail, **more, **given.detail()})
     payload = intent.payload
     with store.commit_point() as ledger:
         entry = ledger.add(new, bytes.fromhex(str(payload["commit"])))
         attrs_commit = bytes.fromhex(str(payload["attrs_commit"])) or None
-        line.advance(ledger, bytes.fromhex(str(payload["commit"])), attrs_commit)
+        commit_chain.advance(ledger, bytes.fromhex(str(payload["commit"])), attrs_commit)
         _write_reversals(store, entry, undoing_of(intent))
         if new.session_id:
-            sessions.touch(ledger, new.session_id)
+            sessions.touch(ledger, new.session_id, reopen=False)
+        if TO_MOVE in new.detail:
+            ledger.set_meta(TO_MOVE, new.command_id)
         ledger.drop_intent(intent.intent_id)
     files.remove_tree(store.scratch(intent.intent_id))
-    return entry
+    return entry, given.notes
 
 
-def _note_only(store: HistoryStore, new: NewEntry, undoing: Sequence[Undoing]) -> Entry:
-    """Everything is already as wished: say so in history, so that the next undo goes further."""
+def note_only(
+    store: HistoryStore, new: NewEntry, undoing: Sequence[Undoing], *, is_something: bool
+) -> Entry:
+    """The tree already has the wanted state: record that, so that the next undo goes further."""
     with store.commit_point() as ledger:
         entry = ledger.add(new, None)
-        if new.kind != "rollback":  # one that changes nothing takes no earlier rollback back
+        # A rollback that changes nothing does not take back an earlier rollback.
+        if new.kind != "rollback" or is_something:
             _write_reversals(store, entry, undoing)
         if new.session_id:
-            sessions.touch(ledger, new.session_id)
+            sessions.touch(ledger, new.session_id, reopen=False)
+        if TO_MOVE in new.detail:
+            ledger.set_meta(TO_MOVE, new.command_id)
     return entry
 
 
@@ -225,7 +348,7 @@ def _write_reversals(store: HistoryStore, entry: Entry, undoing: Sequence[Undoin
             store.ledger.add_reversal(one.seq, entry.seq, path)
 
 
-def _entry_of(intent: Intent) -> NewEntry:
+def entry_of(intent: Intent) -> NewEntry:
     return NewEntry.from_json(str(intent.payload["entry"]))
 
 
@@ -233,14 +356,31 @@ def plan_of(intent: Intent) -> Plan:
     return Plan.from_json(str(intent.payload["plan"]))
 
 
-def _conflict(wish: Wish, new: NewEntry) -> ConflictError:
-    names = tuple(display(path) for path in wish.conflicts)
-    lines = "".join(f"\n  {display(p)}: {why}" for p, why in wish.conflicts.items())
-    return ConflictError(
-        f"{new.command}: {len(names)} path(s) conflict with later work; nothing was changed{lines}",
-        hint="choose with --take ours (keep what is there) or --take theirs (bring back the old),"
-        " or leave these paths out with --skip-conflicts",
+def _check_conflicts(wish: Wish, new: NewEntry, turns: Turns) -> None:
+    """Raise `ConflictError` if later work is in the way.
+
+    Excluded paths count only if there is nothing else to do: a cache that every build changes
+    must not stop the undo of a source file.
+    """
+    conflicts = dict(wish.conflicts)
+    if not wish.changes and not turns.todo:
+        conflicts.update(turns.left)
+    if not conflicts:
+        return
+    names = tuple(display(path) for path in conflicts)
+    lines = "".join(f"\n  {display(p)}: {why}" for p, why in conflicts.items())
+    if all(map(restore_excluded.is_lost, conflicts.values())):
+        raise RefusedError(
+            f"{new.command}: nothing can be brought back; nothing was changed{lines}",
+            hint="`substrate log` lists earlier commands, `substrate undo ID` takes one back",
+        )
+    counted = "1 path conflicts" if len(names) == 1 else f"{len(names)} paths conflict"
+    raise ConflictError(
+        f"{new.command}: {counted} with later work; nothing was changed{lines}",
+        hint="choose with --take ours (keep what is there) or --take theirs (bring back the old)"
+        + (", or leave these paths out with --skip-conflicts" if wish.changes else ""),
         paths=names,
+        is_all=not wish.changes,
     )
 
 
@@ -250,38 +390,16 @@ def undoing_of(intent: Intent) -> list[Undoing]:
     return [Undoing(seq, tuple(RelPath(bytes.fromhex(p)) for p in ps)) for seq, ps in undoing]
 
 
-def return_trash(store: HistoryStore, undoing: Sequence[Undoing]) -> list[str]:
-    """Excluded paths that an undone entry had moved to trash come back, if their place is free."""
-    by_id: dict[str, list[TrashEntry]] = {}
-    trash = Trash(store.trash_dir)
-    for item in trash.list():
-        by_id.setdefault(item.entry_id.partition("/")[0], []).append(item)
-    notes = []
-    for one in undoing if by_id else ():
-        entry = store.ledger.by_seq(one.seq)
-        for item in by_id.get(entry.command_id, ()) if entry else ():
-            if one.paths and not any(is_within(item.path, scope) for scope in one.paths):
-                continue
-            if b".git" in item.path.split(b"/")[:-1]:
-                continue  # of a repository that stands: `--with-git` moves its refs back
-            try:
-                trash.restore(item, store.root)
-                notes.append(f"brought back from the trash: {display(item.path)}")
-            except RefusedError as error:
-                notes.append(f"stays in the trash ({item.location}): {error.message}")
-    return notes
-
-
 def unprotected(store: HistoryStore, undoing: Sequence[Undoing]) -> list[str]:
-    """What an undone command removed and nobody had kept is said, never silent; so is whose
-    work may have been taken back with its own."""
+    """Notes on what an undone command removed without a copy, and on an interrupted command
+    whose record may include the work of others."""
     notes = []
     for one in undoing:
         entry = store.ledger.by_seq(one.seq)
         if entry and entry.detail.get("outcome") == "interrupted":
             notes.append(
                 f"{entry.command_id} was interrupted: whatever was changed between its start and"
-                f" {clock.iso(entry.ts_ns)}, by anybody, counts as its work"
+                f" {clock.iso(entry.ts_ns)}, by any process, counts as its work"
             )
         gone = entry.detail.get("excluded_gone") if entry else None
         if entry and isinstance(gone, list):
@@ -293,13 +411,15 @@ def unprotected(store: HistoryStore, undoing: Sequence[Undoing]) -> list[str]:
     return notes
 
 
-def notes_of(report: Report) -> list[str]:
+def notes_of(report: Report, *, with_trash: bool = True) -> list[str]:
+    """`with_trash`: name what was moved to the trash."""
     notes = [f"kept directory {display(path)}: {why}" for path, why in report.kept_directories]
     notes += [
         f"{display(path)} was a hard link; the link is now broken" for path in report.broken_links
     ]
     notes += [f"cannot bring back {display(path)}: {why}" for path, why in report.cannot_restore]
-    notes += [f"moved to trash: {display(path)}" for path in report.trashed]
+    if with_trash:
+        notes += [f"moved to trash: {display(path)}" for path in report.trashed]
     return notes
 
 
@@ -308,14 +428,15 @@ def _outcome(
 ) -> Outcome:
     touched = [c for c in wish.changes if c.path not in wish.conflicts]
     shown = set(changed_paths(touched))
-    merged = set(wish.merged)
+    as_it_was = shown.difference(wish.merged)
     kept = [f"kept directory {display(p)}: it holds other files" for p in wish.kept_directories]
     return Outcome(
         entry,
-        restored=[c.path for c in touched if c.new != ABSENT and c.path in shown - merged],
+        restored=[c.path for c in touched if c.new != ABSENT and c.path in as_it_was],
         deleted=[c.path for c in touched if c.new == ABSENT and c.path in shown],
         merged=wish.merged,
         conflicts=wish.conflicts,
+        kept=wish.kept,
         recovery_ref=ref,
         notes=kept + notes,
         plan=plan,

@@ -1,24 +1,31 @@
-"""Rollback: take back the commands after a point, or put the whole tree as it was."""
+"""Rollback: take back the commands after a point, or restore the whole tree of that point."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError
-from substrate.history import checkpoints, sessions
-from substrate.history.checkpoints import Checkpoint
-from substrate.history.ledger import SESSION_KINDS, Entry
-from substrate.history.resolve import Target, present_commit, resolve
-from substrate.history.restore import Outcome, Undoing, perform
-from substrate.history.store import HistoryStore
-from substrate.history.undo import Choice, new_entry, reversal_for, steps
-from substrate.model.nodes import Change, Kind
-from substrate.model.paths import RelPath
-from substrate.objects import snapshot as snapshots
-from substrate.objects.snapshot import Snapshot
-from substrate.workspace.exclude import IGNORE_NAME, Exclusions
+from substrate.history.query import Target, present_commit, resolve
+from substrate.history.record import Checkpoint, Prompt, agent_sessions, checkpoints, sessions
+from substrate.history.reversal.restore import Outcome, Undoing, perform
+from substrate.history.reversal.restore_excluded import Later
+from substrate.history.reversal.undo import (
+    Choice,
+    announcing,
+    new_entry,
+    reversal_for,
+    reversible,
+    steps,
+    untouched,
+)
+from substrate.history.store import SESSION_KINDS, Entry, HistoryStore
+from substrate.model import ABSENT, Change, Kind, RelPath, display
+from substrate.objects.snapshots import Snapshot
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store import Batch
+from substrate.workspace import IGNORE_NAME, Exclusions
 
 
 class Point(NamedTuple):
@@ -28,15 +35,19 @@ class Point(NamedTuple):
     commit: bytes
     #: Entries with a higher `pos` come after it.
     pos: int
-    #: Whose commands are taken back; None: everybody's.
+    #: The session whose commands are taken back; None: those of all sessions.
     session_id: str | None
+    #: The option of `substrate rollback` that names it, with full ids.
+    option: str
 
 
 def to_entry(store: HistoryStore, text: str, session: str | None) -> Point:
     """The state right after a command (or at a tag or commit)."""
     target = resolve(store, text, session)
     if target.session is not None:
-        return to_session(store, target.session.session_id)
+        return to_session(store, sessions.whole(store.ledger, text, "rollback --to").session_id)
+    if target.prompt is not None:
+        return _after_prompt(store, target.prompt)
     if target.recovery is not None:
         raise RefusedError(
             f"{text!r} is a recovery ref, not a point on the line",
@@ -52,18 +63,56 @@ def to_entry(store: HistoryStore, text: str, session: str | None) -> Point:
         raise NotFoundError(f"nothing was recorded before {text!r}", hint="see `substrate log`")
     whose = entry.session_id if entry.kind in SESSION_KINDS else None
     whose = whose or sessions.for_question(store, session).session_id
-    return Point(entry.command_id, commit, entry.pos, whose)
+    return Point(entry.command_id, commit, entry.pos, whose, f"--to {entry.command_id}")
+
+
+def _after_prompt(store: HistoryStore, prompt: Prompt) -> Point:
+    """The state right after the last command of a prompt."""
+    found = store.ledger.of_prompt(prompt.prompt_id)
+    if not found:
+        raise NotFoundError(
+            f"prompt {prompt.prompt_id} ran no recorded command",
+            hint=f"`substrate rollback --to-prompt {prompt.prompt_id}` goes to when it was sent",
+        )
+    return to_entry(store, found[0].command_id, None)._replace(session_id=prompt.session_id)
+
+
+def to_prompt(store: HistoryStore, prompt: Prompt) -> Point:
+    """The state when a prompt was sent: what it led to is taken back, and what followed."""
+    own = agent_sessions.with_children(store.ledger, prompt.session_id)
+    since = [
+        entry
+        for one in own
+        for entry in store.ledger.live(session_id=one)
+        if entry.ts_ns >= prompt.started_ns
+    ]
+    since += [e for e in store.ledger.of_prompt(prompt.prompt_id) if e.squashed_into is None]
+    if not since:
+        raise NotFoundError(
+            f"nothing was recorded after prompt {prompt.prompt_id} was sent",
+            hint="`substrate log` shows what was recorded",
+        )
+    first = min(since, key=lambda entry: entry.pos)
+    before = store.ledger.previous_commit(first.pos)
+    if before is None or before.commit is None:
+        raise NotFoundError(
+            f"nothing was recorded before prompt {prompt.prompt_id}", hint="see `substrate log`"
+        )
+    name = f"before prompt {prompt.prompt_id}"
+    option = f"--to-prompt {prompt.prompt_id}"
+    return Point(name, before.commit, first.pos - 1, prompt.session_id, option)
 
 
 def to_checkpoint(store: HistoryStore, text: str, session: str | None) -> Point:
     checkpoint = checkpoints.resolve(store, text, session)
     _check_still_a_boundary(store, checkpoint)
-    commit = present_commit(store.ledger, checkpoint.commit)
-    return Point(checkpoint.tag, commit, checkpoint.after_pos, checkpoint.session_id)
+    commit = checkpoints.state(store, checkpoint)
+    option = f"--checkpoint {checkpoint.session_id}/{checkpoint.seq}"
+    return Point(checkpoint.tag, commit, checkpoint.after_pos, checkpoint.session_id, option)
 
 
 def to_session(store: HistoryStore, text: str) -> Point:
-    """How things were at a session's end: all commands since are taken back, whoever ran them."""
+    """The state at a session's end: all later commands are taken back, in every session."""
     session = sessions.resolve(store.ledger, text)
     if session.closed_commit is None:
         raise RefusedError(
@@ -80,22 +129,29 @@ def to_session(store: HistoryStore, text: str) -> Point:
             f" of {entry.command_id} ({entry.command})",
             hint=f"go back to the end of that range: `substrate rollback --to {entry.command_id}`",
         )
-    return Point(f"the end of session {session.session_id}", commit, entry.pos, None)
+    name, option = f"the end of session {session.session_id}", f"--session {session.session_id}"
+    return Point(name, commit, entry.pos, None, option)
 
 
 def roll_back(
     store: HistoryStore, point: Point, choice: Choice, *, exact: bool, agent: str | None
 ) -> Outcome:
-    """Inside the lock, with outside edits recorded."""
-    line = store.ledger.live(after_pos=point.pos, committed=True)
-    if exact:
-        chosen = line
-    else:
-        chosen = [e for e in line if _is_whose(e, point.session_id)]
+    """Go back to `point`. Inside the lock, with outside edits recorded."""
+    after = store.ledger.live(after_pos=point.pos)
+    line = [e for e in after if e.commit is not None]
+    chosen = reversible(after)
+    if not exact:
+        _check_separable(store, point)
+        whose = None
+        if point.session_id is not None:
+            whose = agent_sessions.with_children(store.ledger, point.session_id)
+        chosen = [e for e in chosen if _is_whose(e, whose)]
     with store.new_batch() as batch:
         reversal = reversal_for(store, batch, choice)
+        target = store.snapshot_of(point.commit)
+        for path in untouched(store, chosen, choice.paths):
+            _check_known(store, batch, target, path, point)
         if exact:
-            target = store.snapshot_of(point.commit)
             reversal.put_exactly(target, unseen_then=_unseen_in(store, target))
         else:
             for step in steps(store, line, {e.seq for e in chosen}):
@@ -104,13 +160,29 @@ def roll_back(
         new = new_entry(store, "rollback", f"{how} to {point.name}", point.session_id, agent)
         undoing = [Undoing(e.seq, choice.paths) for e in chosen if e.kind != "external"]
         return perform(
-            store, batch, reversal.wish(), new, undoing,
+            store, batch, reversal.wish(), announcing(new, choice), undoing,
             skip_conflicts=choice.skip_conflicts, dry_run=choice.dry_run,
+            later=Later.EXACT if exact else Later.of(choice.take),
         )  # fmt: skip
 
 
+def _check_known(
+    store: HistoryStore, batch: Batch, target: Snapshot, path: RelPath, point: Point
+) -> None:
+    """Refuse a path that is neither in the workspace nor in the state to go back to."""
+    is_known = any(
+        snapshots.lookup(batch, state, path) != ABSENT for state in (store.tip(), target)
+    )
+    if not is_known and not os.path.lexists(store.root / os.fsdecode(path)):
+        raise NotFoundError(
+            f"{display(path)} is neither in the workspace nor in {point.name}",
+            hint=f"`substrate log --path {display(path)}` lists the commands that changed it",
+        )
+
+
 def _unseen_in(store: HistoryStore, target: Snapshot) -> Callable[[Change], bool]:
-    """Whether the rules of that time left a path out: that it is not there says nothing then."""
+    """Whether the rules of that time excluded a path: then its absence from `target` is no proof
+    that it did not exist."""
     file = snapshots.lookup(store.objects, target, RelPath(os.fsencode(IGNORE_NAME)))
     rules = store.objects.read_blob(file.oid) if file.kind is Kind.FILE else b""
     then = Exclusions(rules, size_cap_bytes=store.config.max_file_bytes)
@@ -122,30 +194,46 @@ def _unseen_in(store: HistoryStore, target: Snapshot) -> Callable[[Change], bool
     return was_unseen
 
 
-def _is_whose(entry: Entry, session_id: str | None) -> bool:
+def _check_separable(store: HistoryStore, point: Point) -> None:
+    """Refuse if a squash after the point mixes the commands to take back with other work."""
+    shared = store.ledger.shared_squashes(point.session_id, point.pos)
+    if shared:
+        raise RefusedError(
+            f"{shared[0].command_id} ({shared[0].command}) holds commands after {point.name}"
+            " together with outside edits or other sessions' work",
+            hint="add --exact to put the whole tree as it was; a snapshot is kept for `recover`",
+        )
+
+
+def _is_whose(entry: Entry, session_ids: Collection[str] | None) -> bool:
     if entry.kind not in SESSION_KINDS:
         return False
-    return session_id is None or entry.session_id == session_id
+    return session_ids is None or entry.session_id in session_ids
 
 
 def _check_still_a_boundary(store: HistoryStore, checkpoint: Checkpoint) -> None:
-    """A squash that began before a checkpoint and ended after it has taken the place away."""
-    for entry in store.ledger.live(
-        session_id=checkpoint.session_id, after_pos=checkpoint.after_pos
-    ):
-        if entry.kind != "squash":
-            continue
-        if any(m.commit and m.pos <= checkpoint.after_pos for m in _swallowed(store, entry)):
-            raise RefusedError(
-                f"the state at {checkpoint.tag} is no longer kept: it is part of"
-                f" {entry.command_id} ({entry.command})",
-                hint=f"go back to the end of that range: `substrate rollback --to"
-                f" {entry.command_id}`",
-            )
+    """Refuse a checkpoint inside a squash: its state is no longer kept."""
+    entry = squash_over(store, checkpoint)
+    if entry is not None:
+        raise RefusedError(
+            f"the state at {checkpoint.tag} is no longer kept: it is part of"
+            f" {entry.command_id} ({entry.command})",
+            hint=f"go back to the end of that range: `substrate rollback --to {entry.command_id}`",
+        )
+
+
+def squash_over(store: HistoryStore, checkpoint: Checkpoint) -> Entry | None:
+    """The squash that begins before a checkpoint and ends after it, if any."""
+    after = store.ledger.live_after(checkpoint.after_pos, 1)
+    if not after or after[0].kind != "squash":
+        return None
+    members = _swallowed(store, after[0])
+    is_over = any(m.commit and m.pos <= checkpoint.after_pos for m in members)
+    return after[0] if is_over else None
 
 
 def _goes_on_after(store: HistoryStore, squash: Entry, closed_ns: int | None) -> bool:
-    """Under the disk cap sessions are squashed together: this end may lie in the middle."""
+    """Whether the squash includes work after the session's end: the disk cap joins sessions."""
     if squash.kind != "squash" or closed_ns is None:
         return False
     return any(m.commit and m.ts_ns > closed_ns for m in _swallowed(store, squash))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from substrate.history import messages
-from substrate.history.ledger import Entry, Ledger, NewEntry
-from substrate.history.messages import ATTRS_REF, BRANCH, Trailers
-from substrate.history.store import HistoryStore
-from substrate.objects.batch import Batch
-from substrate.objects.commits import Commit, signature
-from substrate.objects.snapshot import Snapshot
+from substrate.history.store import messages
+from substrate.history.store.history_store import HistoryStore
+from substrate.history.store.ledger import Entry, Ledger, NewEntry
+from substrate.history.store.messages import ATTRS_REF, BRANCH, Trailers
+from substrate.objects.snapshots import Commit, Snapshot, signature
+from substrate.objects.store import Batch
 
 _NS = 1_000_000_000
 
@@ -20,24 +19,31 @@ def write_commit(
     entry: Entry | NewEntry,
     subject: str | None = None,
 ) -> bytes:
-    """A commit of `snapshot` that says what `entry` says; nothing points at it yet."""
-    trailers = Trailers(
+    """Write a commit of `snapshot` with the message of `entry`; no ref points at it yet."""
+    first = subject or subject_of(entry)
+    message = messages.compose(first, trailers_of(entry, snapshot.attrs))
+    return _write(batch, snapshot.tree, parent, message, entry.ts_ns)
+
+
+def subject_of(entry: Entry | NewEntry) -> str:
+    return messages.subject(entry.kind, entry.session_id, entry.command_id, entry.command)
+
+
+def trailers_of(entry: Entry | NewEntry, attrs: bytes) -> Trailers:
+    """What a commit's message says about its entry."""
+    return Trailers(
         kind=entry.kind,
         command_id=entry.command_id,
         session_id=entry.session_id,
         span_id=entry.span_id,
         agent_id=entry.agent_id,
         exit=entry.exit,
-        attrs=snapshot.attrs.hex(),
+        attrs=attrs.hex(),
     )
-    first = subject or messages.subject(
-        entry.kind, entry.session_id, entry.command_id, entry.command
-    )
-    return _write(batch, snapshot.tree, parent, messages.compose(first, trailers), entry.ts_ns)
 
 
 def write_attrs_commit(batch: Batch, attrs: bytes, parent: bytes | None, ts_ns: int) -> bytes:
-    """Keeps an attrs tree reachable: the line's commits only name theirs."""
+    """Keep an attrs tree reachable: commits on the line only name theirs in a trailer."""
     return _write(batch, attrs, parent, b"attrs\n", ts_ns)
 
 
@@ -47,7 +53,7 @@ def _write(batch: Batch, tree: bytes, parent: bytes | None, message: bytes, ts_n
 
 
 class Extension:
-    """One more commit for the line, written into a batch and waiting to be taken up."""
+    """One more commit for the line, written into a batch; `take_up` moves the branch to it."""
 
     def __init__(
         self, store: HistoryStore, batch: Batch, snapshot: Snapshot, entry: NewEntry
@@ -60,7 +66,7 @@ class Extension:
             self.attrs_commit = write_attrs_commit(batch, snapshot.attrs, parent, entry.ts_ns)
 
     def take_up(self, ledger: Ledger) -> None:
-        """Inside the transaction: the branch moves."""
+        """Inside the transaction: move the branch."""
         advance(ledger, self.commit, self.attrs_commit)
 
 

@@ -1,4 +1,4 @@
-"""Commit messages and ref names: the PRD's conventions, written and read in one place."""
+"""Commit messages and ref names, composed and parsed in one place (docs/on-disk-format.md)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SESSION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Trailers(NamedTuple):
-    """What a history commit says of itself, so that the ledger can be rebuilt from git alone."""
+    """What a history commit says about itself: the ledger can be rebuilt from git alone."""
 
     kind: str
     command_id: str
@@ -39,7 +39,7 @@ _TRAILER_KEYS = {
 
 
 def checked_session_id(name: str) -> str:
-    """A session name becomes part of tag names, so git's rules for refs hold for it."""
+    """A session name becomes part of tag names, so git's rules for refs apply to it."""
     bad = ".." in name or name.endswith((".", ".lock")) or not _SESSION_NAME.fullmatch(name)
     if bad:
         raise UsageError(
@@ -93,12 +93,21 @@ def session_squash_subject(session_id: str) -> str:
     return f"cp: session {session_id} squashed"
 
 
+def mixed_squash_subject(
+    first: str, last: str, kinds: dict[str, int], session_ids: list[str], more: int
+) -> str:
+    """``cp: [c-1..c-9] squashed: 5 command, 4 external; sessions s-1, s-2 and 7 more``"""
+    held = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    named = ", ".join(session_ids) + (f" and {more} more" if more > 0 else "")
+    return f"cp: [{first}..{last}] squashed: {held}" + (f"; sessions {named}" if named else "")
+
+
 def compose(subject_line: str, trailers: Trailers) -> bytes:
     lines = [subject_line, ""]
     for field, key in _TRAILER_KEYS.items():
         value = getattr(trailers, field)
         if value not in (None, ""):
-            # An agent may call itself what it likes; it must not pose as another trailer.
+            # An agent may choose any name, but it must not be able to forge another trailer.
             lines.append(f"{key}: {_printable(str(value))}")
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 

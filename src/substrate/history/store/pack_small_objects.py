@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from substrate.history.store import HistoryStore
-from substrate.objects import loose
-from substrate.objects.adopt import move_pack_in
-from substrate.objects.packwriter import PackWriter
+from substrate.history.store.history_store import HistoryStore
+from substrate.objects.import_user import move_pack_in
+from substrate.objects.store import PackWriter, loose
 
-#: Above this the ledger's copies are packed: keeps both the ledger and the loose objects few.
+#: Above this size the ledger's copies are packed: keeps the ledger small and loose objects few.
 FLUSH_BYTES = 4 << 20
 
 
 def flush_if_due(store: HistoryStore) -> None:
-    if store.ledger.pending_bytes() > FLUSH_BYTES:
+    if store.ledger.pending_bytes() > FLUSH_BYTES and not store.ledger.is_rehearsing:
         flush_pending(store)
 
 
 def flush_pending(store: HistoryStore) -> None:
-    """Inside the lock. A kill in the middle leaves objects twice, never none."""
+    """Pack the ledger's objects. Inside the lock. A kill leaves duplicates, never a loss."""
     pack = PackWriter(store.objects.objects_dir)
     oids = []
     try:
@@ -42,7 +41,7 @@ def flush_pending(store: HistoryStore) -> None:
 
 
 def adopt_pack(store: HistoryStore, pack: Path) -> str:
-    """Sync a finished pack and move it among the store's own; returns its bare name."""
+    """Sync a finished pack and move it into the store; returns its bare name."""
     move_pack_in(pack, store.objects)
     store.objects.reload()
     return pack.stem

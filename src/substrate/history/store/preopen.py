@@ -1,7 +1,7 @@
-"""A history made ready before its command is known.
+"""A history that is opened before its command is known.
 
-It is opened, and what every command does is done once and taken back: SQLite has the statements
-prepared and the pages in memory then. Nothing is written, and nobody is kept waiting for long.
+What every command does is done once and rolled back: then SQLite has the statements prepared and
+the pages in memory. Nothing is written, and other processes are not blocked for long.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 from contextlib import suppress
 
 from substrate.errors import LockedError, SubstrateError
-from substrate.history import record, sessions
-from substrate.history.config import Config
-from substrate.history.ledger import NewEntry
-from substrate.history.messages import BRANCH
-from substrate.history.store import (
+from substrate.history.record import record_entry, sessions
+from substrate.history.store.config import Config
+from substrate.history.store.history_store import (
     HistoryStore,
     check_repaired,
     check_trusted,
     is_index_lost,
 )
+from substrate.history.store.ledger import NewEntry
+from substrate.history.store.messages import BRANCH
 from substrate.system import clock, ids
-from substrate.workspace.locate import Workspace
+from substrate.workspace import Workspace
 
 
 def open_ahead(workspace: Workspace) -> HistoryStore | None:
-    """A history that is there and sound, for whoever may need it; with no settings but defaults.
+    """Open an existing, sound history for a later command; with default settings only.
 
-    Ask `still_good` and give it its `config` before it is used.
+    The caller must check `still_good` and set `config` before it uses the store.
     """
     if workspace.history_refused or not (workspace.store / "index" / "history.db").exists():
         return None
@@ -36,11 +36,11 @@ def open_ahead(workspace: Workspace) -> HistoryStore | None:
     try:
         if not is_index_lost(store) and not store.ledger.is_ours_alone:
             store.objects.reload()
-            with suppress(LockedError):  # somebody is writing: then it is not rehearsed
+            with suppress(LockedError):  # another process is writing: skip the rehearsal
                 _rehearse(store)
             return store
     except (SubstrateError, OSError):
-        pass  # a disk that is full or cannot be written to: the command will say so
+        pass  # the disk is full or read-only: the command will report it
     store.close()
     return None
 
@@ -56,7 +56,7 @@ def _rehearse(store: HistoryStore) -> None:
     ledger.refs(unpublished_only=True)
     ledger.meta("boot_id")
     with ledger.rehearsal():
-        intent = store.new_intent(record.RUNNING, {})
+        intent = store.new_intent(record_entry.RUNNING, {})
         new = NewEntry(
             ids.new_id("c"), "command", clock.now_ns(), "", latest.session_id, latest.agent_id,
             ids.new_id("spn"),
