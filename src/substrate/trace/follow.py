@@ -1,8 +1,9 @@
 """The trace as it grows, across rotations: every line once, in the order of the files.
 
-A file is put aside while no writer holds its lock, and who gets the lock of one put aside looks
-for the current one, so that what is read to its end is whole. Only where locks cannot be had may
-a writer still append to it, so the file that was left last is looked at again in each round:
+A rotation renames the trace file while no writer holds its lock, and a writer that then gets the
+lock of the renamed file reopens the current one. So a rotated file that was read to its end is
+complete. Only without locks may a writer still append to a rotated file, so each round reads the
+previous file once more:
 
     round 1   trace.jsonl (A)
               … A becomes trace.jsonl.1, B is made …
@@ -25,9 +26,9 @@ _Identity = tuple[int, int]
 
 
 class TraceFollower:
-    """Call `new_spans` again and again; the first round has everything that is kept.
+    """Call `new_spans` repeatedly; the first call returns every span in the kept files.
 
-    `skipped` counts lines that could not be read. It holds files open: use it with `with`.
+    `skipped` counts lines that could not be read. A follower keeps files open: use it in a `with`.
     """
 
     def __init__(self, path: Path, *, kept_files: int = KEPT_FILES) -> None:
@@ -46,7 +47,7 @@ class TraceFollower:
                 file.close()
 
     def new_spans(self) -> Iterator[dict[str, object]]:
-        """What has come since the last call, oldest first."""
+        """The spans added since the last call, oldest first."""
         for line in self._new_lines():
             if not line.strip():
                 continue
@@ -62,7 +63,7 @@ class TraceFollower:
                 yield from self._left.new_lines()
             following = self._following()
             if self._current is not None:
-                # After `following`: what was appended until the file was put aside is in it now.
+                # After `following`: the file now holds every line from before its rotation.
                 yield from self._current.new_lines()
             if following is None:
                 return
@@ -71,7 +72,7 @@ class TraceFollower:
             self._left, self._current = self._current, following
 
     def _following(self) -> _File | None:
-        """The file after the present one: None if that is still the newest."""
+        """The file after the current one; None if the current one is still the newest."""
         files = self._all_files()
         mine = None if self._current is None else self._current.identity
         known = [file.identity for file in files]
@@ -81,7 +82,7 @@ class TraceFollower:
         return files[after] if after < len(files) else None
 
     def _all_files(self) -> list[_File]:
-        """Oldest first. Opened newest first, so that a rotation meanwhile hides none."""
+        """All files, oldest first; opened newest first, so a concurrent rotation hides none."""
         files: list[_File] = []
         for number in range(self._kept_files + 1):
             name = f"{self.path.name}.{number}" if number else self.path.name
@@ -108,7 +109,7 @@ class _File:
 
     def new_lines(self) -> Iterator[bytes]:
         if self._file.tell() > os.fstat(self._file.fileno()).st_size:
-            # A write that failed was taken back, and with it the part we have seen.
+            # A failed write was truncated away, including a part that we had read.
             self._file.seek(0, os.SEEK_END)
             self._rest = b""
         while chunk := self._file.read(_CHUNK_BYTES):

@@ -1,4 +1,4 @@
-"""What a command did to files, in the words of a span: writes, mods, deletes."""
+"""What a command did to files, as a span records it: writes, mods, deletes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.model.nodes import Change, Kind
-from substrate.model.paths import RelPath, parent, to_text
+from substrate.model import Change, Kind, RelPath, parent, to_text
+
+#: Limit on excluded paths in one trace line: a build can write tens of thousands of files.
+MOST_EXCLUDED = 2000
 
 
 class FsDiff(NamedTuple):
@@ -23,24 +25,47 @@ class FsDiff(NamedTuple):
     mods: tuple[RelPath, ...] = ()
     deletes: tuple[RelPath, ...] = ()
     truncated: bool = False
+    #: Those of the paths above that history leaves out.
+    excluded: tuple[RelPath, ...] = ()
 
     def paths(self) -> tuple[RelPath, ...]:
         """Every path once, sorted."""
         some = [paths for paths in (self.writes, self.mods, self.deletes) if paths]
         return some[0] if len(some) == 1 else tuple(sorted(set().union(*some)))
 
+    def recorded_paths(self) -> tuple[RelPath, ...]:
+        """Those that history keeps."""
+        if not self.excluded:
+            return self.paths()
+        beyond = set(self.excluded)
+        return tuple(path for path in self.paths() if path not in beyond)
+
     def shown(self, limit: int) -> FsDiff:
-        """A copy with at most `limit` paths a list. To look at: never act on a shortened list."""
+        """A copy with at most `limit` paths per list, for display only: never act on it."""
         if max(map(len, (self.writes, self.mods, self.deletes))) <= limit:
             return self
-        return FsDiff(self.writes[:limit], self.mods[:limit], self.deletes[:limit], truncated=True)
+        return FsDiff(
+            self.writes[:limit], self.mods[:limit], self.deletes[:limit], True,
+            self.excluded[:limit],
+        )  # fmt: skip
+
+    def with_excluded(self, other: FsDiff) -> FsDiff:
+        """This diff plus `other`, whose paths history all leaves out."""
+        found = other.paths()
+        if not found:
+            return self
+        other = other.shown(MOST_EXCLUDED)
+        return FsDiff(
+            _joined(self.writes, other.writes), _joined(self.mods, other.mods),
+            _joined(self.deletes, other.deletes), self.truncated or other.truncated, other.paths(),
+        )  # fmt: skip
 
 
 def fs_diff(changes: Iterable[Change]) -> FsDiff:
     """Sort `changes` (directories among them) by the rules above."""
     writes, mods, deletes, others = [], [], [], []
     for change in changes:
-        if change.old.kind is Kind.ABSENT and change.new.kind is Kind.FILE:  # as most of many
+        if change.old.kind is Kind.ABSENT and change.new.kind is Kind.FILE:  # the commonest case
             writes.append(change.path)
         elif change.old != change.new:
             others.append(change)
@@ -51,7 +76,7 @@ def fs_diff(changes: Iterable[Change]) -> FsDiff:
         was = _is_listed(old.kind, path, held_before)
         is_now = _is_listed(new.kind, path, hold_now)
         if old.kind is new.kind is Kind.DIRECTORY:
-            continue  # its mode changed: kept in history, not listed here
+            continue  # a directory's mode changed: kept in history, not listed here
         if was and is_now and Kind.DIRECTORY not in (old.kind, new.kind):
             mods.append(path)
             continue
@@ -60,6 +85,10 @@ def fs_diff(changes: Iterable[Change]) -> FsDiff:
         if is_now:
             writes.append(path)
     return FsDiff(tuple(sorted(writes)), tuple(sorted(mods)), tuple(sorted(deletes)))
+
+
+def _joined(one: tuple[RelPath, ...], other: tuple[RelPath, ...]) -> tuple[RelPath, ...]:
+    return tuple(sorted({*one, *other})) if other else one
 
 
 def absolute_texts(root: Path, paths: Sequence[RelPath]) -> tuple[list[str], bool]:

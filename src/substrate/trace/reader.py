@@ -1,4 +1,4 @@
-"""Getting spans back out of the trace, oldest first, whatever else the files hold."""
+"""Read spans from the trace, oldest first, skipping every line that is not a span."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from substrate.trace.writer import KEPT_FILES
 
 
 class TraceReader:
-    """Reads the trace and the files put aside by rotation. `skipped` counts unreadable lines."""
+    """Reads the trace and its rotated files. `skipped` counts unreadable lines."""
 
     def __init__(self, path: Path, *, kept_files: int = KEPT_FILES) -> None:
         self.path = path
@@ -23,8 +23,8 @@ class TraceReader:
     def spans(
         self, *, session: str | None = None, since_ns: int | None = None
     ) -> Iterator[dict[str, object]]:
-        """Every span, oldest first; of one session, or not older than `since_ns`."""
-        # Times are all written alike, so that their text sorts as they do.
+        """Every span, oldest first; optionally of one session, or not older than `since_ns`."""
+        # All times have the same format, so comparing their texts compares the times.
         since = "" if since_ns is None else clock.iso(since_ns)
         for line in self._lines():
             span = parse_line(line)
@@ -36,7 +36,7 @@ class TraceReader:
                 yield span
 
     def find(self, span_id: str) -> list[dict[str, object]]:
-        """The lines of one span: its start and, if it came to that, its completion."""
+        """The lines of one span: its start and, if it was completed, its completion."""
         return [span for span in self.spans() if span.get("span_id") == span_id]
 
     def _lines(self) -> Iterator[bytes]:
@@ -47,7 +47,7 @@ class TraceReader:
                         yield line
 
     def _open_all(self, stack: contextlib.ExitStack) -> list[BinaryIO]:
-        """All files, newest first: a rotation meanwhile shows one twice, but hides none."""
+        """All files, opened newest first: a concurrent rotation repeats one, but hides none."""
         files: list[BinaryIO] = []
         seen = set()
         for number in range(self._kept_files + 1):
@@ -64,7 +64,7 @@ class TraceReader:
 
 
 def parse_line(line: bytes) -> dict[str, object] | None:
-    """One line of the file as a span; None if it is none."""
+    """Parse one line of the file; None if it is not a span."""
     import json
 
     try:

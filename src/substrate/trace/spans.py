@@ -1,7 +1,7 @@
-"""Building the two lines of a command's span, with every field that readers rely on.
+"""Build the two lines of a command's span, with every field that readers rely on.
 
-Nothing here reads a clock or makes an id: the recorder says what happened, this says how it is
-written down. Command text and environment pass through `redact` here and nowhere else.
+Nothing here reads a clock or makes an id: the recorder says what happened, and this module formats
+it. Command text and environment pass through `redact` here and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.model.paths import RelPath, to_text
+from substrate.model import RelPath, to_text
 from substrate.system import clock
-from substrate.trace.fs_diff import FsDiff, absolute_texts, relative_texts
+from substrate.trace.fs_diff_record import FsDiff, absolute_texts, relative_texts
 from substrate.trace.redact import REDACTED, redact, redact_argv
 
-#: More paths than this are left out of a line, which then says ``truncated``: the whole change is
-#: in the history commit.
+#: The most paths in one line. A line that leaves paths out says ``truncated``; the history commit
+#: has the whole change.
 SHOWN_PATHS = 20_000
 
-#: What a command's behaviour is known to hang on, and what is not secret by its nature.
+#: Variables that commonly influence a command and do not normally hold secrets.
 REPLAYED_VARIABLES = (
     *("PATH", "HOME", "SHELL", "TERM", "TMPDIR", "TZ", "CI", "EDITOR", "PAGER", "NO_COLOR"),
     *("LANG", "LC_ALL", "LC_CTYPE", "LC_COLLATE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME"),
@@ -30,13 +30,13 @@ REPLAYED_VARIABLES = (
 )
 
 
-#: (strategy, tier, network, reason), as `substrate.world.protocol.Isolation` holds them.
+#: (strategy, tier, network, reason), as `substrate.world.interface.Isolation` holds them.
 Isolation = tuple[str, str, str, str]
 _ISOLATION_FIELDS = ("strategy", "tier", "network", "reason")
 
 
 class Command(NamedTuple):
-    """Who runs what, where: known before the command starts, and the same in both lines."""
+    """What runs where, and for which session: known before the start, equal in both lines."""
 
     session_id: str
     command_id: str
@@ -52,7 +52,7 @@ class Command(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a stream carried; all `None` where it was not captured."""
+    """What a stream contained; all `None` if it was not captured."""
 
     sha256: str | None = None
     bytes: int | None = None
@@ -60,10 +60,10 @@ class Output(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """How it ended."""
+    """How the command ended."""
 
     ended_ns: int
-    #: `None` where nobody can say.
+    #: `None` if unknown.
     exit: int | None
     duration_ms: int
     fs_diff: FsDiff
@@ -74,12 +74,18 @@ class Completion(NamedTuple):
     #: ``completed``, ``timed_out``, ``killed``, ``not_started``, ``detached``, …
     outcome: str
     scopes_used: Sequence[str] = ()
-    #: What it tried to reach and was refused.
+    #: Hosts that it tried to reach and was refused.
     net_denied: Sequence[str] = ()
+    #: Hosts that it was allowed to reach, but could not.
+    net_failed: Sequence[str] = ()
+    #: Paths that the tier refused to change, each with the system call; None: not observed.
+    fs_denied: Sequence[tuple[bytes, str]] | None = None
+    #: Why the list may be incomplete; empty if it is complete.
+    fs_denied_notice: str = ""
     conflicts: Sequence[RelPath] = ()
     stdout: Output = Output()
     stderr: Output = Output()
-    #: Anything else worth a field: additions are free.
+    #: Further fields of the line.
     extra: Mapping[str, object] = {}
 
 
@@ -103,15 +109,17 @@ def command_start(
 def command_complete(
     command: Command, completion: Completion, replay_context: Mapping[str, object]
 ) -> dict[str, object]:
-    """The line written after it, with everything a reader needs: no look at the first is due."""
+    """The line written after the command; readers do not need the first line as well."""
     fields, encoded = _common(command)
     shown = completion.fs_diff.shown(SHOWN_PATHS)
-    changed = completion.fs_diff.paths()
+    changed = completion.fs_diff.recorded_paths()
     changed_files, encoded_changed = relative_texts(changed[:SHOWN_PATHS])
     diff: dict[str, object] = {}
     for name in ("writes", "mods", "deletes"):
         diff[name], _ = absolute_texts(command.workspace, getattr(shown, name))
-    # Two short lists can still make one long one.
+    if shown.excluded:
+        diff["excluded"], _ = absolute_texts(command.workspace, shown.excluded)
+    # Two lists within the limit can exceed it together.
     diff["truncated"] = shown.truncated or len(changed) > SHOWN_PATHS
     conflicts, encoded_conflicts = relative_texts(completion.conflicts)
     span: dict[str, object] = {
@@ -134,15 +142,26 @@ def command_complete(
     }
     if completion.net_denied:
         span["net_denied"] = [redact(scope) for scope in completion.net_denied]
+    if completion.net_failed:
+        span["net_failed"] = [redact(scope) for scope in completion.net_failed]
+    if completion.fs_denied is not None:
+        span |= fs_denied_fields(completion.fs_denied, completion.fs_denied_notice)
     if diff["truncated"]:
         span["changed_total"] = len(changed)
     return _finish(span, completion.extra, encoded or encoded_changed or encoded_conflicts)
 
 
+def fs_denied_fields(denied: Sequence[tuple[bytes, str]], notice: str) -> dict[str, object]:
+    """The writes that a tier refused, and whether these are all."""
+    listed = [{"path": redact(to_text(path)[0]), "call": call} for path, call in denied]
+    fields: dict[str, object] = {"fs_denied": listed, "fs_denied_complete": not notice}
+    return fields | ({"fs_denied_notice": notice} if notice else {})
+
+
 def replay_context(
     command: Command, variables: Mapping[str, str], *, umask: int, stdin: str
 ) -> dict[str, object]:
-    """What else a repetition would need, as far as it may be written down.
+    """What else is needed to repeat the command, as far as it may be recorded.
 
     Of the environment only a small known set, redacted like everything else; `stdin` is a kind
     of file as `system.process.stdin_kind` names it.
@@ -196,7 +215,7 @@ def _command(command: Command) -> tuple[str, bool]:
 def _quoted(argument: str) -> str:
     from shlex import quote
 
-    # The mark of a redaction is no shell pattern: leave it readable.
+    # The redaction mark is not a shell pattern: leave it unquoted and readable.
     return argument if quote(plain := argument.replace(REDACTED, "x")) == plain else quote(argument)
 
 

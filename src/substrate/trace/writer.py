@@ -1,8 +1,8 @@
-"""Appending spans to the trace file, from any number of processes at once.
+"""Append spans to the trace file, from any number of processes at once.
 
 One span is one line and one `write` to a descriptor opened for appending, so lines of several
 processes never mix, with or without a lock. A process killed in the middle of a write leaves a
-torn last line; whoever comes next starts a fresh one, and readers skip what is torn.
+torn last line; the next writer starts a new line, and readers skip the torn one.
 """
 
 from __future__ import annotations
@@ -14,31 +14,30 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from substrate.errors import LockedError, SubstrateError, WorkspaceError
-from substrate.system import clock
-from substrate.system.environment import Environment
-from substrate.system.locks import FileLock
+from substrate.system import Environment, clock
+from substrate.system.sync import FileLock
 
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment,unused-ignore]
 
-#: A file this long is put aside as ``trace.jsonl.1``, ``.1`` as ``.2``, and so on.
+#: A file this long is rotated: renamed to ``trace.jsonl.1``, ``.1`` to ``.2``, and so on.
 ROTATE_BYTES = 64 * 1024 * 1024
 #: How many files are kept besides the one written to.
 KEPT_FILES = 8
-#: How often a writer looks for the current file, when others put it aside under its hands.
+#: How often a writer reopens the current file when other processes keep rotating it.
 _TRIES = 10
 
 Span = Mapping[str, object]
 
-#: Told of every span that this process appends, before it is written: for whoever must hand a
-#: record on, such as the agent to its client. They must not raise.
+#: Called with every span that this process appends, before it is written, so that a record can be
+#: passed on, for example from the daemon to its client. They must not raise.
 watchers: list[Callable[[Span], None]] = []
 
 
 class TraceWriter:
-    """Appends to one trace file; cheap to make, holds nothing open."""
+    """Appends to one trace file; cheap to create, keeps no file open."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class TraceWriter:
         kept_files: int = KEPT_FILES,
         home: Path | None = None,
     ) -> None:
-        """`home` is a directory of ours, kept from others' eyes; any other is left as it is."""
+        """`home` is Substrate's own directory, kept private; other directories keep their mode."""
         self.path = path
         self._rotate_bytes = rotate_bytes
         self._kept_files = kept_files
@@ -74,10 +73,10 @@ class TraceWriter:
                 self._rotate(len(line))
             fd = self._open()
             try:
-                # Without the lock a line that somebody is just writing would look like a torn one.
-                locked = _lock(fd)
+                # Without the lock, a line that another process is writing would look torn.
+                locked = lock_file(fd)
                 if tries_left and not self._is_current(fd):
-                    continue  # put aside while we waited: nobody looks for new lines there
+                    continue  # rotated while we waited: readers expect no new lines there
                 size = _size(fd)
                 whole = b"\n" + line if _is_torn(fd, size) else line
                 _write_whole(fd, whole, size if locked else None)
@@ -109,7 +108,7 @@ class TraceWriter:
                 directory.mkdir(mode=0o700)
 
     def _keep_private(self, fd: int) -> None:
-        """Whoever made it under a loose umask: the trace is for its owner's eyes."""
+        """Make the trace readable by its owner only, even if created under a loose umask."""
         if os.name == "nt":
             return
         found = os.fstat(fd)
@@ -119,7 +118,7 @@ class TraceWriter:
             return
         above = os.stat(self._home)
         if above.st_uid != os.geteuid():
-            # A directory in a place all may write to could have been put there for us.
+            # In a world-writable place another user could have planted this directory.
             if os.geteuid() != 0:
                 raise PermissionError(f"{self._home} belongs to another user")
         elif above.st_mode & 0o077:
@@ -133,39 +132,39 @@ class TraceWriter:
         return stat.S_ISREG(found.st_mode) and 0 < found.st_size > self._rotate_bytes - more
 
     def _is_current(self, fd: int) -> bool:
-        """Whether the trace's name still means the open file."""
+        """Whether the trace's path still refers to the open file."""
         try:
             return os.path.samestat(os.fstat(fd), os.stat(self.path))
         except FileNotFoundError:
             return False
 
     def _rotate(self, more: int) -> None:
-        """Put the full file aside, while no writer holds it.
+        """Rename the full file while no writer holds its lock.
 
-        So whatever is written under the lock is in a file before that is put aside, and a
-        follower that has read such a file to its end has it all. Only a writer that could not
-        have the lock may still append to it: its line is in ``.1`` then, and not lost.
+        So every line written under the lock is in the file before the rename, and a follower that
+        has read a rotated file to its end has all of it. Only a writer that could not get the
+        lock may still append to it: its line is then in ``.1``, and not lost.
         """
         lock = FileLock(self.path.with_name(self.path.name + ".lock"))
         try:
             lock.acquire(0.0, "rotating the trace")
         except (LockedError, WorkspaceError):
-            return  # somebody else is at it, or nobody can: go on with the long file
+            return  # another process rotates it, or none can: keep using the long file
         try:
-            # Asked again, because of two writers that both found the file full the second would
-            # otherwise put the fresh one aside, and an old one out.
+            # Check again: if two writers both found the file full, the second would otherwise
+            # rotate the fresh file and drop an old one.
             if self._is_full(more):
                 self._put_aside()
         except OSError:
-            pass  # a file that cannot be put aside grows on
+            pass  # a file that cannot be rotated keeps growing
         finally:
             lock.release()
 
     def _put_aside(self) -> None:
         fd = self._open()
         try:
-            if _lock(fd) is False:
-                return  # a writer holds it and does not end: the file grows on
+            if lock_file(fd) is False:
+                return  # a writer keeps the lock: the file keeps growing
             for number in range(self._kept_files, 1, -1):
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(self._aside(number - 1), self._aside(number))
@@ -184,18 +183,19 @@ class TraceWriter:
 
 
 def encode(span: Span) -> bytes:
-    """One line: no white space, ends with a newline, holds no other."""
+    """One line of JSON without white space, ending with its only newline."""
     import json
 
     text = json.dumps(span, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    # A lone surrogate has no UTF-8 form, but its escape is JSON.
+    # A lone surrogate has no UTF-8 form, but its escape is valid JSON.
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _lock(fd: int) -> bool | None:
-    """Keep other writers out, if that can be had soon: one that is stopped must not stop all.
+def lock_file(fd: int) -> bool | None:
+    """Lock the file against other writers; False after 0.25 s.
 
-    None where there are no locks to be had.
+    The wait is short because a stopped writer must not block all others. None if locks are not
+    available.
     """
     if fcntl is None:
         return None
@@ -213,7 +213,7 @@ def _lock(fd: int) -> bool | None:
 
 
 def _size(fd: int) -> int:
-    """How long a regular file is; 0 for a device or a pipe, which has no end to look at."""
+    """The length of a regular file; 0 for a device or a pipe, which has none."""
     found = os.fstat(fd)
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
@@ -221,16 +221,16 @@ def _size(fd: int) -> int:
 def _is_torn(fd: int, size: int) -> bool:
     if size == 0:
         return False
-    # Seeking does no harm: every write to this descriptor goes to the end.
+    # Seeking is harmless: every write to this descriptor goes to the end.
     os.lseek(fd, size - 1, os.SEEK_SET)
     return os.read(fd, 1) != b"\n"
 
 
 def _write_whole(fd: int, line: bytes, size: int | None) -> None:
-    """Write it all, or (if nobody else can write, so that `size` is known) nothing."""
+    """Write the whole line or, if `size` is known because the file is locked, nothing."""
     written = 0
     try:
-        while written < len(line):  # a second round only finds that the disk is full
+        while written < len(line):  # needs a second round only when the disk is full
             written += os.write(fd, line[written:])
     except OSError:
         if size is not None and written:

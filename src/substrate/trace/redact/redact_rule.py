@@ -1,4 +1,4 @@
-"""What the redacting rules share."""
+"""What the redaction rules share."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Rule(NamedTuple):
 
 @cache
 def compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Compiled when a rule is first used."""
+    """The compiled pattern, cached: rules compile their patterns on first use."""
     return re.compile(pattern, flags)

@@ -1,6 +1,6 @@
-"""Which names promise a secret: ``GITHUB_TOKEN``, ``--db-password``, ``X-Api-Key``, ``apiKey``.
+"""Which names mark a secret: ``GITHUB_TOKEN``, ``--db-password``, ``X-Api-Key``, ``apiKey``.
 
-A name is cut into words, so that ``tokenizer`` and ``--author`` are not taken for secrets.
+A name is split into words, so that ``tokenizer`` and ``--author`` do not count as secrets.
 """
 
 from __future__ import annotations
@@ -17,32 +17,38 @@ def _word_set(text: str) -> frozenset[str]:
 _SECRET_WORDS = _word_set(
     "token secret secrets password passwords passwd passphrase passcode pass pwd auth oauth bearer"
     " authorization cookie cookies credential credentials creds apikey apikeys sshpass signature"
-    " storepass keypass passin passout authtoken"
+    " storepass keypass passin passout authtoken authkey requirepass masterauth"
 )
 #: Words written together: ``PGPASSWORD``, ``accesstoken``.
 _SECRET_ENDINGS = (
     *("password", "passwd", "passphrase", "secret", "token", "cookie", "credential", "credentials"),
     *("apikey", "secretkey", "privatekey", "accesskey"),
 )
-#: ``key`` alone is a dictionary's; after one of these it opens a door.
+#: ``key`` alone is usually a dictionary key; after one of these words it is a secret.
 _KEY_OWNERS = _word_set(
     "api private access secret ssh encryption signing master account service deploy auth jwt hmac"
     " client gpg pgp openai anthropic gemini stripe azure google aws gcp mistral cohere sendgrid"
     " twilio datadog algolia cloudflare license rsa ecdsa ed25519 storage subscription app"
 )
-#: A name that ends like this speaks about a secret, or about how much of it.
+#: A name with one of these endings describes a secret (its file, its length), but is not one.
 _HARMLESS_ENDINGS = _word_set(
     "file path dir directory name url uri endpoint host port count counts limit limits ttl length"
     " len size type method helper provider sock enabled disabled required expires expiry lifetime"
     " algorithm policy scope scopes stdin prompt env version issuer audience mode store strategy"
-    " budget usage max min per"
+    " budget usage max min per username user email"
 )
-#: Names that only look like one.
+#: Options that name a secret and do not contain it, by the programs that have them.
+_NAMING_OPTIONS = {
+    "--secret": ("gcloud", "pulumi", "docker", "podman", "buildah", "vercel"),
+}
+#: ``openssl -passin env:NAME``: where the secret is. ``pass:…`` is the secret itself.
+_PLACE = re.compile(r"(?:env|file|fd):\S*+|stdin")
+#: Names that only look like those of secrets.
 _HARMLESS = frozenset({"pwd", "oldpwd", "pass"})
 
 
 def is_secret_name(name: str, value: str = "") -> bool:
-    """Whether a variable, header or key of that name holds a secret; `value` settles doubts."""
+    """Whether a variable, header or key of that name holds a secret; `value` decides doubts."""
     if _is_secret(name):
         return True
     return (_counts(name) or name.lower() == "pass") and value != "" and not _is_number(value)
@@ -63,8 +69,15 @@ def is_secret_option(option: str, value: str = "") -> bool:
     return _is_secret(name) and (_is_secret_word(words[-1]) or _is_key(words[-2:]))
 
 
+def names_a_place(option: str, value: str, command: str) -> bool:
+    """Whether the option says in this command where a secret is; `command`: the words before."""
+    if option.lstrip("-") in ("pass", "passin", "passout"):
+        return _PLACE.fullmatch(value) is not None
+    return any(program in command for program in _NAMING_OPTIONS.get(option, ()))
+
+
 def looks_random(text: str, at_least: int = 8) -> bool:
-    """Letters and digits together, and not short: nobody's word, most likely."""
+    """Whether the text mixes letters and digits and is not short: unlikely to be a word."""
     return (
         len(text) >= at_least
         and any(c.isdigit() for c in text)
@@ -80,7 +93,7 @@ def _cut() -> re.Pattern[str]:
 
 
 def _words(name: str) -> list[str]:
-    # Nobody's variable is longer; and what is, is not looked at word by word.
+    # Real names are shorter than this; the limit bounds the work on very long texts.
     return [word.lower() for word in _cut().split(name[-200:]) if word]
 
 

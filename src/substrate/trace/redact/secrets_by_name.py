@@ -1,13 +1,18 @@
-"""Secrets that are known by the name before them: variables, options, headers, JSON fields."""
+"""Secrets recognisable by the name before them: variables, options, headers, JSON fields."""
 
 from __future__ import annotations
 
 import re
 
-from substrate.trace.redact import REDACTED
-from substrate.trace.redact_rule import Rule, compiled
-from substrate.trace.secret_names import is_secret_name, is_secret_option, looks_random
-from substrate.trace.shell_words import Quotes, is_reference, value_end
+from substrate.trace.redact.redact_rule import Rule, compiled
+from substrate.trace.redact.redact_text import REDACTED
+from substrate.trace.redact.secret_names import (
+    is_secret_name,
+    is_secret_option,
+    looks_random,
+    names_a_place,
+)
+from substrate.trace.redact.shell_words import Quotes, is_reference, value_end
 
 #: Every secret-looking name holds one of these.
 _NAME_TRIGGERS = (
@@ -24,11 +29,23 @@ _FIELD = (
     r"((?<!\\)\\*+[\"'])([A-Za-z_][A-Za-z0-9_.-]*+)\1(\s*+(?:=>|:|=)\s*+)"
     r"(?:(\\*+)([\"'])|\[redacted\]|[^\s,}\]\"'\\]++)"
 )
-_HEADER = r"(?<![A-Za-z0-9_.-])([A-Za-z_][A-Za-z0-9_.-]*+)([ \t]*+:(?!//)[ \t]*+)"
+#: ``pwd: "x"``, as programs write it.
+_BARE_FIELD = r"(?<![A-Za-z0-9_.$-])([A-Za-z_][A-Za-z0-9_-]*+)(:[ \t]*+\\?)([\"'])([^\"'\\\n]++)"
+#: A line of YAML with one word for a value. A commit message's first line is not one.
+_YAML = (
+    r"(?<=\n)([ \t]*+(?:-[ \t]++)?)([A-Za-z_][\w.-]*+)(:[ \t]++)([\w+/=.:@%^~,-]++)"
+    r"(?=[ \t]*+(?:\r?\n|\Z))"
+)
+_YAML_CONSTANTS = frozenset({"true", "false", "null", "none", "yes", "no", "on", "off"})
+#: Names of sections and of things that have another name: ``auth: basic``, ``existingSecret: db``.
+_YAML_HARMLESS = re.compile(r"(?i)auth|.*cookies?|.*signature|.*credentials?|existing.*")
+_HEADER = r"(?<![A-Za-z0-9_./-])([A-Za-z_][A-Za-z0-9_.-]*+)([ \t]*+:(?!//)[ \t]*+)"
 _SCHEME = (
-    r"(?i:(bearer|basic|token|digest|negotiate|apikey|bot|aws4-hmac-sha256|key)(?:[ \t]|\\ )++)"
+    r"(?i:(bearer|basic|token|digest|negotiate|apikey|bot|aws4-hmac-sha256|key)(?:[ \t]|\\ )+)"
 )
 _BEARER = r"(?<![A-Za-z0-9])((?i:bearer|basic)[ \t]++)([A-Za-z0-9._~+/=-]{8,}+)"
+#: As far back as this the program is searched for that an option belongs to.
+_BEFORE = 120
 _WHOLE_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie"})
 
 
@@ -48,16 +65,19 @@ def _named_values(text: str, pattern: str, *, option: bool) -> str:
     out, done, position = [], 0, 0
     while found := search(text, position):
         position = found.end()
-        # Only behind a name that may hold a secret is it worth finding the value's end.
+        # Search for the end of the value only after a name that may hold a secret.
         is_secret = is_secret_option if option else is_secret_name
         if not is_secret(found[1], "?"):
             continue
         if text.startswith("=", position) and not found[1].isupper():
-            continue  # a comparison in some program's text
+            continue  # a comparison in program code
         if option and text.startswith("-", position) and not found[2].startswith("="):
             continue  # another option follows: this one takes no value
         end = value_end(text, position, quotes, found.start())
         value = text[position:end]
+        before = text[max(0, found.start() - _BEFORE) : found.start()] if option else ""
+        if option and names_a_place(found[1], value, before):
+            continue
         if value and is_secret(found[1], value) and not is_reference(value):
             out += [text[done:position], REDACTED]
             done = end
@@ -135,7 +155,7 @@ def _headers(text: str) -> str:
         start = position
         if name.endswith("authorization") and (scheme := compiled(_SCHEME).match(text, start)):
             start = scheme.end()
-        # A header is all there is in its quotes; anything else ends with its word.
+        # A header extends to the end of its quotes; anything else ends with its word.
         end = value_end(text, start, quotes, found.start() if is_header else -1)
         position = max(position, _line_end(text, start, end))
         if _is_header_secret(name, text[start:position], is_header):
@@ -157,6 +177,31 @@ def _line_end(text: str, start: int, end: int) -> int:
     return end if newline < 0 else newline
 
 
+def _bare_fields(text: str) -> str:
+    quotes = Quotes(text)
+
+    def replace(found: re.Match[str]) -> str:
+        name, value = found[1], found[4]
+        closes = quotes.open_at(found.start(3))[0] == found[3]
+        is_secret = name.lower() == "pwd" or is_secret_name(name, value)
+        if not is_secret or is_reference(value) or (closes and not found[2].endswith("\\")):
+            return found[0]
+        return f"{name}{found[2]}{found[3]}{REDACTED}"
+
+    return compiled(_BARE_FIELD).sub(replace, text)
+
+
+def _yaml(text: str) -> str:
+    def replace(found: re.Match[str]) -> str:
+        before, name, colon, value = found.groups()
+        is_plain = value.lower() in _YAML_CONSTANTS or not any(c.isalnum() for c in value)
+        if is_plain or _YAML_HARMLESS.fullmatch(name) or not is_secret_name(name, value):
+            return found[0]
+        return before + name + colon + REDACTED
+
+    return compiled(_YAML).sub(replace, text)
+
+
 def _bearers(text: str) -> str:
     def replace(found: re.Match[str]) -> str:
         return found[1] + REDACTED if looks_random(found[2], 12) else found[0]
@@ -166,7 +211,9 @@ def _bearers(text: str) -> str:
 
 RULES = (
     Rule(_NAME_TRIGGERS, _fields),
+    Rule(_NAME_TRIGGERS, _bare_fields),
     Rule(_NAME_TRIGGERS, _headers),
+    Rule(_NAME_TRIGGERS, _yaml),
     Rule(("bearer", "basic"), _bearers),
     Rule(_NAME_TRIGGERS, _spaced),
     Rule(_NAME_TRIGGERS, _assignments),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from substrate.trace.redact import REDACTED
-from substrate.trace.redact_rule import Rule, compiled
-from substrate.trace.secret_names import looks_random
-from substrate.trace.shell_words import is_reference
+from substrate.trace.redact.redact_rule import Rule, compiled
+from substrate.trace.redact.redact_text import REDACTED
+from substrate.trace.redact.secret_names import looks_random
+from substrate.trace.redact.shell_words import is_reference
 
 _WORD = r"[^\s\"'<>`]++"
 #: A user name with digits is common; one that long with digits is a token.
 _TOKEN_LENGTH = 16
+#: Passwords that say that the user's name is the token.
+_NO_PASSWORDS = ("x-oauth-basic", "")
+#: A signature in a query, as in shared access links.
+_SIGNATURE = r"(?<=[?&])sig=[^\s&\"'<>]++"
 
 
 def _urls(text: str) -> str:
@@ -42,18 +46,25 @@ def _authority_end(word: str, start: int) -> int:
 
 
 def _goes_on_after(authority: str) -> bool:
-    """``user:half-a-password``: what follows the colon is no port, so a ``/`` was part of it."""
+    """``user:half-a-password``: no port follows the colon, so the password contains a ``/``."""
     _, colon, after = authority.partition(":")
     return bool(colon) and after != "" and not after.isdigit() and "[" not in authority
 
 
 def _without_password(credentials: str) -> str:
     user, colon, password = credentials.partition(":")
-    if looks_random(user, _TOKEN_LENGTH):
+    is_alone = bool(colon) and password in _NO_PASSWORDS
+    if looks_random(user, 8 if is_alone else _TOKEN_LENGTH):
         user = REDACTED  # some services take the token as the user's name
+    if user == REDACTED and is_alone:
+        return user + colon + password
     if password and not is_reference(password):
         password = REDACTED
     return user + colon + password
 
 
-RULES = (Rule(("://",), _urls),)
+def _signatures(text: str) -> str:
+    return compiled(_SIGNATURE).sub(f"sig={REDACTED}", text)
+
+
+RULES = (Rule(("://",), _urls), Rule(("sig=",), _signatures))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-#: One word: quoted parts, escapes and plain characters in any order. An open quote lasts to the
-#: end. ``\\"`` opens a quoted part inside an outer, double-quoted one.
+#: One word: quoted parts, escapes and plain characters in any order. An unclosed quote extends to
+#: the end. ``\\"`` opens a quoted part inside an outer, double-quoted one.
 WORD = (
     r"""(?:'[^']*+(?:'|\Z)"""
     r"""|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)"""
@@ -28,14 +28,14 @@ def _reference_pattern() -> re.Pattern[str]:
 
 
 def is_reference(value: str) -> bool:
-    """``$TOKEN``, ``${TOKEN}``, ``$(cat file)``: says where a secret is, and not what it is."""
+    """``$TOKEN``, ``${TOKEN}``, ``$(cat file)``: refers to a secret without containing it."""
     return value[:2].lstrip("\"'").startswith(("$", "`")) and bool(
         _reference_pattern().fullmatch(value)
     )
 
 
 class Quotes:
-    """Follows a text's quotes from left to right; asked for growing positions only."""
+    """Tracks a text's quotes from left to right; query it with increasing positions only."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -57,7 +57,7 @@ class Quotes:
         return self._open, self._opened_at
 
     def _find_event(self) -> int:
-        """Where the next character stands that opens, closes or escapes; -1 for nowhere."""
+        """The position of the next character that opens, closes or escapes; -1 if none."""
         if self._open == "'":
             return self._text.find("'", self._at)
         pattern = _in_double() if self._open else _outside()
@@ -101,10 +101,10 @@ _ENDS_A_WORD = frozenset(" \t\r\n;|&()<>`")
 
 
 def _end_inside(text: str, start: int, outer: str, *, to_the_end: bool) -> tuple[int, bool]:
-    """Where a word of the script ends that stands in `outer` quotes, or (`to_the_end`) the script.
+    """The end of a word of a script in `outer` quotes, or (`to_the_end`) of the whole script.
 
-    Two shells read it: the outer one's quotes are taken off on the way, and what is left is what
-    the inner one sees. Also whether that place is outside of the outer quotes.
+    Two shells read the text: the outer shell removes its quotes, and the inner shell sees the
+    rest. Also returns whether the end is outside of the outer quotes.
     """
     inner, escaped = "", False
     at, size = start, len(text)
