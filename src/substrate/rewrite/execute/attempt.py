@@ -1,28 +1,32 @@
-"""One attempt at a rewrite, as it happens: look, decide, preserve, materialize, replay."""
+"""One attempt at a rewrite: survey, decide, preserve, materialize, replay."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from substrate.errors import ChangedMeanwhileError, RefusedError
-from substrate.model.nodes import Kind
-from substrate.objects.batch import Batch
-from substrate.objects.store import ObjectStore
-from substrate.rewrite import capture as capturing
-from substrate.rewrite import index_file, transition
-from substrate.rewrite.artifacts import recovery_command, write_artifacts
-from substrate.rewrite.capture import Captured
-from substrate.rewrite.conversion import Conversion
-from substrate.rewrite.decide import Decider, Decision, Files, is_as_recorded
-from substrate.rewrite.journal import HeadMove, Intent
-from substrate.rewrite.meta import Meta
-from substrate.rewrite.move import Outcome, Request
-from substrate.rewrite.survey import Survey, look
-from substrate.rewrite.sweep import Sweep
-from substrate.rewrite.transition import Done
-from substrate.rewrite.under_way import UnderWay
-from substrate.rewrite.working_copy import Head, WorkingCopy
-from substrate.system.process import current_umask
+from substrate.model import Kind
+from substrate.objects.index import index_file
+from substrate.objects.store import Batch, ObjectStore
+from substrate.rewrite.execute import carry_out
+from substrate.rewrite.execute.background_status import Sweep
+from substrate.rewrite.execute.carry_out import Done
+from substrate.rewrite.execute.journal import HeadMove, Intent
+from substrate.rewrite.execute.operation_scope import UnderWay
+from substrate.rewrite.execute.run_rewrite import Request, RewriteOutcome
+from substrate.rewrite.execute.working_copy import Head, WorkingCopy
+from substrate.rewrite.plan import (
+    Conversion,
+    Decider,
+    Decision,
+    Files,
+    Survey,
+    is_as_recorded,
+    look,
+)
+from substrate.rewrite.snapshots import Captured, Meta, recovery_command, write_artifacts
+from substrate.rewrite.snapshots import capture_snapshot as capturing
+from substrate.system import umask
 
 _AS_IT_IS = ("HEAD", "@")
 
@@ -42,14 +46,14 @@ class Attempt:
         self.move = _head_move(copy, self.head, request.target, target)
         self.store = ObjectStore(copy.common_dir)
 
-    def run(self, sweep: Sweep) -> Outcome:
+    def run(self, sweep: Sweep) -> RewriteOutcome:
         with Batch(self.store) as batch:
             return self._run(batch, sweep)
 
-    def _run(self, batch: Batch, sweep: Sweep) -> Outcome:
+    def _run(self, batch: Batch, sweep: Sweep) -> RewriteOutcome:
         survey = look(self.copy, self.base, self.target, sweep)
         conversion = Conversion(self.copy, survey, self.store, self.directory)
-        decider = Decider(self.copy, survey, batch, conversion, self.directory, current_umask())
+        decider = Decider(self.copy, survey, batch, conversion, self.directory, umask.current())
         decision = decider.decide(defer_untracked=self.request.defer_untracked)
         if self.request.dry_run:
             return self._outcome(decision, survey, None, None, changed=False)
@@ -62,12 +66,12 @@ class Attempt:
                 "files changed while they were being captured; nothing was changed",
                 hint="try again",
             )
-        done = transition.carry_out(self.copy, self._intent(decision), self.store, self.now.lock)
+        done = carry_out.carry_out(self.copy, self._intent(decision), self.store, self.now.lock)
         outcome = self._outcome(decision, survey, captured, artifacts, changed=True)
         return _with(outcome, done)
 
     def _preserve(self, batch: Batch, survey: Survey, decision: Decision) -> Captured | None:
-        """A snapshot if anything of the user's could be lost; all objects durable either way."""
+        """Take a snapshot if user work could be lost; make all objects durable either way."""
         if not (self._has_work(batch, survey) or decision.with_work or decision.overwritten):
             capturing.make_durable(batch)
             return None
@@ -83,7 +87,7 @@ class Attempt:
     def _has_work(self, batch: Batch, survey: Survey) -> bool:
         if survey.staged or survey.unmerged or survey.intent_to_add or survey.untracked:
             return True
-        # Only touched, or rewritten with the same bytes: no work of anybody's.
+        # A file that was only touched, or rewritten with the same bytes, holds no user work.
         files = Files(self.copy.root, batch)
         return any(
             recorded is None or not is_as_recorded(files.node(path), recorded)
@@ -110,15 +114,16 @@ class Attempt:
         artifacts: Path | None,
         *,
         changed: bool,
-    ) -> Outcome:
+    ) -> RewriteOutcome:
         before = self.head.ref.removeprefix("refs/heads/") or self.head.commit.hex()
         back = f"substrate rewrite --base {self.target.hex()} --target {before}"
         at_target = self.head.commit == self.target
         notes = [f"left alone: {text}" for text in (captured.skipped if captured else ())]
         if self.head.commit != self.base and not at_target:
-            # Nothing wrong with it, but the command above would lead to HEAD, not to the base.
+            # HEAD was neither at the base nor at the target: a rewrite in the other direction
+            # leads to the base, while the command above would lead to the old HEAD.
             back = f"substrate rewrite --base {self.target.hex()} --target {self.base.hex()}"
-        return Outcome(
+        return RewriteOutcome(
             base=self.base,
             target=self.target,
             head=(self.move.ref or self.move.commit or self.head.describe())
@@ -138,13 +143,13 @@ class Attempt:
         )
 
 
-def _with(outcome: Outcome, done: Done) -> Outcome:
+def _with(outcome: RewriteOutcome, done: Done) -> RewriteOutcome:
     conflicts = {**outcome.conflicts, **done.late}
     return outcome._replace(conflicts=conflicts, notes=outcome.notes + done.notes)
 
 
 def _head_move(copy: WorkingCopy, head: Head, text: str, target: bytes) -> HeadMove:
-    """A branch becomes what HEAD names; anything else detaches it; HEAD itself leaves it alone."""
+    """A branch name attaches HEAD to it; `HEAD` leaves HEAD alone; anything else detaches it."""
     if text in _AS_IT_IS:
         return HeadMove()
     ref = text if text.startswith("refs/heads/") else f"refs/heads/{text}"

@@ -1,9 +1,9 @@
-"""Carry out what was decided, in an order that any crash leaves finishable:
+"""Carry out the decision in an order that lets the next process finish it after any crash:
 
     stage (tree untouched) ─► announce ─► files ─► index ─► HEAD ─► forget
 
-Before the announcement a failure leaves everything as it was. After it the operation is carried
-to its end, by this process or, if that dies, by the next one that opens the working copy.
+Before the announcement a failure leaves everything unchanged. After it the operation is always
+completed, by this process or, if it dies, by the next process that opens the working copy.
 """
 
 from __future__ import annotations
@@ -14,28 +14,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import ChangedMeanwhileError, HalfAppliedError, SubstrateError
-from substrate.model.nodes import ABSENT, BlobReader, Node
-from substrate.model.paths import RelPath, display
-from substrate.objects.batch import Batch
-from substrate.objects.store import ObjectStore
-from substrate.rewrite import index_file, index_lock, index_splice, journal
-from substrate.rewrite.capture import make_durable
-from substrate.rewrite.decide import Files, is_as_recorded
-from substrate.rewrite.index_lock import IndexLock
-from substrate.rewrite.journal import Intent
-from substrate.rewrite.replay import Stages
-from substrate.rewrite.working_copy import WorkingCopy
+from substrate.model import ABSENT, BlobReader, Node, RelPath, display
+from substrate.objects.index import IndexLock, Stages, index_file, index_splice
+from substrate.objects.store import Batch, ObjectStore
+from substrate.rewrite.execute import journal
+from substrate.rewrite.execute.journal import Intent
+from substrate.rewrite.execute.operation_scope import lock_of
+from substrate.rewrite.execute.working_copy import WorkingCopy
+from substrate.rewrite.plan import Files, is_as_recorded
+from substrate.rewrite.snapshots import make_durable
 from substrate.system.files import fsync_dir, fsync_file, read_bytes_or_none, write_atomic
-from substrate.workspace.apply import Applier, Report
-from substrate.workspace.observe import node_at
-from substrate.workspace.probe import blob_id
-from substrate.workspace.trash import Trash
+from substrate.workspace.apply import Applier, Report, Trash
+from substrate.workspace.paths import blob_id, node_at
 
 
 class Done(NamedTuple):
-    """How it went beyond what was decided."""
+    """What happened beyond the decision."""
 
-    #: Left alone: they changed while we were at it. In the index they are conflicts now.
+    #: Paths left alone because they changed during the rewrite; now conflicts in the index.
     late: dict[RelPath, str]
     notes: list[str]
 
@@ -69,9 +65,10 @@ def carry_out(copy: WorkingCopy, intent: Intent, blobs: BlobReader, lock: IndexL
 
 
 def _keep_old_index(copy: WorkingCopy, intent: Intent) -> None:
-    """By a link where it can be: git and we replace the index, nobody writes into it.
+    """Keep the old index, by a hard link if possible: the index is only ever replaced whole.
 
-    Durable, because git's own are not: what the index was planned from must not go with the power.
+    The copy is synced because git does not sync its index: a power cut must not lose the index
+    that the plan was made from.
     """
     try:
         os.link(copy.index_file, intent.old_index_file)
@@ -82,11 +79,11 @@ def _keep_old_index(copy: WorkingCopy, intent: Intent) -> None:
 
 
 def settle(copy: WorkingCopy) -> list[str]:
-    """Finish what a crash left behind; inside the working copy's lock. Says what was done."""
+    """Finish what a crash left behind; call inside the working copy's lock. Returns notes."""
     said = []
     for intent in journal.pending(copy):
-        lock = IndexLock(copy)
-        lock.adopt()
+        lock = lock_of(copy)
+        lock.adopt("recovery")
         blobs = ObjectStore(copy.common_dir)
         report = _applier(copy, intent, blobs).resume(intent.plan)
         done = _finish(copy, intent, report, lock)
@@ -94,8 +91,10 @@ def settle(copy: WorkingCopy) -> list[str]:
         left = "".join(f"; {display(path)}: {why}" for path, why in done.late.items())
         said.append(f"finished an interrupted {intent.operation} ({intent.operation_id}){left}")
         said += done.notes
-    for stale in index_lock.left_behind(copy):
-        stale.unlink(missing_ok=True)  # we hold the working copy's own lock: nobody is at it
+    # We hold the working copy's lock: both are unused.
+    for stale in index_file.left_behind(copy.git_dir):
+        stale.unlink(missing_ok=True)
+    lock_of(copy).clear_left()
     return said
 
 
@@ -126,28 +125,29 @@ def _finish_index(
     if now != intent.old_index:
         if now.encode() == read_bytes_or_none(intent.vouched_file):
             return []  # an earlier attempt got this far
-        return ["the index was changed by somebody else meanwhile and is left as it is"]
+        return ["another process changed the index at the same time; it is left as it is"]
     base = intent.directory / intent.index_file if intent.index_file else intent.old_index_file
     wanted = {**intent.entries, **_late_entries(copy, intent, late)}
     content = None if intent.index_file else _spliced(copy, intent, base.read_bytes(), wanted)
     if content is None:
-        index_file.build(copy, base, wanted, intent.new_index_file)
+        index_file.build(copy.git, base, wanted, intent.new_index_file)
         settled = [p for p, entry in wanted.items() if isinstance(entry, Node) and entry != ABSENT]
-        index_file.refresh(copy, intent.new_index_file, None if intent.index_file else settled)
+        index_file.refresh(copy.git, intent.new_index_file, None if intent.index_file else settled)
         content = intent.new_index_file.read_bytes()
-    lock.exchange(content, lambda new: _vouch(intent, new))
+    index_file.replace_durably(copy.index_file, content, lambda new: _vouch(intent, new))
+    lock.release()
     return []
 
 
 def _vouch(intent: Intent, new: Path) -> None:
-    """So that whoever finishes this after a crash knows the index for ours."""
+    """Record the fingerprint: the process that finishes after a crash recognises our index."""
     write_atomic(intent.vouched_file, index_file.fingerprint(new).encode())
 
 
 def _spliced(
     copy: WorkingCopy, intent: Intent, data: bytes, wanted: Mapping[RelPath, Node | Stages]
 ) -> bytes | None:
-    """Without git, where every change is one plain entry for another."""
+    """Replace entries without git; None unless each change replaces one plain entry by another."""
     if not index_splice.is_plain(data):
         return None
     changes = {}
@@ -161,7 +161,7 @@ def _spliced(
 
 
 def _vouched(copy: WorkingCopy, path: RelPath, entry: Node) -> os.stat_result | None:
-    """The stat under which the file was found to be this very entry; None: git shall compare."""
+    """The stat of the file if its content matches this entry; None: git must compare."""
     file = os.path.join(os.fsencode(copy.root), path)
     try:
         before = os.lstat(file)
@@ -181,8 +181,8 @@ class _HashOnly:
 def _late_entries(
     copy: WorkingCopy, intent: Intent, late: dict[RelPath, str]
 ) -> dict[RelPath, Node | Stages]:
-    """A file that somebody wrote at the last moment is a third side, and must not look as if it
-    took the target's change back."""
+    """A file written at the last moment becomes a third conflict side, so that it does not look
+    as if it reverted the target's change."""
     out: dict[RelPath, Node | Stages] = {}
     with Batch(ObjectStore(copy.common_dir)) as batch:
         files = Files(copy.root, batch)
@@ -200,7 +200,7 @@ def _late_entries(
 
 
 def _finish_head(copy: WorkingCopy, intent: Intent) -> list[str]:
-    """Never a branch: HEAD is made to name one, or a commit."""
+    """Make HEAD name a branch or a commit; the branch itself never moves."""
     wanted = intent.head
     if not wanted.is_move:
         return []
@@ -208,13 +208,15 @@ def _finish_head(copy: WorkingCopy, intent: Intent) -> list[str]:
     if now.ref == wanted.ref and (wanted.ref or now.commit.hex() == wanted.commit):
         return []
     if (now.ref or now.commit.hex()) != (wanted.old_ref or wanted.old_commit):
-        return [f"HEAD was moved by somebody else meanwhile, to {now.describe()}, and stays there"]
+        return [
+            f"another process moved HEAD at the same time, to {now.describe()}, and stays there"
+        ]
     if wanted.ref:
         copy.git.run("symbolic-ref", "-m", wanted.message, "HEAD", wanted.ref)
     else:
         args = ("update-ref", "--no-deref", "-m", wanted.message)
         copy.git.run(*args, "HEAD", wanted.commit, now.commit.hex())
-    # Git syncs no symbolic ref; without one that can be read there is no repository.
+    # Git does not sync a symbolic ref, and without a readable HEAD there is no repository.
     fsync_file(copy.git_dir / "HEAD")
     fsync_dir(copy.git_dir)
     return []

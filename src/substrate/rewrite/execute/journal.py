@@ -1,32 +1,36 @@
-"""What is about to be done, written down before it is: enough to finish it after any crash."""
+"""The write-ahead journal of an operation: enough to finish it after any crash."""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
+import re
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
-from substrate.model.nodes import Kind, Node
-from substrate.model.paths import RelPath
-from substrate.rewrite.replay import Stages
-from substrate.rewrite.working_copy import WorkingCopy
-from substrate.system.files import fsync_dir, remove_tree, write_atomic
-from substrate.workspace.plan import Plan
+from substrate.model import Kind, Node, RelPath
+from substrate.objects.index import Stages
+from substrate.rewrite.execute.working_copy import WorkingCopy
+from substrate.system.files import fsync_dir, read_bytes_or_none, remove_tree, write_atomic
+from substrate.workspace.apply import Plan
 
 _INTENT = "intent.json"
+#: The name of an index that a restore laid out in the journal; empty: none.
+_PLAIN_NAME = re.compile(r"([a-z]+(\.[a-z]+)*)?")
 _FORMAT = 1
 IndexWish = dict[RelPath, "Node | Stages"]
 
 
 class HeadMove(NamedTuple):
-    """HEAD as it shall be: a branch's full name, else a commit; both empty: it stays."""
+    """The new HEAD: a branch's full name, else a commit; both empty: HEAD does not move."""
 
     ref: str = ""
     commit: str = ""
-    #: What HEAD was, so that somebody else's later move is noticed.
+    #: The previous HEAD, to detect a later move by another process.
     old_ref: str = ""
     old_commit: str = ""
     message: str = ""
@@ -44,7 +48,7 @@ class Intent(NamedTuple):
     operation: str
     plan: Plan
     entries: IndexWish
-    #: By path the entry before and after: for files that changed while we were at it.
+    #: By path the entry before and after: for files that changed during the rewrite.
     late: dict[RelPath, tuple[Node, Node]]
     head: HeadMove
     #: `index_file.fingerprint` of the index this was planned from.
@@ -66,12 +70,12 @@ class Intent(NamedTuple):
 
     @property
     def vouched_file(self) -> Path:
-        """Holds the fingerprint of the index that is put in place, from just before that."""
+        """Holds the new index's fingerprint, written just before that index is put in place."""
         return self.directory / "index.vouched"
 
 
 def announce(intent: Intent) -> None:
-    """From here on the operation will be finished, by us or by whoever comes next."""
+    """From here on the operation will be finished, by this process or by the next one."""
     document = {
         "format": _FORMAT,
         "operation_id": intent.operation_id,
@@ -88,30 +92,54 @@ def announce(intent: Intent) -> None:
 
 
 def forget(intent: Intent) -> None:
-    """The record goes first: a directory without one is only litter."""
+    """Remove the intent first: a directory without one counts as litter."""
     (intent.directory / _INTENT).unlink(missing_ok=True)
     fsync_dir(intent.directory)
     remove_tree(intent.directory)
 
 
+def announced(copy: WorkingCopy) -> Iterator[Intent]:
+    """Operations announced and not finished, oldest first. Changes nothing."""
+    for directory in _directories(copy):
+        if (directory / _INTENT).exists():
+            yield _read(directory)
+
+
 def pending(copy: WorkingCopy) -> Iterator[Intent]:
-    """Announced and not finished, oldest first. Litter of operations that never began goes."""
-    try:
-        found = sorted(p for p in copy.journal_dir.iterdir() if p.is_dir())
-    except FileNotFoundError:
-        return
-    for directory in found:
+    """The same, to finish them. Also removes litter of operations that never began."""
+    for directory in _directories(copy):
         if (directory / _INTENT).exists():
             yield _read(directory)
         else:
             remove_tree(directory)
 
 
+def _directories(copy: WorkingCopy) -> list[Path]:
+    """The journal is in the workspace, where a command or a cloned repository can write.
+
+    So only a real directory of this user counts: a link would lead outside, and root must not carry
+    out what another user has written.
+    """
+    if not (_is_own_directory(copy.own_dir) and _is_own_directory(copy.journal_dir)):
+        return []
+    return sorted(p for p in copy.journal_dir.iterdir() if _is_own_directory(p))
+
+
+def _is_own_directory(path: Path) -> bool:
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    owns = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
+    return stat.S_ISDIR(found.st_mode) and owns
+
+
 def _read(directory: Path) -> Intent:
     try:
-        record = json.loads((directory / _INTENT).read_bytes())
+        record = json.loads(read_bytes_or_none(directory / _INTENT) or b"")
         if record["format"] != _FORMAT:
             raise ValueError(f"format {record['format']!r}")
+        _refuse_forged(directory, record)
         return Intent(
             directory=directory,
             operation_id=record["operation_id"],
@@ -123,11 +151,23 @@ def _read(directory: Path) -> Intent:
             old_index=record["old_index"],
             index_file=record["index_file"],
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
         raise DamagedStoreError(
             f"the journal in {directory} cannot be read: {error}",
             hint="bring back what you miss with `substrate recover`, then remove that directory",
         ) from error
+
+
+def _refuse_forged(directory: Path, record: Mapping[str, object]) -> None:
+    """`ValueError` for what no rewrite of ours writes, and what would lead out of the workspace."""
+    name = record["index_file"]
+    if not isinstance(name, str) or not _PLAIN_NAME.fullmatch(name):
+        raise ValueError(f"index_file {name!r}")
+    if json.loads(str(record["plan"])).get("beyond_history"):
+        raise ValueError("the plan of a rewrite never changes a .git directory")
+    for one in directory.iterdir():
+        if one.is_symlink():
+            raise ValueError(f"{one.name} is a link")
 
 
 def _entry_json(entry: Node | Stages) -> object:

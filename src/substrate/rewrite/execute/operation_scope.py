@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import HalfAppliedError
-from substrate.rewrite.index_lock import IndexLock, left_behind
-from substrate.rewrite.working_copy import WorkingCopy
+from substrate.objects.index import REWRITE, IndexLock, index_file
+from substrate.rewrite.execute.working_copy import WorkingCopy
 from substrate.system import ids
 from substrate.system.files import remove_tree
 
@@ -21,18 +21,22 @@ class UnderWay(NamedTuple):
     lock: IndexLock
 
 
+def lock_of(copy: WorkingCopy) -> IndexLock:
+    return IndexLock(copy.git_dir, REWRITE)
+
+
 @contextmanager
 def under_way(copy: WorkingCopy, *, dry_run: bool) -> Iterator[UnderWay]:
-    """Inside the working copy's lock. The index is locked too, unless nothing is to change."""
+    """Call inside the working copy's lock. Also locks the index, except in a dry run."""
     operation_id = ids.new_id("c")
-    now = UnderWay(operation_id, copy.journal_dir / operation_id, IndexLock(copy))
+    now = UnderWay(operation_id, copy.journal_dir / operation_id, lock_of(copy))
     now.directory.mkdir(mode=0o700, parents=True)
     try:
         if not dry_run:
             now.lock.acquire(operation_id)
         yield now
     except HalfAppliedError:
-        raise  # journal and lock stay for whoever finishes it
+        raise  # journal and lock stay for the process that finishes it
     except BaseException:
         now.lock.release()
         remove_tree(now.directory)
@@ -42,9 +46,9 @@ def under_way(copy: WorkingCopy, *, dry_run: bool) -> Iterator[UnderWay]:
 
 
 def needs_settling(copy: WorkingCopy) -> bool:
-    """Whether something was left behind: cheap to ask, and makes nothing."""
+    """Whether a crash left something behind: a cheap check that creates nothing."""
     try:
         litter = any(copy.journal_dir.iterdir())
     except FileNotFoundError:
         litter = False
-    return litter or bool(left_behind(copy))
+    return litter or lock_of(copy).is_ours() or bool(index_file.left_behind(copy.git_dir))

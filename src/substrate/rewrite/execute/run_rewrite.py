@@ -1,20 +1,20 @@
-"""A rewrite: what is asked, what came of it, and the tries it takes while files change."""
+"""A rewrite: its request, its outcome, and the retries while files change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from substrate.errors import ChangedMeanwhileError
-from substrate.rewrite.sweep import Sweep
-from substrate.rewrite.under_way import needs_settling, under_way
-from substrate.rewrite.working_copy import WorkingCopy, check_ready
+from substrate.rewrite.execute.background_status import Sweep
+from substrate.rewrite.execute.operation_scope import needs_settling, under_way
+from substrate.rewrite.execute.working_copy import WorkingCopy, check_ready
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from substrate.model.paths import RelPath
-    from substrate.rewrite.capture import Captured
-    from substrate.workspace.plan import Plan
+    from substrate.model import RelPath
+    from substrate.rewrite.snapshots import Captured
+    from substrate.workspace.apply import Plan
 
 _TRIES = 3
 
@@ -28,14 +28,14 @@ class Request(NamedTuple):
     dry_run: bool = False
 
 
-class Outcome(NamedTuple):
+class RewriteOutcome(NamedTuple):
     """What a rewrite did, or, for a dry run, would do."""
 
     base: bytes
     target: bytes
     #: HEAD afterwards: a branch's full name or a commit id.
     head: str
-    #: Whether HEAD was at the target before: then a conflict is no failure of the move.
+    #: Whether HEAD was at the target before: a conflict then does not make the move fail.
     was_at_target: bool
     #: False: nothing was changed (a dry run, or conflicts under ``strict``).
     changed: bool
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
     deferred: tuple[RelPath, ...]
     snapshot: Captured | None
     artifacts: Path | None
-    #: Brings everything back as it was.
+    #: The command that restores everything.
     recover_with: str
     notes: list[str]
 
@@ -57,8 +57,8 @@ class Outcome(NamedTuple):
         return "done" if self.changed else "planned"
 
 
-def rewrite(copy: WorkingCopy, request: Request) -> Outcome:
-    """Move the working copy from `base` to `target`, keeping all work that lies in it."""
+def rewrite(copy: WorkingCopy, request: Request) -> RewriteOutcome:
+    """Move the working copy from `base` to `target`, keeping all of the user's work in it."""
     check_ready(copy)
     base, target = copy.git.commits([request.base, request.target])
     with copy.locked("rewrite"):
@@ -77,15 +77,15 @@ def rewrite(copy: WorkingCopy, request: Request) -> Outcome:
 def _settled(copy: WorkingCopy) -> list[str]:
     if not needs_settling(copy):
         return []
-    from substrate.rewrite.transition import settle  # as below
+    from substrate.rewrite.execute.carry_out import settle  # as below
 
     return settle(copy)
 
 
-def _attempt(copy: WorkingCopy, request: Request, base: bytes, target: bytes) -> Outcome:
+def _attempt(copy: WorkingCopy, request: Request, base: bytes, target: bytes) -> RewriteOutcome:
     with under_way(copy, dry_run=request.dry_run) as now:
         sweep = Sweep(copy)
-        # Only here: git is at work meanwhile, and these imports take a third as long as it.
-        from substrate.rewrite.attempt import Attempt
+        # Import only now: git is scanning, and the imports take a third as long as the scan.
+        from substrate.rewrite.execute.attempt import Attempt
 
         return Attempt(copy, request, base, target, now).run(sweep)

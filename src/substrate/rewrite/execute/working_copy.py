@@ -1,4 +1,4 @@
-"""The user's working copy: where it is, where our files beside it are, whether it is ready."""
+"""The user's working copy: where it is, where our own files are, whether it is ready."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import RefusedError, UsageError, WorkspaceError
-from substrate.objects.refs import check_ref_name, is_ref_name, read_ref
-from substrate.objects.worktree_git import WorktreeGit
+from substrate.objects.git import WorktreeGit
+from substrate.objects.store import check_ref_name, is_ref_name, read_ref
 from substrate.system.files import read_bytes_or_none
-from substrate.system.locks import FileLock
-from substrate.workspace.locate import find_repository, hide_from_git
+from substrate.system.sync import FileLock
+from substrate.workspace import find_repository, hide_from_git
 
 RECOVERY_PREFIX = "refs/manifold/recovery/"
-#: Directories at the top that no target may bring files into: they are ours.
+#: Our own top-level directories: no target may contain files in them.
 OWN_DIRECTORIES = (b".manifold", b".substrate-git")
 _LOCK_TIMEOUT_S = 60.0
-#: What git leaves in its directory while it is in the middle of something.
+#: Files that git keeps in its directory during an unfinished operation.
 _UNDER_WAY = {
     "MERGE_HEAD": "merge",
     "rebase-merge": "rebase",
@@ -45,7 +45,7 @@ class WorkingCopy(NamedTuple):
     root: Path
     git_dir: Path
     common_dir: Path
-    #: The part of recovery refs and artifact paths that tells working copies apart.
+    #: The part of recovery refs and artifact paths that identifies this working copy.
     name: str
     git: WorktreeGit
 
@@ -62,7 +62,7 @@ class WorkingCopy(NamedTuple):
         return self.git_dir / "index"
 
     def head(self) -> Head:
-        """`RefusedError` while there is no commit yet."""
+        """HEAD; `RefusedError` if there is no commit yet."""
         file = self.git_dir / "HEAD"
         if file.is_symlink():  # core.preferSymlinkRefs
             text = f"ref: {os.readlink(file)}"
@@ -80,10 +80,14 @@ class WorkingCopy(NamedTuple):
         return Head(ref, commit)
 
     def branch(self, ref: str) -> bytes | None:
-        """The commit that this branch, by full name, is at; None: there is no such branch."""
+        """The commit of this branch, given by full name; None if there is no such branch."""
         if not ref.startswith("refs/heads/") or not is_ref_name(ref):
             return None
         return read_ref(self.common_dir, ref)
+
+    def is_free(self) -> bool:
+        """Whether no operation is running in it right now."""
+        return FileLock(self.own_dir / "lock").is_free()
 
     @contextmanager
     def locked(self, purpose: str) -> Iterator[None]:
@@ -112,16 +116,19 @@ def _plain(text: str) -> str:
 
 
 def _check_name(name: str) -> None:
-    if "/" in name or name.startswith("-"):
+    if "/" in name or name.startswith("-") or not name.isprintable():
         raise UsageError(f"not a workspace name: {name!r}", hint="use letters, digits, - and _")
     check_ref_name(f"{RECOVERY_PREFIX}{name}/1")
 
 
 def make_private(copy: WorkingCopy) -> None:
-    """``.manifold``, closed to others and hidden from git and from packagers."""
+    """Create ``.manifold``, closed to other users and hidden from git and from packaging tools."""
     own = copy.own_dir
     if os.path.islink(own) or (own.exists() and not own.is_dir()):
         raise WorkspaceError(f"{own} is in the way", hint=f"move {own} away and try again")
+    for name in ("artifacts", "journal", "trash"):  # a link there would lead our writes outside
+        if os.path.islink(own / name):
+            raise WorkspaceError(f"{own / name} is a link", hint="remove the link and try again")
     if not own.is_dir():
         own.mkdir(mode=0o700)
         (own / ".gitignore").write_bytes(b"*\n")
@@ -131,7 +138,7 @@ def make_private(copy: WorkingCopy) -> None:
 
 
 def check_ready(copy: WorkingCopy) -> None:
-    """`RefusedError`, before anything is changed, where a rewrite cannot be done safely."""
+    """`RefusedError`, before anything is changed, if a rewrite is not safe here."""
     git = copy.git
     for mark, what in _UNDER_WAY.items():
         if os.path.lexists(copy.git_dir / mark):
@@ -155,8 +162,7 @@ def check_ready(copy: WorkingCopy) -> None:
         )
     if git.is_set("core.sparsecheckout"):
         raise RefusedError(
-            "this is a sparse checkout: files that are not there could not be told from files"
-            " that were removed",
+            "this is a sparse checkout: files that are left out look like files that were removed",
             hint="run `git sparse-checkout disable`, then try again",
         )
     if not copy.index_file.is_file():

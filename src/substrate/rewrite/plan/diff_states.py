@@ -1,7 +1,7 @@
 """What differs: base and target, base and index, index and work tree.
 
-Cost follows the change, plus the `Sweep`'s one look at the stat of every file and one at every
-directory.
+The cost is proportional to the change, plus the `Sweep`, which reads the stat of every file and
+lists every directory once.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import RefusedError
-from substrate.model.nodes import ABSENT, Change, Kind, Node
-from substrate.model.paths import RelPath, display
+from substrate.model import ABSENT, Change, Kind, Node, RelPath, display
+from substrate.objects.git import RawChange
+from substrate.objects.index import Glance, glance
 from substrate.objects.store import ObjectStore
-from substrate.objects.worktree_git import RawChange
-from substrate.rewrite.index_splice import Glance, glance
-from substrate.rewrite.sweep import Asked, Sweep
-from substrate.rewrite.working_copy import OWN_DIRECTORIES, WorkingCopy
+from substrate.rewrite.execute import OWN_DIRECTORIES, Sweep, WorkingCopy
 from substrate.system import environment
+from substrate.system.process import Asked
 
 GITLINK = 0o160000
 _KINDS = {
@@ -29,34 +28,34 @@ _KINDS = {
 
 
 class Survey(NamedTuple):
-    """Everything that is known of the working copy before a file of it is read."""
+    """Everything known about the working copy before any file is read."""
 
     #: Base against target: the only paths a rewrite has a reason to touch.
     target: dict[RelPath, Change]
     #: Base against index, submodules and conflicts left out.
     staged: dict[RelPath, Change]
-    #: Paths whose file is not what the index says, as far as stat can tell, and what it says
+    #: Paths whose file differs from the index, as far as stat can tell, with the index entry
     #: (None: not known).
     dirty: dict[RelPath, Node | None]
     unmerged: frozenset[RelPath]
     intent_to_add: frozenset[RelPath]
     #: Neither tracked nor ignored.
     untracked: tuple[RelPath, ...]
-    #: Repositories inside this one that are no submodules; left alone.
+    #: Repositories inside this one that are not submodules; left alone.
     nested: tuple[RelPath, ...]
     #: Whether attributes or settings may make files differ from their blobs.
     converts: bool
 
 
 def look(copy: WorkingCopy, base: bytes, target: bytes, sweep: Sweep) -> Survey:
-    """`RefusedError` where the target changes submodules, or entries are hidden from us."""
+    """`RefusedError` if the target changes submodules, or if index entries are hidden."""
     git = copy.git
     between = Asked(lambda: git.raw_diff("diff-tree", "-r", base.hex(), target.hex()))
     index = glance(copy.index_file.read_bytes())
     if any(copy.git_dir.glob("sharedindex.*")):  # a split index: most of it is elsewhere
         index = Glance(plain=False, attributes=False, tree=b"")
     if index.tree and index.tree == ObjectStore(copy.common_dir).read_commit(base).tree:
-        cached = []  # git noted it: nothing is staged
+        cached = []  # git cached the base's tree: nothing is staged
     else:
         cached = git.raw_diff("diff-index", "--cached", base.hex())
     flags = b"" if index.plain else entry_flags(copy)
@@ -89,7 +88,7 @@ def look(copy: WorkingCopy, base: bytes, target: bytes, sweep: Sweep) -> Survey:
 
 
 def node_of(mode: int, oid: bytes) -> Node:
-    """A side of a git diff as a node; ABSENT where nothing is."""
+    """A side of a git diff as a node; ABSENT if there is no file."""
     if mode not in _KINDS:
         return ABSENT
     kind, bits = _KINDS[mode]
@@ -129,7 +128,7 @@ def _refuse_hidden(flags: bytes) -> None:
         if at or flags.startswith(mark):
             name = flags[at + 2 : flags.index(b"\0", at)]
             raise RefusedError(
-                f"{display(name)} is marked skip-worktree: git would not tell what stands there",
+                f"{display(name)} is marked skip-worktree: git does not say what is there",
                 hint="`git update-index --no-skip-worktree` on it, then try again",
             )
 
@@ -139,7 +138,7 @@ def entry_flags(copy: WorkingCopy) -> bytes:
 
 
 def assumed_unchanged(flags: bytes) -> set[RelPath]:
-    """Git does not look at these files, so we do."""
+    """Paths marked assume-unchanged: git does not check these files, so we do."""
     if not any(flags.startswith(m) or b"\0" + m in flags for m in (b"h ", b"m ")):
         return set()
     return {RelPath(entry[2:]) for entry in flags.split(b"\0") if entry[:2] in (b"h ", b"m ")}

@@ -1,7 +1,7 @@
-"""From wished files to a plan: directories made and removed, and what stands in the way.
+"""From wanted files to a plan: which directories to make and remove, and what blocks a path.
 
-A directory goes only if every name in it goes; one that was empty before stays. A file of the
-user's that stands where the target wants a directory (or the reverse) blocks the path.
+A directory is removed only if every name in it is removed; a directory that was already empty
+stays. A user's file where the target wants a directory (or the reverse) blocks the path.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import RefusedError
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.model.paths import RelPath, ancestors, display, is_within, join, parent
-from substrate.workspace.plan import Op, Plan
+from substrate.model import ABSENT, Kind, Node, RelPath, ancestors, display, is_within, join, parent
+from substrate.workspace.apply import Op, Plan
 
 
 class Wish(NamedTuple):
@@ -24,14 +23,14 @@ class Wish(NamedTuple):
 
 class Layout(NamedTuple):
     ops: tuple[Op, ...]
-    #: Paths that cannot be had, and what is in their way.
+    #: Paths that cannot be created, and what blocks them.
     blocked: dict[RelPath, str]
     #: Ignored files that had to make room for a directory; the snapshot must hold them.
     displaced: dict[RelPath, Node]
 
 
 class Planner:
-    """`node_at` reads the tree; `gives_way`: the path is ignored, so that the target wins."""
+    """`node_at` reads the tree; `gives_way`: the path is ignored, so the target wins."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class Planner:
         return Layout(plan, blocked, displaced)
 
     def _now(self, path: RelPath) -> Node:
-        """Kind and mode on disk; below something that is no directory there is nothing."""
+        """Kind and mode on disk; a path below anything but a directory is absent."""
         node = self._seen.get(path)
         if node is None:
             node = self._seen[path] = self._node_at(path)
@@ -93,14 +92,14 @@ class Planner:
                 return ""
             if wish is None and self._gives_way(above):
                 return ""
-            return f"the {node.kind.value} {display(above)} stands where its directory has to be"
+            return f"the {node.kind.value} {display(above)} is where its directory has to be"
         return ""
 
     def _below(self, path: RelPath, wanted: Mapping[RelPath, Wish]) -> str:
         if self._now(path).kind is not Kind.DIRECTORY:
             return ""
         stays = next((p for p in self._files_below(path) if not _goes(p, wanted)), None)
-        return f"a directory with {display(stays)} in it stands there" if stays else ""
+        return f"a directory with {display(stays)} in it is there" if stays else ""
 
     def _files_below(self, path: RelPath) -> list[RelPath]:
         out: list[RelPath] = []
@@ -149,7 +148,7 @@ class Planner:
                 ops[path] = Wish(self._now(path), ABSENT)
 
     def _empty(self, path: RelPath, ops: dict[RelPath, Wish]) -> None:
-        """Every directory inside goes too: a file takes its place."""
+        """Remove every directory inside as well: a file replaces this one."""
         stack = [path]
         while stack:
             here = stack.pop()
@@ -173,13 +172,13 @@ def _goes(path: RelPath, ops: Mapping[RelPath, Wish]) -> bool:
 
 
 def plan_of(ops: Iterable[Op]) -> Plan:
-    """`Plan.of`, where a list that no tree can satisfy is a refusal: nothing was changed yet."""
+    """`Plan.of`; `RefusedError` for a list that no tree can satisfy. Nothing has changed yet."""
     try:
         return Plan.of(ops)
     except ValueError as error:
         raise RefusedError(
             f"these paths are in each other's way: {error}",
-            hint="name fewer paths, or move what stands there aside; nothing was changed",
+            hint="name fewer paths, or move what is there aside; nothing was changed",
         ) from error
 
 

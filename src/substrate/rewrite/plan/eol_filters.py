@@ -1,7 +1,7 @@
 """From blobs to the bytes of files and back: line endings, ``$Id$``, encodings; never a program.
 
-The attributes that count are the target's (as ``git checkout`` has it): the attribute files of the
-new state are laid out in a directory of their own, where git finds them and nothing else.
+The target's attributes apply, as in ``git checkout``: the attribute files of the new state are
+written to a directory of their own, where git finds only them.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from substrate.errors import RefusedError
-from substrate.model.nodes import BlobReader, BlobWriter, Kind, Node
-from substrate.model.paths import RelPath, ancestors, display, join
-from substrate.rewrite.survey import Survey
-from substrate.rewrite.working_copy import WorkingCopy
-from substrate.workspace.probe import blob_id
+from substrate.model import BlobReader, BlobWriter, Kind, Node, RelPath, ancestors, display, join
+from substrate.rewrite.execute import WorkingCopy
+from substrate.rewrite.plan.diff_states import Survey
+from substrate.workspace.paths import blob_id
 
 _ATTRIBUTES = b".gitattributes"
 _BUILT_IN_MERGES = ("text", "binary", "union")
 
 
 class Conversion:
-    """Answers for the paths of one rewrite; asks git nothing where nothing converts."""
+    """Conversions for the paths of one rewrite; runs no git if nothing converts."""
 
     def __init__(self, copy: WorkingCopy, survey: Survey, blobs: BlobReader, scratch: Path) -> None:
         self._copy = copy
@@ -46,13 +45,13 @@ class Conversion:
             return "binary"
         if value in _BUILT_IN_MERGES:
             return value
-        # Git takes a driver that nobody configured for plain text.
+        # Git treats a driver without configuration as a plain text merge.
         return "binary" if f"merge.{value}.driver" in self._copy.git.config() else "text"
 
     def to_files(
         self, wanted: Mapping[RelPath, Node], batch: BlobWriter, *, now: bool = False
     ) -> dict[RelPath, Node]:
-        """Each node with the content its file gets; `now`: by the attributes in the work tree."""
+        """Each node with its file's content; `now`: by the attributes in the work tree."""
         out = dict(wanted)
         if not self._survey.converts:
             return out
@@ -72,7 +71,7 @@ class Conversion:
         return out
 
     def refuse_filtered(self, paths: Iterable[RelPath]) -> None:
-        """Files that only a program could write are not written."""
+        """Refuse to write files whose content only an external filter can produce."""
         for path in paths:
             name = self._values.get(path, {}).get("filter", "unspecified")
             config = self._copy.git.config()
@@ -86,7 +85,7 @@ class Conversion:
                 )
 
     def clean_ids(self, paths: Iterable[RelPath]) -> dict[RelPath, bytes]:
-        """The blob that git would make of each file as it stands; only asked where it matters."""
+        """The blob that git would make of each file now; empty unless something converts."""
         asked = [path for path in paths if path.find(b"\n") < 0 and path[:1] != b'"']
         if not self._survey.converts or not asked:
             return {}
@@ -94,7 +93,7 @@ class Conversion:
         out = self._copy.git.ask("hash-object", "--stdin-paths", input=stdin)
         lines = (out or b"").split()
         if len(lines) != len(asked):
-            return {}  # one of them went away meanwhile
+            return {}  # a file disappeared since it was listed
         ids = (bytes.fromhex(line.decode("ascii")) for line in lines)
         return dict(zip(asked, ids, strict=True))
 
@@ -127,7 +126,7 @@ class Conversion:
             return found.read()
 
     def _indexed(self, places: Iterable[RelPath]) -> dict[bytes, bytes]:
-        """All attribute files in the index: there are few, and a pathspec each would be slow."""
+        """List the whole index and pick attribute files: a pathspec for each would be slow."""
         out = self._copy.git.run("ls-files", "-z", "--stage")
         wanted = set(places)
         found: dict[bytes, bytes] = {}

@@ -6,8 +6,8 @@
     W' = I' checked out                where W is I     no unstaged work
          what W is, brought from I to I'                unstaged work on top: MM stays MM
 
-Nothing here touches a file. Where two sides collide the user's bytes stay in the work tree (with
-marks around both sides where it is text), and the index holds all three sides.
+Nothing here touches a file. In a conflict the user's bytes stay in the work tree (in text files
+with conflict markers around both sides), and the index holds all three sides.
 """
 
 from __future__ import annotations
@@ -15,20 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.objects.merge import Blobs, Collision, Take, merge_node
+from substrate.model import ABSENT, Kind, Node
+from substrate.objects.index import Stages
+from substrate.objects.snapshots import Blobs, Collision, Take, merge_node
 
-#: ``(base, ours, theirs) -> (merged or marked bytes, clean)``; None where it is no text.
+#: ``(base, ours, theirs) -> (merged or marked bytes, clean)``; None if it is not text.
 TextMerge = Callable[[bytes, bytes, bytes], "tuple[bytes, bool] | None"]
 _FILE_MODE, _EXEC_MODE = 0o644, 0o755
-
-
-class Stages(NamedTuple):
-    """A conflict in the index: what both sides came from, the target's, the user's."""
-
-    base: Node
-    ours: Node
-    theirs: Node
 
 
 class Sides(NamedTuple):
@@ -40,16 +33,16 @@ class Sides(NamedTuple):
     work: Node
     #: `staged` and `work` are the same to git.
     is_clean: bool
-    #: Neither in the index nor a conflict there, but a file stands in the work tree.
+    #: Not in the index, not even as a conflict, but there is a file in the work tree.
     is_ignored: bool = False
 
 
 class Verdict(NamedTuple):
-    """What the path shall be. `work` is a file content, not yet converted where `convert` says."""
+    """What the path will be. `work` is a file content; if `convert` is set, not yet converted."""
 
     entry: Node | Stages
     work: Node
-    #: `work` is a blob that is checked out as such (as opposed to bytes that are final).
+    #: `work` is a blob to check out, with conversion (otherwise its bytes are final).
     convert: bool = False
     conflict: str = ""
     merged: bool = False
@@ -105,7 +98,7 @@ class Replay:
         return Verdict(stages, brought.node, conflict=collision.why)
 
     def _not_in_index(self, sides: Sides) -> Verdict:
-        """Untracked, ignored, or taken out of the index with the file left in place."""
+        """Untracked, ignored, or removed from the index with the file left in place."""
         target, work = sides.target, sides.work
         if target == ABSENT:
             return Verdict(ABSENT, work)
@@ -128,9 +121,9 @@ class Replay:
         outcome = merge_node(base, ours, _plain(theirs), blobs, None)
         if isinstance(outcome, Collision):
             if base == ABSENT and ours.kind is theirs.kind is Kind.FILE:
-                # Both sides made the file: there may be common lines all the same.
+                # Both sides added the file; they may still have lines in common.
                 self._text(b"", self._read(ours.oid), self._read(theirs.oid), None)
-            return Collision(_reason(base, ours, theirs, outcome.why))
+            return Collision(_reason(base, ours, theirs, outcome))
         node = outcome.node
         if node.kind is Kind.FILE and theirs.kind is Kind.FILE:
             node = node._replace(mode=with_executable(theirs.mode, node.mode), xattrs=theirs.xattrs)
@@ -147,13 +140,13 @@ class Replay:
         return None
 
     def _left_in_tree(self, work: Node) -> Node:
-        """Text with both sides marked, or the user's own bytes."""
+        """Text with conflict markers, or the user's own bytes."""
         if self._marked is None or work.kind is not Kind.FILE:
             return work
         return work._replace(oid=self._add(self._marked))
 
     def _known(self, work: Node) -> Node:
-        """A file as an index entry; what git cannot hold there is left out."""
+        """A file as an index entry; ABSENT for kinds that git cannot store."""
         if work.kind is Kind.FILE:
             return _plain(work)
         return work if work.kind is Kind.SYMLINK else ABSENT
@@ -164,20 +157,20 @@ class _Brought(NamedTuple):
 
 
 def _plain(node: Node) -> Node:
-    """With the one mode bit that git knows."""
+    """The node with the only mode bit that git stores."""
     if node.kind is not Kind.FILE:
         return node if node.kind is not Kind.SYMLINK else Node(Kind.SYMLINK, 0, node.oid)
     return Node(Kind.FILE, _EXEC_MODE if node.mode & 0o100 else _FILE_MODE, node.oid)
 
 
 def with_executable(mode: int, like: int) -> int:
-    """`mode` with the executable bits as `like` has them, for those who may read."""
+    """`mode` made executable, or not, as in `like`: for each class of users that may read."""
     if bool(mode & 0o100) == bool(like & 0o100):
         return mode
     return mode | (mode & 0o444) >> 2 if like & 0o100 else mode & ~0o111
 
 
-def _reason(base: Node, ours: Node, theirs: Node, why: str) -> str:
+def _reason(base: Node, ours: Node, theirs: Node, collision: Collision) -> str:
     if theirs == ABSENT:
         return "you removed it, the target changed it"
     if ours == ABSENT:
@@ -185,7 +178,8 @@ def _reason(base: Node, ours: Node, theirs: Node, why: str) -> str:
     if base == ABSENT:
         return "you added it, and so did the target, with other content"
     if base.kind is ours.kind is theirs.kind is Kind.FILE:
-        return "you and the target changed the same lines" if "lines" in why else why
+        same_lines = "you and the target changed the same or adjacent lines"
+        return same_lines if collision.is_of_content else collision.why
     if base.kind is ours.kind is theirs.kind is Kind.SYMLINK:
         return "you and the target made the link point elsewhere"
     return f"it is a {theirs.kind.value} here and a {ours.kind.value} in the target"

@@ -1,4 +1,4 @@
-"""Everything a rewrite will do, decided before it is done: plan, index entries, conflicts."""
+"""Decide everything a rewrite will do before it starts: plan, index entries, conflicts."""
 
 from __future__ import annotations
 
@@ -6,40 +6,45 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.model.paths import RelPath, ancestors
-from substrate.objects.batch import Batch
+from substrate.model import ABSENT, Kind, Node, RelPath, ancestors
 from substrate.objects.git import BINARY, Git
-from substrate.rewrite.conversion import Conversion
-from substrate.rewrite.layout import Planner, Wish, below_any, plan_of
-from substrate.rewrite.replay import Replay, Sides, Stages, TextMerge, Verdict, with_executable
-from substrate.rewrite.survey import Survey
-from substrate.rewrite.working_copy import WorkingCopy
-from substrate.workspace.observe import node_at
-from substrate.workspace.plan import Op, Plan
-from substrate.workspace.probe import blob_id
+from substrate.objects.index import Stages
+from substrate.objects.store import Batch
+from substrate.rewrite.execute import WorkingCopy
+from substrate.rewrite.plan.diff_states import Survey
+from substrate.rewrite.plan.directory_plan import Planner, Wish, below_any, plan_of
+from substrate.rewrite.plan.eol_filters import Conversion
+from substrate.rewrite.plan.merge_path import (
+    Replay,
+    Sides,
+    TextMerge,
+    Verdict,
+    with_executable,
+)
+from substrate.workspace.apply import Op, Plan
+from substrate.workspace.paths import blob_id, node_at
 
 _LABELS = ("target", "base", "your work")
 
 
 class Decision(NamedTuple):
     plan: Plan
-    #: What the index shall hold at each path that changes there.
+    #: The new index entry of each path that changes there.
     entries: dict[RelPath, Node | Stages]
     conflicts: dict[RelPath, str]
     merged: tuple[RelPath, ...]
     #: Ignored files that the target replaces.
     overwritten: tuple[RelPath, ...]
-    #: Files as they stand, of every path that was read: what a snapshot has to say of them.
+    #: The current file of every path that was read: the snapshot must contain them.
     present: dict[RelPath, Node]
-    #: Paths of the target's change that hold something of the user's.
+    #: Paths of the target's change that contain user work.
     with_work: tuple[RelPath, ...]
-    #: By planned path what the index had and shall have: for files that change at the last moment.
+    #: Old and new index entry of each planned path: for files that change at the last moment.
     late: dict[RelPath, tuple[Node, Node]]
 
 
 class Files:
-    """Reads files of the working copy. Contents that no object holds yet go into the batch."""
+    """Reads files of the working copy. Contents that are not stored yet go into the batch."""
 
     def __init__(self, root: Path, batch: Batch, known: Iterable[bytes] = ()) -> None:
         self._root = root
@@ -129,7 +134,7 @@ class Decider:
         return staged.new if staged is not None else self._survey.target[path].old
 
     def _work_node(self, path: RelPath) -> Node:
-        """A directory that stands where a file should be holds files of their own."""
+        """ABSENT for a directory in place of a file: the files in it have their own paths."""
         node = self.files.node(path)
         return ABSENT if node.kind is Kind.DIRECTORY else node
 
@@ -205,7 +210,7 @@ class Decider:
     # -- the tree -------------------------------------------------------------------------------
 
     def _gives_way(self, path: RelPath) -> bool:
-        """Ignored: there, not tracked, not listed as untracked, in no nested repository."""
+        """Ignored: exists, not tracked, not listed as untracked, not in a nested repository."""
         survey = self._survey
         if path in self._untracked or path in survey.intent_to_add or path in survey.unmerged:
             return False
@@ -219,7 +224,7 @@ class Decider:
         return self._is_ignored(path)
 
     def _is_ignored(self, path: RelPath) -> bool:
-        """Asked of git, so that a file that came a moment ago is not taken for an ignored one."""
+        """Ask git, so that a file created a moment ago is not mistaken for an ignored one."""
         if self._ignored is None:
             added = [p for p, c in self._survey.target.items() if c.old == ABSENT]
             there = {p for p in added if self.files.node(p).has_content}
@@ -229,7 +234,7 @@ class Decider:
         return self._ignored[path]
 
     def _ask_ignored(self, paths: set[RelPath]) -> dict[RelPath, bool]:
-        # With "./" no name can be taken for pathspec magic.
+        # With "./" git cannot read a name as pathspec magic.
         stdin = b"".join(b"./" + path + b"\0" for path in paths)
         out = self._copy.git.ask("check-ignore", "-z", "--stdin", input=stdin)
         return {RelPath(path[2:]): True for path in (out or b"").split(b"\0") if path}
@@ -244,7 +249,7 @@ class Decider:
         return Wish(now, wanted)
 
     def _exact(self, node: Node, now: Node) -> Node:
-        """The mode of a checked-out file: that of the file it replaces, else by the umask."""
+        """The node with its file mode: that of the file it replaces, else from the umask."""
         if node.kind is not Kind.FILE:
             return node
         if now.kind is Kind.FILE:
@@ -255,7 +260,7 @@ class Decider:
 
     def _clashing_in_index(self) -> set[RelPath]:
         """A staged file where the target has a directory, or the reverse: one index cannot hold
-        both as settled entries."""
+        both as merged entries."""
         target, staged = self._survey.target, self._survey.staged
         added = {p for p, c in target.items() if c.new != ABSENT}
         users = {p for p, c in staged.items() if c.new != ABSENT and c.old == ABSENT}
@@ -276,7 +281,7 @@ class Decider:
 
 
 def is_as_recorded(node: Node, recorded: Node) -> bool:
-    """Whether a file is what an index entry says, byte for byte."""
+    """Whether a file matches an index entry, byte for byte."""
     if (node.kind, node.oid) != (recorded.kind, recorded.oid):
         return False
     return node.kind is not Kind.FILE or bool(node.mode & 0o100) == bool(recorded.mode & 0o100)

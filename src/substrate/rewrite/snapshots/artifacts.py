@@ -1,18 +1,22 @@
-"""Files beside a snapshot that people and programs can read without knowing about its commit."""
+"""Files beside a snapshot that people and programs can read without its commit."""
 
 from __future__ import annotations
 
 import base64
 import json
+import shlex
 from pathlib import Path
 
-from substrate.model.paths import RelPath, display
-from substrate.objects.worktree_git import PATCH
-from substrate.rewrite.capture import Captured
-from substrate.rewrite.sweep import Asked
-from substrate.rewrite.working_copy import WorkingCopy
-from substrate.system.clock import iso
+from substrate.model import RelPath, display
+from substrate.objects.git import PATCH
+from substrate.rewrite.execute import WorkingCopy
+from substrate.rewrite.snapshots.capture_snapshot import Captured
+from substrate.system import iso
 from substrate.system.files import fsync_dir, write_atomic
+from substrate.system.process import Asked
+
+#: How many paths to try to find an example for the recovery commands.
+_TRIED = 20
 
 
 def artifacts_dir(copy: WorkingCopy, name: str) -> Path:
@@ -20,7 +24,7 @@ def artifacts_dir(copy: WorkingCopy, name: str) -> Path:
 
 
 def recovery_command(name: str) -> str:
-    return f"substrate recover restore {name} --with-git"
+    return f"substrate recover restore {shlex.quote(name)} --with-git"
 
 
 def write_artifacts(copy: WorkingCopy, captured: Captured) -> Path:
@@ -47,12 +51,7 @@ def write_artifacts(copy: WorkingCopy, captured: Captured) -> Path:
         "head": meta.head_ref or meta.head_commit,
         "snapshot_ref": captured.ref,
         "snapshot_oid": captured.commit.hex(),
-        "recovery_commands": [
-            recovery_command(captured.name),
-            f"substrate recover show {captured.name}",
-            f"substrate recover restore {captured.name} PATH…",
-            f"git show {captured.commit.hex()}:PATH",
-        ],
+        "recovery_commands": _recovery_commands(copy, captured),
         "skipped": list(captured.skipped),
     }
     write_atomic(place / "meta.json", _json(document))
@@ -60,8 +59,41 @@ def write_artifacts(copy: WorkingCopy, captured: Captured) -> Path:
     return place
 
 
+def _recovery_commands(copy: WorkingCopy, captured: Captured) -> list[str]:
+    """Four commands that run unchanged from any directory: two of them for one path."""
+    name, commit = shlex.quote(captured.name), captured.commit.hex()
+    there = shlex.quote(str(copy.root))
+    ours, gits = f"substrate -C {there} recover", f"git -C {there}"
+    commands = [f"{ours} restore {name} --with-git", f"{ours} show {name}"]
+    path = _one_path(copy, captured)
+    if not path:  # none can be typed: list the names, and archive everything
+        return [
+            *commands,
+            f"{gits} ls-tree -r -t {commit}",
+            f"{gits} archive {commit} > {commit[:12]}.tar",
+        ]
+    quoted = shlex.quote(path)
+    word = f"-- {quoted}" if path.startswith("-") else quoted
+    shown = shlex.quote(f"{commit}:{path}")
+    return [*commands, f"{ours} restore {name} {word}", f"{gits} show {shown}"]
+
+
+def _one_path(copy: WorkingCopy, captured: Captured) -> str:
+    """A path that the snapshot holds, as an example for the others; "" if none can be typed."""
+    meta, commit = captured.meta, captured.commit.hex()
+    for path in (*meta.dirty, *meta.untracked, *meta.planned)[:_TRIED]:
+        try:
+            text = path.decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+        asked = ("cat-file", "-e", f"{commit}:{text}")
+        if text.isprintable() and copy.git.ask(*asked) is not None:
+            return text
+    return ""
+
+
 def _names(paths: tuple[RelPath, ...]) -> list[object]:
-    """Strings; a name that is not UTF-8 also with its exact bytes."""
+    """The paths as strings; a name that is not UTF-8 also with its exact bytes."""
     out: list[object] = []
     for path in paths:
         try:

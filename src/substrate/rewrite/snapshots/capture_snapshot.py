@@ -1,10 +1,10 @@
-"""The snapshot: one commit in the user's repository that is the working copy, byte for byte.
+"""The snapshot: one commit in the user's repository with the working copy, byte for byte.
 
 refs/manifold/recovery/<workspace>/<nanoseconds>
-  commit        tree = every tracked file and every untracked one as it stood
+  commit        tree = every tracked and every untracked file at that moment
     parent 1    the base, so that ``git diff <ref>^ <ref>`` shows the user's work
     parent 2    tree: index/ (the staged state), attrs/ (exact modes, empty directories),
-                meta.json, and index-file where entries are in conflict or only intended
+                meta.json, and index-file if entries are in conflict or intent-to-add
 """
 
 from __future__ import annotations
@@ -16,21 +16,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import WorkspaceError
-from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.model.paths import RelPath, display
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.commits import Commit, signature
-from substrate.objects.snapshot import Snapshot
-from substrate.objects.trees import MODE_DIR, MODE_FILE
-from substrate.rewrite import meta as metas
-from substrate.rewrite.decide import Files, is_as_recorded
-from substrate.rewrite.meta import Meta
-from substrate.rewrite.survey import Survey, assumed_unchanged, entry_flags
-from substrate.rewrite.sweep import Asked, list_directories
-from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
+from substrate.model import ABSENT, Kind, Node, RelPath, display
+from substrate.objects.snapshots import MODE_DIR, MODE_FILE, Commit, Snapshot, signature
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store import Batch
+from substrate.rewrite.execute import RECOVERY_PREFIX, WorkingCopy, list_directories
+from substrate.rewrite.plan import Files, Survey, assumed_unchanged, entry_flags, is_as_recorded
+from substrate.rewrite.snapshots import snapshot_metadata as metas
+from substrate.rewrite.snapshots.snapshot_metadata import Meta
 from substrate.system import clock
 from substrate.system.files import fsync_dir
+from substrate.system.process import Asked
+from substrate.system.sync import store_age
 
 _TRIES = 1000
 
@@ -40,9 +37,9 @@ class Captured(NamedTuple):
     commit: bytes
     meta: Meta
     index_tree: bytes
-    #: The tracked files as they stood, without the untracked ones: what a patch is made from.
+    #: The tracked files at that moment, without the untracked ones: the source of patches.
     tracked_tree: bytes
-    #: What was read, to be compared once more before anything is overwritten.
+    #: What was read, to compare again before anything is overwritten.
     nodes: dict[RelPath, Node]
     skipped: tuple[str, ...]
 
@@ -59,8 +56,8 @@ def capture(
     scratch: Path,
     planned: Mapping[RelPath, Node],
 ) -> Captured:
-    """Write the objects and the ref, all durable. `planned`: paths that will be changed, ignored
-    ones among them, as they were read; their contents are in the batch or the repository."""
+    """Write the objects and the ref, all durable. `planned`: paths that will change, including
+    ignored ones, as they were read; their contents are in the batch or the repository."""
     flags, free = Asked(lambda: entry_flags(copy)), Asked(lambda: _free_ref(copy))
     directories = Asked(lambda: list_directories(copy))
     index_tree = _index_tree(copy, survey, scratch)
@@ -72,7 +69,7 @@ def capture(
     nodes = _read(files, [*tracked, *planned], skipped)
     tracked_state = snapshots.edit(batch, Snapshot(index_tree), _for_tree(nodes))
     untracked = _read(files, survey.untracked, skipped)
-    # Where a tracked file was, a directory is none of git's untracked ones.
+    # Git does not list a directory that replaced a tracked file among its untracked ones.
     tops = [*directories.answer(), *(p for p, n in nodes.items() if n.kind is Kind.DIRECTORY)]
     empty = _read(files, _empty_directories(copy, tops), skipped)
     everything = {**_for_tree(nodes), **untracked, **empty}
@@ -94,7 +91,7 @@ def capture(
         side[b"index-file"] = (MODE_FILE, batch.add_blob(copy.index_file.read_bytes()))
     commit = _commit(batch, meta, state.tree, batch.add_tree(side), ref)
     make_durable(batch)
-    # Created, never moved: two captures in one instant cannot share a ref.
+    # Only create the ref, never move it: two captures at the same instant cannot share one.
     copy.git.run("update-ref", "--no-deref", ref, commit.hex(), "0" * 40)
     _sync_names(copy.common_dir, ref)
     nodes.update(untracked)
@@ -102,7 +99,7 @@ def capture(
 
 
 def _with_work(survey: Survey, nodes: Mapping[RelPath, Node]) -> tuple[RelPath, ...]:
-    """Tracked paths that differ; a file that was only touched does not."""
+    """Tracked paths with changes; a file that was only touched has none."""
     changed = {
         path
         for path, recorded in survey.dirty.items()
@@ -121,7 +118,7 @@ def _commit(batch: Batch, meta: Meta, tree: bytes, side: bytes, ref: str) -> byt
 
 
 def make_durable(batch: Batch) -> None:
-    """Everything the batch holds is in the repository and survives a power cut."""
+    """Publish everything in the batch to the repository, so that it survives a power cut."""
     small = [oid for oid, _, _ in batch.small_objects()]
     batch.publish()
     batch.store.sync_loose(small)
@@ -130,6 +127,7 @@ def make_durable(batch: Batch) -> None:
 
 def _free_ref(copy: WorkingCopy) -> str:
     stamp = clock.now_ns()
+    store_age.of_file(copy.own_dir / store_age.FILE)
     for _ in range(_TRIES):
         ref = f"{RECOVERY_PREFIX}{copy.name}/{stamp}"
         if copy.git.ask("show-ref", "--verify", "--quiet", ref) is None:
@@ -139,14 +137,14 @@ def _free_ref(copy: WorkingCopy) -> str:
 
 
 def _sync_names(common_dir: Path, ref: str) -> None:
-    """Git syncs the ref's file, but not the names that lead to it."""
+    """Git syncs the ref's file, but not the directories above it."""
     for above in Path(ref).parents[:-1]:
-        with suppress(FileNotFoundError):  # packed meanwhile; then git saw to it
+        with suppress(FileNotFoundError):  # git packed the ref since then, and synced it
             fsync_dir(common_dir / above)
 
 
 def verify(copy: WorkingCopy, captured: Captured, batch: Batch) -> list[RelPath]:
-    """The paths that are not what was captured, any more; every captured content is read back."""
+    """The paths that changed since the capture; also reads every captured content back."""
     for node in captured.nodes.values():
         if node.has_content:
             batch.read_blob(node.oid)
@@ -163,7 +161,7 @@ def _read(files: Files, paths: Iterable[RelPath], skipped: list[str]) -> dict[Re
         try:
             node = files.node(path)
         except WorkspaceError as error:
-            # It cannot be read, so it cannot be lost by us either: nothing plans to touch it.
+            # An unreadable path cannot be lost: no plan touches it.
             skipped.append(error.message)
             continue
         if node.kind in (Kind.SOCKET, Kind.CHAR_DEVICE, Kind.BLOCK_DEVICE):
@@ -173,12 +171,12 @@ def _read(files: Files, paths: Iterable[RelPath], skipped: list[str]) -> dict[Re
 
 
 def _for_tree(nodes: dict[RelPath, Node]) -> dict[RelPath, Node]:
-    """A directory where a file was tracked: what is in it is listed on its own."""
+    """ABSENT for a directory in place of a tracked file: its contents have their own paths."""
     return {p: ABSENT if n.kind is Kind.DIRECTORY else n for p, n in nodes.items()}
 
 
 def _index_tree(copy: WorkingCopy, survey: Survey, scratch: Path) -> bytes:
-    """The staged state as a tree; entries in conflict are left out, they are in the index file."""
+    """The staged state as a tree, without entries in conflict: those are in the index file."""
     temporary = scratch / "index-for-tree"
     temporary.write_bytes(copy.index_file.read_bytes())
     try:
@@ -194,10 +192,12 @@ def _index_tree(copy: WorkingCopy, survey: Survey, scratch: Path) -> bytes:
 
 
 def _converted(copy: WorkingCopy, survey: Survey, known: set[RelPath]) -> set[RelPath]:
-    """Tracked files whose bytes may not be their blob's: line endings, encodings, filters."""
+    """Tracked files whose bytes may differ from their blobs: line endings, encodings, filters."""
     if not survey.converts:
         return set()
-    from substrate.objects.borrow import borrow_index  # brings the scan; most never need it
+    from substrate.objects.import_user import (  # imports the scan; rarely needed
+        borrow_index,
+    )
 
     vouched = borrow_index(copy.git_dir, copy.common_dir, copy.root)
     listed = copy.git.run("ls-files", "-z", "--stage").split(b"\0")
@@ -206,7 +206,7 @@ def _converted(copy: WorkingCopy, survey: Survey, known: set[RelPath]) -> set[Re
 
 
 def _empty_directories(copy: WorkingCopy, tops: Iterable[bytes]) -> list[RelPath]:
-    """Directories that hold nothing at all, among these and below."""
+    """Completely empty directories among these and below them."""
     root = os.fsencode(copy.root)
     out = []
     for top in tops:

@@ -1,25 +1,25 @@
-"""Snapshots under ``refs/manifold/recovery``: found again from the repository alone."""
+"""List the snapshots under ``refs/manifold/recovery``, from the repository alone."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError, SubstrateError
-from substrate.objects.snapshot import Snapshot
+from substrate.objects.snapshots import Snapshot
 from substrate.objects.store import ObjectStore
-from substrate.rewrite import meta as metas
-from substrate.rewrite.meta import Meta
-from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
+from substrate.rewrite.execute import RECOVERY_PREFIX, WorkingCopy
+from substrate.rewrite.snapshots import snapshot_metadata as metas
+from substrate.rewrite.snapshots.snapshot_metadata import Meta
 
 
 class Kept(NamedTuple):
     ref: str
     commit: bytes
     meta: Meta
-    #: The working copy as it stood.
+    #: The working copy at that moment.
     state: Snapshot
     index_tree: bytes
-    #: The index file itself, where a tree cannot say everything; else empty.
+    #: The index file itself, if a tree cannot represent it; else empty.
     index_file: bytes
 
     @property
@@ -30,8 +30,8 @@ class Kept(NamedTuple):
 def all_kept(
     copy: WorkingCopy, store: ObjectStore, unreadable: list[str] | None = None
 ) -> list[Kept]:
-    """Newest first, of every working copy of the repository. One that cannot be read hides no
-    other; its reason goes to `unreadable`."""
+    """Newest first, of every working copy of the repository. A snapshot that cannot be read is
+    skipped; the reason goes to `unreadable`."""
     found = []
     for ref, oid in recovery_refs(copy).items():
         try:

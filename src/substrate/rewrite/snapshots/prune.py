@@ -1,7 +1,7 @@
-"""Let snapshots go: by the time they were captured, or because their content is kept elsewhere.
+"""Remove snapshots: by their age, or because their content is kept elsewhere.
 
-What goes leaves a tombstone, written first: a line that says what it was, when it went and why, so
-that a name that was ever printed still answers.
+Each removed snapshot leaves a tombstone, written first: a line that says what it was, and when and
+why it was removed, so that every name that was ever printed still resolves.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.model.paths import ROOT, RelPath, display, join
-from substrate.objects.directory import Reader
+from substrate.errors import RefusedError
+from substrate.model import ROOT, RelPath, display, join
+from substrate.objects.snapshots import MODE_DIR, Reader
 from substrate.objects.store import ObjectStore
-from substrate.objects.trees import MODE_DIR
-from substrate.rewrite.artifacts import artifacts_dir
-from substrate.rewrite.kept import Kept, all_kept
-from substrate.rewrite.working_copy import RECOVERY_PREFIX, WorkingCopy
+from substrate.rewrite.execute import RECOVERY_PREFIX, WorkingCopy
+from substrate.rewrite.snapshots.artifacts import artifacts_dir
+from substrate.rewrite.snapshots.list_snapshots import Kept, all_kept
 from substrate.system import clock
 from substrate.system.files import fsync_dir, remove_tree, write_all
 
@@ -28,15 +29,17 @@ _GITLINK = 0o160000
 #: Prints every content that the commits on its stdin reach.
 REV_LIST = ("rev-list", "--objects", "--filter=object:type=blob", "--filter-provided-objects",
             "--no-object-names", "--stdin")  # fmt: skip
-#: `(stdin of rev-list) -> its output`: how the caller's repository is asked.
+#: `(stdin of rev-list) -> its output`: runs rev-list in the caller's repository.
 RevList = Callable[[bytes], bytes]
 
 
 class Policy(NamedTuple):
-    #: Captured before this goes; None: age is no reason.
-    before_ns: int | None
-    #: Goes, whatever its age, if every content of it is kept elsewhere.
+    #: Remove snapshots at least this old; None: not because of their age.
+    min_age_ns: int | None
+    #: Remove a snapshot of any age if all of its content is kept elsewhere.
     redundant: bool = False
+    #: The age of something captured at a given time: see `own_days`.
+    age_of: Callable[[int], int] = lambda when_ns: clock.now_ns() - when_ns
 
 
 class Tombstone(NamedTuple):
@@ -46,14 +49,14 @@ class Tombstone(NamedTuple):
     pruned: str
     operation: str
     why: str
-    #: Contents that were nowhere else, by name (the first of them), and how many.
+    #: The names of the first contents that were nowhere else, and how many there were.
     lost: tuple[str, ...]
     lost_count: int
 
 
 def reason_to_go(when_ns: int, lost_count: int, policy: Policy) -> str:
-    """Empty: it stays. Decided by when it was *captured*, never by a date in the commit's past."""
-    if policy.before_ns is not None and when_ns < policy.before_ns:
+    """Why to remove it; empty: keep it. Its age counts from the capture, not from commit dates."""
+    if policy.min_age_ns is not None and policy.age_of(when_ns) >= policy.min_age_ns:
         return f"captured {clock.iso(when_ns)}, past its time"
     if policy.redundant and not lost_count:
         return "all of its content is kept elsewhere"
@@ -61,7 +64,7 @@ def reason_to_go(when_ns: int, lost_count: int, policy: Policy) -> str:
 
 
 class Elsewhere:
-    """What other refs keep: those that stay for good, asked of git once, and other snapshots."""
+    """What other refs keep: the permanent ones, read from git once, and the other snapshots."""
 
     def __init__(self, rev_list: RevList, refs: Iterable[bytes], reader: Reader) -> None:
         self._rev_list = rev_list
@@ -71,7 +74,7 @@ class Elsewhere:
         self._contents: dict[bytes, dict[bytes, RelPath]] = {}
 
     def lost_with(self, trees: tuple[bytes, ...], others: Iterable[bytes]) -> list[str]:
-        """Names of contents below `trees` that neither a lasting ref nor the `others` hold."""
+        """Names of contents below `trees` that neither a permanent ref nor `others` contain."""
         if self._lasting is None:
             stdin = b"".join(oid.hex().encode() + b"\n" for oid in self._refs)
             lines = self._rev_list(stdin).split(b"\n") if stdin else []
@@ -98,7 +101,7 @@ class Elsewhere:
 
 
 def write_tombstone(directory: Path, stone: Tombstone) -> None:
-    """One line, durable before the ref goes."""
+    """Append one line, durable before the ref is removed."""
     record = json.dumps(stone._asdict()).encode() + b"\n"
     fd = os.open(directory / TOMBSTONES, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -110,7 +113,7 @@ def write_tombstone(directory: Path, stone: Tombstone) -> None:
 
 
 def read_tombstones(directory: Path) -> list[Tombstone]:
-    """The last word on each ref; a line that a crash cut short is passed over."""
+    """The last tombstone of each ref; skips a line that a crash cut short."""
     try:
         text = (directory / TOMBSTONES).read_bytes()
     except FileNotFoundError:
@@ -127,10 +130,10 @@ def read_tombstones(directory: Path) -> list[Tombstone]:
 
 
 def prune(copy: WorkingCopy, policy: Policy, *, dry_run: bool = False) -> list[Tombstone]:
-    """What went (or would go), oldest first."""
+    """Remove snapshots; returns what was (or would be) removed, oldest first."""
     store = ObjectStore(copy.common_dir)
     gone: list[Tombstone] = []
-    with copy.locked("prune"):
+    with nullcontext() if dry_run else copy.locked("prune"):
         staying = {kept.ref: kept for kept in reversed(all_kept(copy, store))}
         elsewhere = Elsewhere(_rev_list(copy), _lasting_refs(copy), store)
         for kept in list(staying.values()):
@@ -179,9 +182,11 @@ def _rev_list(copy: WorkingCopy) -> RevList:
 
 
 def _lasting_refs(copy: WorkingCopy) -> set[bytes]:
-    """Every ref but the snapshots, and HEAD."""
+    """Every ref except the snapshots, plus HEAD."""
     out = copy.git.run("for-each-ref", "--format=%(objectname) %(refname)")
     pairs = (line.split(b" ", 1) for line in out.splitlines())
     prefix = RECOVERY_PREFIX.encode()
     lasting = {bytes.fromhex(oid.decode()) for oid, ref in pairs if not ref.startswith(prefix)}
-    return lasting | {copy.head().commit}
+    with suppress(RefusedError):  # a repository without a commit
+        lasting.add(copy.head().commit)
+    return lasting

@@ -1,4 +1,4 @@
-"""Bring a snapshot back into the working copy, with a snapshot of what stands there first."""
+"""Restore a snapshot into the working copy, after taking a snapshot of its current state."""
 
 from __future__ import annotations
 
@@ -6,37 +6,39 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import ChangedMeanwhileError, RefusedError
-from substrate.model.nodes import Kind, Node
-from substrate.model.paths import RelPath, is_within
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.store import ObjectStore
-from substrate.rewrite import capture as capturing
-from substrate.rewrite import index_file, transition
-from substrate.rewrite.artifacts import recovery_command, write_artifacts
-from substrate.rewrite.capture import Captured
-from substrate.rewrite.decide import Files
-from substrate.rewrite.journal import HeadMove, Intent
-from substrate.rewrite.kept import Kept
-from substrate.rewrite.layout import Planner, Wish, plan_of
-from substrate.rewrite.meta import Meta
-from substrate.rewrite.survey import look
-from substrate.rewrite.sweep import Sweep
-from substrate.rewrite.tree_files import files_of
-from substrate.rewrite.under_way import UnderWay, under_way
-from substrate.rewrite.working_copy import WorkingCopy, check_ready
+from substrate.model import Kind, Node, RelPath, is_within
+from substrate.objects.index import index_file
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store import Batch, ObjectStore
+from substrate.rewrite.execute import (
+    HeadMove,
+    Intent,
+    Sweep,
+    UnderWay,
+    WorkingCopy,
+    carry_out,
+    check_ready,
+    under_way,
+)
+from substrate.rewrite.plan import Files, Planner, Wish, look, plan_of
+from substrate.rewrite.snapshots import capture_snapshot as capturing
+from substrate.rewrite.snapshots.artifacts import recovery_command, write_artifacts
+from substrate.rewrite.snapshots.capture_snapshot import Captured
+from substrate.rewrite.snapshots.list_snapshots import Kept
+from substrate.rewrite.snapshots.snapshot_metadata import Meta
+from substrate.rewrite.snapshots.tree_files import files_of
+from substrate.system import umask
 from substrate.system.files import fsync_file
-from substrate.system.process import current_umask
-from substrate.workspace.plan import Plan
+from substrate.workspace.apply import Plan
 
 _TRIES = 3
 _INDEX = "index.wanted"
 
 
-class Choice(NamedTuple):
-    #: Files and directories of the snapshot; none: everything the operation changed or met.
+class RestoreChoice(NamedTuple):
+    #: Files and directories of the snapshot; empty: everything the operation changed or found.
     paths: tuple[RelPath, ...] = ()
-    #: The index and HEAD as they were, too.
+    #: Also restore the index and HEAD.
     with_git: bool = False
     dry_run: bool = False
 
@@ -50,7 +52,7 @@ class BroughtBack(NamedTuple):
     notes: list[str]
 
 
-def bring_back(copy: WorkingCopy, kept: Kept, choice: Choice) -> BroughtBack:
+def bring_back(copy: WorkingCopy, kept: Kept, choice: RestoreChoice) -> BroughtBack:
     """Put the chosen paths (and, if asked, index and HEAD) back as the snapshot has them."""
     check_ready(copy)
     with copy.locked("restore"):
@@ -65,7 +67,7 @@ def bring_back(copy: WorkingCopy, kept: Kept, choice: Choice) -> BroughtBack:
 
 
 class _Attempt:
-    def __init__(self, copy: WorkingCopy, kept: Kept, choice: Choice, now: UnderWay) -> None:
+    def __init__(self, copy: WorkingCopy, kept: Kept, choice: RestoreChoice, now: UnderWay) -> None:
         self.copy = copy
         self.kept = kept
         self.choice = choice
@@ -83,11 +85,11 @@ class _Attempt:
         wishes = {
             path: Wish(files.node(path), node)
             for path, node in self._wanted().items()
-            # What is in a directory is listed on its own; the directory itself stays as it is.
+            # A directory's contents have their own paths; the directory itself stays unchanged.
             if not files.node(path).kind is node.kind is Kind.DIRECTORY
         }
         layout = Planner(
-            self.copy.root, files.node, lambda path: True, 0o777 & ~current_umask()
+            self.copy.root, files.node, lambda path: True, 0o777 & ~umask.current()
         ).lay_out(wishes)
         plan = plan_of(layout.ops)
         if self.choice.dry_run:
@@ -95,21 +97,21 @@ class _Attempt:
         captured = self._preserve(batch, plan)
         artifacts = write_artifacts(self.copy, captured)
         if capturing.verify(self.copy, captured, batch):
-            raise ChangedMeanwhileError("files changed meanwhile; nothing was changed")
+            raise ChangedMeanwhileError("files changed at the same time; nothing was changed")
         wanted_index = self._lay_out_index() if self.choice.with_git else ""
         intent = Intent(
             directory=self.now.directory, operation_id=self.now.operation_id, operation="restore",
             plan=plan, entries={}, late={}, head=move,
             old_index=index_file.fingerprint(self.copy.index_file), index_file=wanted_index,
         )  # fmt: skip
-        done = transition.carry_out(self.copy, intent, self.store, self.now.lock)
+        done = carry_out.carry_out(self.copy, intent, self.store, self.now.lock)
         return BroughtBack(
             plan, {**layout.blocked, **done.late}, captured, artifacts,
             recovery_command(captured.name), done.notes,
         )  # fmt: skip
 
     def _wanted(self) -> dict[RelPath, Node]:
-        """Named paths: what the snapshot has there. Otherwise also what it says was not there."""
+        """The named paths in the snapshot; if none are named, all of its paths, absent ones too."""
         state = self.kept.state
         if not self.choice.paths:
             return {p: snapshots.lookup(self.store, state, p) for p in self.kept.meta.paths}
@@ -149,7 +151,7 @@ class _Attempt:
             place.write_bytes(self.store.read_blob(self.kept.index_file))
         else:
             self.copy.git.run("read-tree", self.kept.index_tree.hex(), index=place)
-        fsync_file(place)  # whoever finishes this after a power cut needs it whole
+        fsync_file(place)  # must be whole to finish this after a power cut
         return _INDEX
 
     def _head_move(self) -> HeadMove:

@@ -1,11 +1,11 @@
-"""What a snapshot says of itself: which operation, from where to where, which paths."""
+"""A snapshot's metadata: the operation, its two commits, and the paths."""
 
 from __future__ import annotations
 
 import json
 from typing import NamedTuple
 
-from substrate.model.paths import RelPath, display
+from substrate.model import RelPath, display
 
 
 class Meta(NamedTuple):
@@ -28,7 +28,7 @@ class Meta(NamedTuple):
 
     @property
     def paths(self) -> tuple[RelPath, ...]:
-        """What bringing the snapshot back puts into place."""
+        """The paths that restoring the snapshot writes."""
         return tuple(sorted({*self.planned, *self.dirty, *self.untracked}))
 
 

@@ -1,7 +1,7 @@
 """Find a text in every snapshot at once: each distinct content is read a single time.
 
-A hundred snapshots of one project share nearly all their trees and blobs. So the trees are walked
-with those already seen left out, the blobs are searched, and only then are names given to hits.
+A hundred snapshots of one project share nearly all their trees and blobs. So the walk skips trees
+that it has seen, each blob is searched once, and only then are hits mapped to paths.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from substrate.errors import UsageError
-from substrate.model.paths import ROOT, RelPath, join
-from substrate.objects.directory import Reader
-from substrate.objects.trees import MODE_DIR, MODE_EXEC, MODE_FILE
+from substrate.model import ROOT, RelPath, join
+from substrate.objects.snapshots import MODE_DIR, MODE_EXEC, MODE_FILE, Reader
 
 _PROBE_BYTES = 8000
 _FILES = (MODE_FILE, MODE_EXEC)
@@ -27,7 +26,7 @@ class Pattern(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """One line of one content; line 0 stands for a binary content as a whole."""
+    """One line of one content; line 0 means a binary content as a whole."""
 
     line: int
     text: bytes
@@ -61,10 +60,10 @@ def pattern(
 
 
 def search(reader: Reader, trees: dict[str, bytes], wanted: Pattern) -> Iterator[Match]:
-    """Matches sorted by path; `trees` gives each snapshot's name its tree."""
+    """Matches sorted by path; `trees` maps each snapshot's name to its tree."""
     hits = {}
     for oid in _blobs(reader, trees.values()):
-        found = _hits(reader.read_blob(oid), wanted)
+        found = hits_in(reader.read_blob(oid), wanted)
         if found:
             hits[oid] = found
     if not hits:
@@ -99,7 +98,7 @@ def _blobs(reader: Reader, trees: Iterable[bytes]) -> list[bytes]:
 def _places(
     reader: Reader, tree: bytes, wanted: Iterable[bytes], barren: set[bytes]
 ) -> list[tuple[RelPath, bytes]]:
-    """Where in `tree` the wanted contents stand; trees without any are noted in `barren`."""
+    """The paths of the wanted contents in `tree`; adds trees without any to `barren`."""
     out: list[tuple[RelPath, bytes]] = []
     # (path, tree, hits found before it, whether its children are done)
     stack = [(ROOT, tree, 0, False)]
@@ -120,7 +119,8 @@ def _places(
     return out
 
 
-def _hits(data: bytes, wanted: Pattern) -> tuple[Hit, ...]:
+def hits_in(data: bytes, wanted: Pattern) -> tuple[Hit, ...]:
+    """The lines of one content that match."""
     first = wanted.compiled.search(data)
     if first is None:
         return ()
@@ -132,7 +132,7 @@ def _hits(data: bytes, wanted: Pattern) -> tuple[Hit, ...]:
         starts.append(starts[-1] + len(line) + 1)
     numbers = dict.fromkeys(_line_of(starts, m.start()) for m in wanted.compiled.finditer(data))
     if lines[-1] == b"":
-        lines.pop()  # behind the last line's end there is no line
+        lines.pop()  # there is no line after the last newline
     around = wanted.context
     return tuple(
         Hit(

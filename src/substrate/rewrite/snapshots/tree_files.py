@@ -1,4 +1,4 @@
-"""The files of a snapshot: listed, searched and written out, without looking at submodules."""
+"""The files of a snapshot: list, search and export them, without submodules."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from substrate.errors import RefusedError
-from substrate.model.nodes import Kind, Node
-from substrate.model.paths import ROOT, RelPath, is_within, join, rel_path
-from substrate.objects.directory import Directory, Reader
-from substrate.objects.snapshot import Snapshot
+from substrate.model import ROOT, Kind, Node, RelPath, is_within, join, rel_path
+from substrate.objects.snapshots import Directory, Reader, Snapshot
 from substrate.system.files import fsync_dir, write_all
 
 _GITLINK = 0o160000
 
 
 def files_of(reader: Reader, snap: Snapshot) -> Iterator[tuple[RelPath, Node]]:
-    """Files, links and empty directories; a directory with something in it is implied."""
+    """Files, links and empty directories; other directories are implied."""
     stack = [(ROOT, snap)]
     while stack:
         path, at = stack.pop()
