@@ -1,36 +1,39 @@
-"""Compare two packs, section by section: what went in, what was done, what came out."""
+"""Compare two packs, section by section: inputs, steps, outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from substrate.errors import DamagedStoreError
-from substrate.packs.align import common, gaps
-from substrate.packs.base_tree import BASE_NAME, read_base
-from substrate.packs.canonical import canonical_bytes
-from substrate.packs.content_diff import diff_contents
-from substrate.packs.drift_steps import step_drifts
-from substrate.packs.drift_types import Drift, DriftType, Report
-from substrate.packs.manifest import Input, Manifest, Output, Pack
-from substrate.packs.objects import Objects
+from substrate.model import common, gaps
+from substrate.packs.drift.content_diff import diff_contents
+from substrate.packs.drift.drift_steps import step_drifts
+from substrate.packs.drift.drift_types import Drift, DriftReport, DriftType
+from substrate.packs.exchange import is_sidecar
+from substrate.packs.format import Input, Manifest, Output, Pack, canonical_bytes
+from substrate.packs.replay import BASE_NAME, read_base
+from substrate.packs.store import Objects
 
 
-def compare(objects: Objects, a: Pack, b: Pack) -> Report:
+def compare(objects: Objects, a: Pack, b: Pack) -> DriftReport:
     """Every difference that could explain another result.
 
-    When a run took place is none, nor under which ids it was recorded. In this order: prompts,
-    model, inputs, environment, steps, outputs; so what comes first may have caused what follows.
+    The time of a run, its recorded ids and sidecars of earlier packs do not count. The order is
+    prompts, model, inputs, environment, steps, outputs: an earlier difference may have caused a
+    later one.
     """
     entries: list[Drift] = []
     if a.ref != b.ref:
         one, two = a.manifest, b.manifest
         entries += _prompts(objects, one, two)
         entries += _model(one, two)
-        entries += _named("input_drift", "input", objects, one.inputs, two.inputs)
+        inputs = [_without_sidecars(objects, manifest.inputs) for manifest in (one, two)]
+        entries += _named("input_drift", "input", objects, *inputs)
         entries += _environment(one, two)
         entries += step_drifts(objects, one.steps, two.steps)
         entries += _named("output_drift", "output", objects, one.outputs, two.outputs)
-    return Report(a.ref, b.ref, tuple(entries))
+    return DriftReport(a.ref, b.ref, tuple(entries))
 
 
 def _prompts(objects: Objects, a: Manifest, b: Manifest) -> Iterator[Drift]:
@@ -63,7 +66,7 @@ def _model(a: Manifest, b: Manifest) -> Iterator[Drift]:
     if a.model.identifier != b.model.identifier:
         said = f"the model is {b.model.identifier}, not {a.model.identifier}"
         yield Drift("model_drift", said, None, a.model.identifier, b.model.identifier)
-    # A session's id is a note of which run it was, not a setting of the model.
+    # The session id identifies the run; it is not a setting of the model.
     old, new = (
         {name: value for name, value in manifest.model.parameters.items() if name != "session_id"}
         for manifest in (a, b)
@@ -98,7 +101,7 @@ def _named(
     a: Sequence[Input] | Sequence[Output],
     b: Sequence[Input] | Sequence[Output],
 ) -> Iterator[Drift]:
-    """Contents that belong together by their name; the second of a name with the second."""
+    """Pair contents by name; the second of a name with the second of the same name."""
     old, new = _by_name(a), _by_name(b)
     for key in dict.fromkeys((*old, *new)):
         label = f"{what} {key[0]}" + (f" (number {key[1] + 1})" if key[1] else "")
@@ -119,14 +122,26 @@ def _named(
         )
 
 
+def _without_sidecars(objects: Objects, inputs: Sequence[Input]) -> list[Input]:
+    """`ctx pack --sidecars` writes them into the project, where the next session starts."""
+    return [one for one in inputs if not is_sidecar(one.name, partial(_read, objects, one))]
+
+
+def _read(objects: Objects, item: Input) -> bytes:
+    try:
+        return objects.read(item.content_ref)
+    except DamagedStoreError:
+        return b""  # an input like any other
+
+
 def _same_base(objects: Objects, name: str, a: str, b: str) -> bool:
-    """Two recordings of one tree: the commits that held it have ids of their own."""
+    """Whether two records describe the same tree; the ids of their commits may differ."""
     if name != BASE_NAME:
         return False
     try:
         old, new = (read_base(objects.read(ref))._replace(commit="") for ref in (a, b))
     except (ValueError, TypeError, KeyError, AttributeError, DamagedStoreError):
-        return False  # no such record: then it is an input like any other
+        return False  # not a valid record: an input like any other
     return old == new
 
 

@@ -1,4 +1,4 @@
-"""How two contents differ: lines, where both are text of a size that people read."""
+"""How two contents differ: by line, if both are text of a readable size."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from substrate.errors import DamagedStoreError
-from substrate.packs.align import Pair, common
-from substrate.packs.objects import Objects
+from substrate.model import Pair, common
+from substrate.packs.store import Objects
 
 #: Contents above these are compared by their first difference only.
 MAX_BYTES = 2 << 20
@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 class ContentDiff(NamedTuple):
-    """Hunks of lines, or a sentence where lines would not help."""
+    """Hunks of lines, or a sentence if lines would not help."""
 
     hunks: tuple[tuple[Line, ...], ...] = ()
     summary: str = ""
@@ -50,7 +50,7 @@ class ContentDiff(NamedTuple):
 
 
 def diff_contents(objects: Objects, ref_a: str, ref_b: str) -> ContentDiff:
-    """Compare two objects; "" stands for no content."""
+    """Compare two objects; "" means no content."""
     try:
         sizes = [objects.size(ref) if ref else 0 for ref in (ref_a, ref_b)]
         if max(sizes) > MAX_BYTES:
@@ -103,7 +103,7 @@ def _script(a: Sequence[str], b: Sequence[str], pairs: Sequence[Pair]) -> list[L
 
 
 def _lines(text: str) -> list[str]:
-    """Lines without their ends; a last one that has none says so: that may be the difference."""
+    """Lines without newlines; a last line without one is marked: it may be the difference."""
     if not text:
         return []
     lines = text.split("\n")

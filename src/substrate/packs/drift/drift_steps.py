@@ -1,10 +1,10 @@
-"""Steps of two packs side by side: which belong together, and how each pair differs.
+"""Pair the steps of two packs, and describe how each pair differs.
 
-Pairs are looked for from the surest to the vaguest, each time in what is left between the last:
+Pairs are searched from the surest to the vaguest match, each time between the pairs found before:
 
     1  the same call with the same output      2  the same call
     3  the same call somewhere else: moved     4  the same tool: other parameters
-    5  what stands in the same place: another tool        what is left was added or removed
+    5  the same position: another tool         the remaining steps were added or removed
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from substrate.packs.align import Pair, common, gaps
-from substrate.packs.canonical import canonical_bytes
-from substrate.packs.content_diff import diff_contents
-from substrate.packs.drift_types import Drift, compared
-from substrate.packs.manifest import Step
-from substrate.packs.objects import Objects
+from substrate.model import Pair, common, gaps
+from substrate.packs.drift.content_diff import diff_contents
+from substrate.packs.drift.drift_types import Drift, compared
+from substrate.packs.format import Step, canonical_bytes
+from substrate.packs.store import Objects
 
 
 class _Entry(NamedTuple):
-    """A drift and where it belongs among the others: A's position, what comes first there."""
+    """A drift and its sort key: the position in A, then the order at that position."""
 
     at: tuple[int, int, int]
     drift: Drift
@@ -62,7 +61,7 @@ def _call(step: Step) -> tuple[Hashable, ...]:
 def _within_gaps(
     pairs: Sequence[Pair], keys_a: Sequence[Hashable], keys_b: Sequence[Hashable]
 ) -> list[Pair]:
-    """`pairs`, and between them those that a vaguer key finds."""
+    """`pairs`, plus the pairs between them that a vaguer key finds."""
     found = list(pairs)
     for left, right in gaps(pairs, len(keys_a), len(keys_b)):
         if left and right:
@@ -74,7 +73,7 @@ def _within_gaps(
 def _moved(
     pairs: Sequence[Pair], calls_a: Sequence[Hashable], calls_b: Sequence[Hashable]
 ) -> list[Pair]:
-    """Calls that are in no pair, and stand elsewhere on the other side."""
+    """Pair unpaired calls that are at another position on the other side."""
     paired_b = {pair.b for pair in pairs}
     places: dict[Hashable, list[int]] = {}
     for n in range(len(calls_b) - 1, -1, -1):

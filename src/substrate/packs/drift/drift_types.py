@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from substrate.packs.content_diff import ContentDiff
+from substrate.packs.drift.content_diff import ContentDiff
 
 #: A recorded command's own id, as `ctx pack --session` notes it beside its parameters.
 _COMMAND_ID = re.compile(r"c-[0-9a-z]{13}\Z")
@@ -24,7 +24,7 @@ DriftType = Literal[
 
 
 class Drift(NamedTuple):
-    """One difference. `step` is the step's index in A, or in B where A lacks the step."""
+    """One difference. `step` is the step's index in A, or in B if A lacks the step."""
 
     type: DriftType
     description: str
@@ -46,7 +46,7 @@ class Drift(NamedTuple):
         return out
 
 
-class Report(NamedTuple):
+class DriftReport(NamedTuple):
     ref_a: str
     ref_b: str
     entries: tuple[Drift, ...]
@@ -67,9 +67,9 @@ class Report(NamedTuple):
 
 
 def compared(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """A step's parameters without the id under which the command was recorded.
+    """A step's parameters without the id of the recorded command.
 
-    Every recording has new ids; two runs of the same commands must not differ by them.
+    Every recording has new ids; two runs of the same commands must not differ because of them.
     """
     found = parameters.get("command_id")
     if isinstance(found, str) and _COMMAND_ID.match(found):

@@ -20,16 +20,15 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from substrate.errors import NotFoundError
-from substrate.packs.hashes import hex_of, short
-from substrate.packs.objects import MissingObjectError
-from substrate.packs.reach import mentions, read_if_manifest
-from substrate.packs.signatures import signature_files
-from substrate.packs.store import Store
+from substrate.packs.exchange.signatures import signature_files
+from substrate.packs.format import hex_of, short
+from substrate.packs.store import MissingObjectError, Store, mentions, read_if_manifest
 from substrate.system.files import fsync_dir
 
 INDEX = "ctx-bundle.json"
 FORMAT = "ctx-bundle"
 VERSION = 1
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
 class Exported(NamedTuple):
@@ -39,14 +38,16 @@ class Exported(NamedTuple):
 
 
 def export(store: Store, refs: Sequence[str], path: Path, *, parents: bool = True) -> Exported:
-    """Write packs to `path`, with the packs they were forked from. The file is whole or not there.
+    """Write packs and the packs they were forked from to `path`. The file is complete or absent.
 
-    Every object is verified while it is read; one that is damaged or missing stops the export.
+    Only its owner can read it: the output of a run may be private.
+
+    Every object is verified while it is read; a damaged or missing object stops the export.
     """
     packs, objects = _closure(store, refs, parents)
     temporary = path.with_name(f".{path.name}.{os.getpid():x}-{os.urandom(4).hex()}")
     try:
-        with temporary.open("xb") as file:
+        with open(os.open(temporary, _NEW, 0o600), "wb") as file:
             with _compressed(file, path) as out:
                 _write(store, packs, sorted(objects), out)
             file.flush()
@@ -116,7 +117,7 @@ def _info(name: str, size: int) -> tarfile.TarInfo:
 @contextlib.contextmanager
 def _compressed(file: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
     if path.name.endswith((".gz", ".tgz")):
-        # No name and no time in the header: the same packs, the same bytes.
+        # Without name and time in the header, the same packs give the same bytes.
         with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
             yield packed  # type: ignore[misc]
     else:

@@ -1,7 +1,7 @@
-"""Import a bundle: checked as a whole before anything of it counts.
+"""Import a bundle: check all of it before any of it is used.
 
-The archive is read by hand. A general reader follows links, long names and extended headers of any
-size; here a member is a plain file with one of three names, or the bundle is refused.
+The archive is read by hand. A general reader accepts links, long names and extended headers of any
+size; here every member must be a plain file with one of three names, or the bundle is refused.
 """
 
 from __future__ import annotations
@@ -15,21 +15,17 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError, UsageError
-from substrate.packs.bundle import FORMAT, INDEX, VERSION
-from substrate.packs.hashes import PREFIX, is_ref, short
-from substrate.packs.manifest import Manifest
-from substrate.packs.objects import CHUNK, Objects, Stored
-from substrate.packs.read_manifest import NotAManifestError, read_manifest
-from substrate.packs.refs import latest, set_latest
-from substrate.packs.signatures import add_signature
-from substrate.packs.store import Store
+from substrate.packs.exchange.bundle import FORMAT, INDEX, VERSION
+from substrate.packs.exchange.signatures import add_signature
+from substrate.packs.format import PREFIX, Manifest, NotAManifestError, is_ref, read_manifest, short
+from substrate.packs.store import CHUNK, Objects, Store, Stored, latest, set_latest
 
 #: Bounds on what a bundle may unpack to; `--max-size` raises the first.
 MAX_BYTES = 16 << 30
 _MAX_MEMBERS = 2_000_000
 _MAX_INDEX = 16 << 20
 _MAX_SIGNATURE = 1 << 16
-#: Signatures and each manifest are held in memory, and a small file may unpack to very much.
+#: Signatures and each manifest are kept in memory, and a small file may unpack to a huge one.
 _MAX_SIGNATURES = 1 << 24
 _MAX_MANIFEST = 1 << 30
 _BLOCK = 512
@@ -51,7 +47,7 @@ class _Member(NamedTuple):
 
 
 def import_bundle(store: Store, path: Path, max_bytes: int = MAX_BYTES) -> Imported:
-    """Take in every pack of a bundle, or none: `RefusedError` says what is wrong with it."""
+    """Import every pack of a bundle, or none: `RefusedError` says what is wrong with it."""
     try:
         opened = path.open("rb")
     except FileNotFoundError:
@@ -86,7 +82,7 @@ class _BadBundleError(ValueError):
 
 
 class _Staged:
-    """A bundle's objects in a directory of their own, until all of it is known to be good."""
+    """A bundle's objects in a separate directory, until the whole bundle is verified."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
@@ -116,7 +112,7 @@ class _Staged:
                 data = b"".join(_body(source, member.size))
                 self._signed += len(data)
                 if self._signed > _MAX_SIGNATURES:
-                    raise _BadBundleError("it has more signatures than anybody needs")
+                    raise _BadBundleError("it has too many signatures")
                 self._signatures.append((PREFIX + match[1], data))
             else:
                 raise _BadBundleError(f"a bundle holds no {member.name[:120]!r}")
@@ -153,7 +149,7 @@ class _Staged:
         self._stored[ref] = stored
 
     def check_packs(self) -> None:
-        """Every listed pack must be a manifest, and whole."""
+        """Every listed pack must be a manifest with all of its contents."""
         for ref in self._packs:
             for content in self._manifest(ref).contents():
                 if content.ref not in self._stored and content.ref not in self._store.objects:
@@ -182,7 +178,7 @@ class _Staged:
             add_signature(self._store, ref, signature)
         for ref in self._packs:
             self._store.register(ref)
-        if latest(self._store) is None:  # nothing was made here: what came is the newest
+        if latest(self._store) is None:  # no pack was made here: the imported one is the newest
             set_latest(self._store, self._packs[0])
         self.discard()
         size = sum(stored.size for stored in self._stored.values())
@@ -237,7 +233,7 @@ def _exactly(source: IO[bytes], size: int) -> bytes:
 
 
 def _number(field: bytes) -> int:
-    if field[0] & 0x80:  # GNU's way to write sizes of 8 GiB and more
+    if field[0] & 0x80:  # GNU's encoding of sizes of 8 GiB and more
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
     text = field.strip(b"\0 ")
     if not text or text.strip(b"01234567"):

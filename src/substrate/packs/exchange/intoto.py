@@ -1,4 +1,4 @@
-"""A pack as an in-toto statement (SLSA provenance) in a DSSE envelope, for tools that know those.
+"""A pack as an in-toto statement (SLSA provenance) in a DSSE envelope, for tools that use those.
 
 Subjects are the pack's outputs; the inputs are the dependencies; the model is the builder.
 """
@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import base64
 
-from substrate.packs.canonical import canonical_bytes
-from substrate.packs.hashes import hex_of, uri_of
-from substrate.packs.manifest import NO_TIME, Pack
+from substrate.packs.format import NO_TIME, Pack, canonical_bytes, hex_of, uri_of
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
@@ -55,6 +53,6 @@ def statement(pack: Pack) -> dict[str, object]:
 
 
 def envelope(pack: Pack) -> dict[str, object]:
-    """The statement in a DSSE envelope, to be signed by whoever vouches for it."""
+    """The statement in a DSSE envelope, still unsigned."""
     payload = base64.b64encode(canonical_bytes(statement(pack))).decode()
     return {"payloadType": PAYLOAD_TYPE, "payload": payload, "signatures": []}

@@ -1,16 +1,15 @@
-"""Sidecars: ``result.md.ctx.json`` beside ``result.md``, saying which pack it came from."""
+"""Sidecars: ``result.md.ctx.json`` beside ``result.md`` names the pack that produced it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.packs.hashes import PREFIX, is_ref
-from substrate.packs.manifest import Pack
+from substrate.packs.format import PREFIX, Pack, is_ref
 from substrate.packs.store import Store
 from substrate.system.files import read_bytes_or_none, write_atomic
 
@@ -18,7 +17,7 @@ SUFFIX = ".ctx.json"
 
 
 class Sidecar(NamedTuple):
-    """Seed 004's fields."""
+    """The fields of a sidecar: see docs/packs.md."""
 
     context_pack: str
     inputs: tuple[str, ...] = ()
@@ -33,12 +32,12 @@ class Written(NamedTuple):
     output: str
     path: Path | None
     why_not: str = ""
-    #: The file that the sidecar stands beside is not what was recorded.
+    #: The file beside the sidecar differs from the recorded one.
     differs: bool = False
 
 
 class BrokenSidecarError(ValueError):
-    """There is a file, but it is no sidecar: the message says why."""
+    """There is a file, but it is not a sidecar: the message says why."""
 
 
 def sidecar_path(artifact: Path) -> Path:
@@ -46,7 +45,7 @@ def sidecar_path(artifact: Path) -> Path:
 
 
 def sidecar_of(pack: Pack, confidence: str = "", notes: str = "") -> Sidecar:
-    """What a sidecar of any of the pack's outputs says."""
+    """The sidecar for any of the pack's outputs."""
     return Sidecar(
         pack.ref,
         tuple(item.content_ref for item in pack.manifest.inputs),
@@ -75,8 +74,18 @@ def read_sidecar(path: Path) -> Sidecar | None:
         raw = read_bytes_or_none(path)
     except OSError as error:
         raise BrokenSidecarError(f"it cannot be read: {error.strerror}") from None
-    if raw is None:
-        return None
+    return None if raw is None else _parsed(raw)
+
+
+def is_sidecar(name: str, content: Callable[[], bytes]) -> bool:
+    """Whether a file of this name is a sidecar; `content` is called only if the name fits."""
+    try:
+        return name.endswith(SUFFIX) and bool(_parsed(content()))
+    except BrokenSidecarError:
+        return False
+
+
+def _parsed(raw: bytes) -> Sidecar:
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
@@ -103,10 +112,10 @@ def write_sidecars(
     pack: Pack, sidecar: Sidecar, places: Sequence[Path], directory: Path | None
 ) -> list[Written]:
     """A sidecar for each output: under `directory`, or beside the file in the first of `places`
-    that has it. Nothing is written over a file that is no sidecar.
+    that has it. Never overwrites a file that is not a sidecar.
     """
     written = []
-    # Of several outputs of one name the last is how it ended up.
+    # The last of several outputs with one name is the final state.
     for name, recorded in {out.name: out.content_ref for out in pack.manifest.outputs}.items():
         if directory is not None:
             artifact = _below(directory, name)

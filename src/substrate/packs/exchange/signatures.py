@@ -1,6 +1,6 @@
 """Signatures on packs: OpenSSH's own format, made and checked by `ssh-keygen -Y`.
 
-What is signed are the manifest's stored bytes, so that a signature can be checked without us:
+A signature covers the manifest's stored bytes, so that it can be checked without Substrate:
 
     ssh-keygen -Y verify -f allowed_signers -I ada@example.org -n ctx-pack \\
         -s .ctx/signatures/<hex>/<name>.sig < .ctx/objects/ab/cdef…
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError, UsageError
-from substrate.packs.hashes import hex_of, short
+from substrate.packs.format import hex_of, short
 from substrate.packs.store import Store
-from substrate.system import process
 from substrate.system.files import write_atomic
+from substrate.system.process import process
 
 NAMESPACE = "ctx-pack"
 _MAX_SIGNATURE = 1 << 16
@@ -25,10 +25,10 @@ _TIMEOUT_S = 60.0
 
 
 class Checked(NamedTuple):
-    """One signature, and what came of it."""
+    """One signature, and the result of checking it."""
 
     path: Path
-    #: Who made it, by the list of allowed signers; "" if nobody on it did.
+    #: The signer according to the list of allowed signers; "" if none of them signed it.
     principal: str
     valid: bool
     reason: str
@@ -47,7 +47,7 @@ def signature_files(store: Store, ref: str) -> list[Path]:
 
 
 def sign(store: Store, ref: str, key: Path) -> Path:
-    """Sign a pack with an SSH key (private, or public with its half in the agent)."""
+    """Sign a pack with an SSH key (private, or public with its private half in ssh-agent)."""
     if not key.is_file():
         raise NotFoundError(f"there is no key {key}", hint="ssh-keygen -t ed25519 makes one")
     data = store.objects.read(ref)
@@ -62,7 +62,7 @@ def sign(store: Store, ref: str, key: Path) -> Path:
 
 
 def add_signature(store: Store, ref: str, signature: bytes) -> Path:
-    """Keep a signature beside the others; it is not checked here."""
+    """Store a signature beside the others, without checking it."""
     if len(signature) > _MAX_SIGNATURE:
         raise UsageError("a signature of more than 64 KiB", hint="it is none of ssh-keygen's")
     directory = signatures_dir(store, ref)

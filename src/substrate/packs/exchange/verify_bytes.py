@@ -1,4 +1,4 @@
-"""Whether an artifact's bytes are what a pack recorded, and whether its sidecar tells the truth."""
+"""Verify that an artifact's bytes are what a pack recorded, and that its sidecar is correct."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from substrate.errors import DamagedStoreError, NotFoundError, UsageError
-from substrate.packs.hashes import PREFIX, short
-from substrate.packs.manifest import Manifest, Output, Pack
-from substrate.packs.objects import CHUNK, open_regular
-from substrate.packs.sidecars import (
+from substrate.packs.exchange.sidecars import (
     SUFFIX,
     BrokenSidecarError,
     Sidecar,
@@ -19,20 +16,21 @@ from substrate.packs.sidecars import (
     sidecar_of,
     sidecar_path,
 )
-from substrate.packs.store import Store
+from substrate.packs.format import PREFIX, Manifest, Output, Pack, short
+from substrate.packs.store import CHUNK, Store, open_regular
 
 Status = Literal[
     "verified",
-    "modified",  # the bytes are not the recorded ones
+    "modified",  # the bytes differ from the recorded ones
     "sidecar_missing",
-    "sidecar_broken",  # no JSON, or no sidecar's fields
-    "sidecar_forged",  # it says other things than the pack it names
+    "sidecar_broken",  # not JSON, or not the fields of a sidecar
+    "sidecar_forged",  # it contradicts the pack it names
     "sidecar_mismatched",  # the pack it names has no such output
     "pack_missing",
     "pack_damaged",
 ]
 
-#: Forks of forks of …; hashes cannot form a circle, so this is only against endless chains.
+#: The longest chain of forks. Hashes cannot form a cycle; this only bounds very long chains.
 _MAX_LINEAGE = 1000
 
 
@@ -40,7 +38,7 @@ class Artifact(NamedTuple):
     path: Path
     ref: str
     size: int
-    #: Git's name for the same bytes, by which recorded history knows them.
+    #: The git blob id of the same bytes, which recorded history uses.
     blob_oid: bytes
 
 
@@ -89,7 +87,7 @@ def verify(store: Store, path: Path, wanted: Pack | None = None) -> Verdict:
 
 
 def read_artifact(path: Path) -> Artifact:
-    """The address of a file's bytes, read once, a piece at a time."""
+    """The address of a file's bytes, read once, in chunks."""
     if path.name.endswith(SUFFIX):
         raise UsageError(
             f"{path.name} is a sidecar, not an artifact",
@@ -136,10 +134,10 @@ def _by_pack(store: Store, artifact: Artifact, sidecar: Sidecar | None, pack: Pa
 
 
 def _output_of(manifest: Manifest, path: Path) -> Output | None:
-    """The output that the artifact goes by: the longest name that its path ends with.
+    """The output that belongs to the artifact: the longest name that its path ends with.
 
-    An artifact may have been copied elsewhere, so its last name alone will do; but of `a/x` and
-    `b/x` only the right one. The last of several outputs of one name is how it ended up.
+    An artifact may have been copied elsewhere, so its base name alone is enough; but of `a/x` and
+    `b/x` the better match wins. The last of several outputs with one name is the final state.
     """
     whole = Path(os.path.realpath(path.parent), path.name)
     best: Output | None = None
@@ -167,7 +165,7 @@ def _common_end(a: tuple[str, ...], b: tuple[str, ...]) -> int:
 
 
 def _lie(sidecar: Sidecar | None, pack: Pack) -> str:
-    """What the sidecar claims against the pack it names; "" if nothing."""
+    """How the sidecar contradicts the pack it names; "" if it does not."""
     if sidecar is None:
         return ""
     truth = sidecar_of(pack)
@@ -175,7 +173,7 @@ def _lie(sidecar: Sidecar | None, pack: Pack) -> str:
         ("inputs", sidecar.inputs, truth.inputs),
         ("tools", sidecar.tools, truth.tools),
     ):
-        # The original lists tools in no particular order.
+        # The original `ctx` lists tools in no particular order.
         if sorted(told) != sorted(true):
             return f"its {name} are not those of the pack"
     return ""

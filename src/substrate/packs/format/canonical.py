@@ -1,4 +1,4 @@
-"""JSON in one spelling, so that equal manifests have equal bytes.
+"""Canonical JSON, so that equal manifests have equal bytes.
 
 Keys sorted by code point, no white space, UTF-8, no escape that JSON does not require. Integers
 are exact at any size. A float is written with the fewest digits that read back as the same
@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 from json.encoder import encode_basestring
 
-#: Deeper nesting is no parameter that anyone wrote.
+#: No real parameter is nested deeper.
 MAX_DEPTH = 200
 _EXACT = 2**53
 
 
 def canonical_bytes(value: object) -> bytes:
-    """`value` as canonical JSON; a ``ValueError`` says what cannot be written."""
+    """`value` as canonical JSON; ``ValueError`` for a value that JSON cannot represent."""
     parts: list[str] = []
     _write(value, parts.append, 0)
     try:
@@ -58,7 +58,7 @@ def _write(value: object, out: Callable[[str], None], depth: int) -> None:
 def _digits(value: int) -> str:
     try:
         return int.__repr__(value)
-    except ValueError:  # Python's guard against slow conversions
+    except ValueError:  # Python's limit against slow conversions
         raise ValueError("an integer of more than 4,300 digits") from None
 
 

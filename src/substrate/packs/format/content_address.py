@@ -7,7 +7,7 @@ import re
 
 PREFIX = "sha256:"
 URI = "ctx://"
-#: How many digits people are shown; unique in any store a person will meet.
+#: How many digits to show people; unique in any realistic store.
 SHOWN = 12
 
 _REF = re.compile(r"sha256:[0-9a-f]{64}\Z")
@@ -39,5 +39,5 @@ def uri_of(ref: str) -> str:
 
 
 def short(ref: str) -> str:
-    """The first digits, for people; what is no ref stays as it is."""
+    """The first digits, for people; anything but a ref stays unchanged."""
     return ref[len(PREFIX) :][:SHOWN] if is_ref(ref) else ref

@@ -1,25 +1,25 @@
-"""Objects that people or programs wrote, checked field by field; every problem has its place."""
+"""Check JSON objects from people or programs field by field; every problem names its field."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from substrate.packs.canonical import canonical_bytes
-from substrate.packs.log_items import Item, Origin, Problem, kind, unknown_field
-from substrate.packs.manifest import NO_TIME
-from substrate.packs.read_manifest import instant_ns
-from substrate.packs.spill import Spilled
+from substrate.packs.format.canonical import canonical_bytes
+from substrate.packs.format.log_items import Item, Origin, Problem, kind, unknown_field
+from substrate.packs.format.manifest import NO_TIME
+from substrate.packs.format.manifest_reader import instant_ns
+from substrate.packs.format.spill_file import Spilled
 
-#: The ways to give a content; what stands at which place means the same in both. Logs know the
-#: first three, drafts of a manifest also the last.
+#: The fields that can give a content, in the same order in both tuples. Logs use the first three,
+#: drafts of a manifest also the last.
 CONTENT = ("content", "content_b64", "path", "content_ref")
 OUTPUT = ("output", "output_b64", "output_path", "output_ref")
 _KINDS: tuple[Literal["text", "base64", "file", "ref"], ...] = ("text", "base64", "file", "ref")
 
 
 class Source(NamedTuple):
-    """Where a content's bytes come from: the text itself, base64 of it, a file, the store."""
+    """Where a content's bytes come from: a text, base64, a file, or the store."""
 
     kind: Literal["text", "base64", "file", "ref"]
     value: str | Spilled
@@ -45,7 +45,7 @@ def whole_text(place: str, value: object, origin: Origin, problems: list[Problem
 
 
 class Fields:
-    """One object; what is wrong with it is added to `problems`."""
+    """One JSON object; its errors are added to `problems`."""
 
     def __init__(self, item: Item, problems: list[Problem]) -> None:
         self._place = item.place
@@ -133,7 +133,7 @@ class Fields:
         )
 
     def inner(self, name: str) -> Fields:
-        """The object in a field; one that is missing lacks each of its fields."""
+        """The object in a field; a missing object counts as empty, so its fields are reported."""
         item = self.item(name)
         return Fields(item if name in self._found else item._replace(value={}), self._problems)
 
@@ -152,9 +152,9 @@ class Fields:
         ]
 
     def source(self, names: Sequence[str], *, empty: bool = False) -> Source | None:
-        """The content that one of `names` (as text, in base64, in a file) holds.
+        """The content given by one of `names` (as text, in base64, in a file).
 
-        With `empty` an empty address stands for no content.
+        With `empty`, an empty address means no content.
         """
         there = [name for name in names if self._found.get(name) is not None]
         if empty and names[-1] in there and self._found[names[-1]] == "":
@@ -177,7 +177,7 @@ class Fields:
 
     def _is_json(self, name: str, value: object) -> bool:
         try:
-            # In a manifest it will stand a few levels deeper.
+            # In a manifest the value is nested a few levels deeper.
             canonical_bytes([[[[[[[[[[value]]]]]]]]]])
         except ValueError as error:
             self.wrong(name, str(error))
@@ -191,7 +191,7 @@ class Fields:
 
 
 def _in_memory(value: object) -> object:
-    """Parameters stand in the manifest itself: long texts in them come back."""
+    """Load spilled texts again: the manifest itself contains the parameters."""
     if isinstance(value, Spilled):
         return value.text()
     if isinstance(value, dict):

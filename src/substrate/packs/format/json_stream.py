@@ -1,8 +1,8 @@
-"""JSON from a file of any size: long texts are spilled, the rest is read by the C scanner.
+"""Read JSON from a file of any size: long texts are spilled, the C scanner reads the rest.
 
-A value that lies whole in the window of text at hand is left to `json`. Only one that does not
-(the log itself, the step with the 300 MB output) is taken apart by hand, so that the window is all
-that memory has to hold. Lines are counted on the way, for error messages.
+`json` parses a value that is complete in the current window of text. Only a larger value (the log
+itself, the step with the 300 MB output) is parsed by hand, so that memory holds no more than the
+window. Lines are counted on the way, for error messages.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
-from substrate.packs.spill import LONG, Spilled
+from substrate.packs.format.spill_file import LONG, Spilled
 
-#: Characters at hand; a value up to half this size is read in one go.
+#: The window in characters; a value up to half this size is read at once.
 WINDOW = 1 << 21
 _MAX_DEPTH = 200
-#: Python converts no longer integers.
+#: Python does not convert longer integers.
 _MAX_NUMBER = 4300
 
 Spill = Callable[[Iterable[str]], Spilled]
@@ -26,11 +26,13 @@ Spill = Callable[[Iterable[str]], Spilled]
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _SCALAR = re.compile(r"[-+.0-9A-Za-z]*+")
 #: Up to the closing quote, or to where the window ends.
-_STRING = re.compile(r'(?:[^"\\]++|\\.)*+', re.DOTALL)
-#: The same, but it stops before an escape that is not whole yet, or half a character.
+# Not `)*+`: before Python 3.11.5 (Debian 12 has 3.11.2) a possessive group keeps the text that a
+# failed last round consumed (CPython issue 106052). Nothing follows the loop: it never backtracks.
+_STRING = re.compile(r'(?:[^"\\]++|\\.)*', re.DOTALL)
+#: The same, but it stops before an incomplete escape or half a surrogate pair.
 _WHOLE = re.compile(
     r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}'
-    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+"
+    r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
 )
 #: The longest escape: a pair of surrogates.
 _ESCAPE = 12
@@ -70,7 +72,7 @@ class JsonStream:
         return self._line
 
     def documents(self) -> Iterator[tuple[int, object]]:
-        """Every value in the file, with its line; white space may stand between them."""
+        """Every value in the file, with its line; white space between values is allowed."""
         while not self.at_end():
             line = self.line
             yield line, self.value()
@@ -91,7 +93,7 @@ class JsonStream:
         try:
             found, end = self._json.raw_decode(self._text, self._at)
         except (ValueError, RecursionError):
-            # Not whole yet, or wrong: by hand it is found out which, and in which line.
+            # Incomplete, or wrong: parsing by hand finds out which, and in which line.
             if first == "{":
                 return {key: self.value(depth + 1) for key in self.fields()}
             return [self.value(depth + 1) for _ in self.items()]
@@ -112,7 +114,7 @@ class JsonStream:
             if not isinstance(key, str):
                 raise self._wrong("a field's name of more than 16,384 characters")
             if key in seen:
-                raise self._wrong(f'the field "{key}" stands there twice')
+                raise self._wrong(f'the field "{key}" is there twice')
             seen.add(key)
             self._take(":")
             yield key
@@ -148,7 +150,7 @@ class JsonStream:
         self._at += 1
 
     def _peek(self) -> str:
-        """The next character that is no white space; "" at the end."""
+        """The next character that is not white space; "" at the end."""
         while True:
             match = _SPACE.match(self._text, self._at)
             assert match is not None
@@ -223,7 +225,7 @@ class JsonStream:
             key: self._keep(value) if isinstance(value, str) else value for key, value in pairs
         }
         if len(found) != len(pairs):
-            raise ValueError("a field stands there twice")
+            raise ValueError("a field is there twice")
         return found
 
     def _keep(self, text: str) -> str | Spilled:
@@ -232,14 +234,14 @@ class JsonStream:
         try:
             return self._spill([text])
         except UnicodeEncodeError:
-            return text  # half a character: told where the field's name is known
+            return text  # half a character: reported later, with the field's name
 
     def _fill(self) -> None:
         while len(self._text) - self._at < self._window // 2 and self._more():
             pass
 
     def _more(self) -> bool:
-        """Read on; False at the end. What was read before `_at` is forgotten."""
+        """Read more; False at the end. Drops the text before `_at`."""
         if self._is_end:
             return False
         try:

@@ -1,10 +1,10 @@
-"""What an execution log may say: every field checked, every problem with its place.
+"""The fields of an execution log: check each one, and name the field of every problem.
 
 `*` is required:  model{identifier*, parameters}, system_prompt*, prompts[{role, content}],
 inputs[{name, content}], steps[{index, type*, tool*, parameters, output, deterministic, timestamp}],
 outputs[{name*, content}], environment{os*, runtime*, tool_versions}. `content_b64` or `path` may
-stand for a `content`; so may `output_b64` or `output_path` for an `output`, and an object with one
-of the three for `output` or `system_prompt`.
+replace a `content`; `output_b64` or `output_path` may replace an `output`; an object with one of
+`content`, `content_b64` and `path` may replace an `output` or the `system_prompt`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from substrate.packs.fields import CONTENT, OUTPUT, Fields, Source, whole_text
-from substrate.packs.log_items import Item, LogItems, Origin, Problem
-from substrate.packs.manifest import NO_TIME, Environment, Model
+from substrate.packs.format.field_checks import CONTENT, OUTPUT, Fields, Source, whole_text
+from substrate.packs.format.log_items import Item, LogItems, Origin, Problem
+from substrate.packs.format.manifest import NO_TIME, Environment, Model
 
 _CONTENT, _OUTPUT = CONTENT[:3], OUTPUT[:3]
-#: Steps of these types are a model's work: unless it is said otherwise, they may differ next time.
+#: A model produces steps of these types: by default they count as non-deterministic.
 NOT_DETERMINISTIC = frozenset(
     {"llm", "llm_call", "model", "model_call", "completion", "reasoning", "thinking", "message"}
 )
@@ -52,7 +52,7 @@ class Log(NamedTuple):
 
     @property
     def created(self) -> str:
-        """The last step's time: what depends on the log alone gives the log one hash."""
+        """The last step's time: it depends only on the log, so one log always has one hash."""
         times = (step.timestamp for step in reversed(self.steps))
         return next((time for time in times if time != NO_TIME), NO_TIME)
 
@@ -61,7 +61,7 @@ def check_log(items: LogItems) -> tuple[Log | None, list[Problem]]:
     """The log, or everything that is wrong with it."""
     problems = list(items.problems)
     if problems and not items.single and not any(items.lists.values()):
-        return None, problems  # it is no log at all: nothing is gained by listing what it lacks
+        return None, problems  # not a log at all: do not list its missing fields
     model = Fields(_single(items, "model"), problems)
     environment = Fields(_single(items, "environment"), problems)
     model.only("identifier", "parameters")
@@ -81,7 +81,7 @@ def check_log(items: LogItems) -> tuple[Log | None, list[Problem]]:
 
 
 def _single(items: LogItems, name: str) -> Item:
-    # One that is missing lacks each of its fields: that says more than "model is missing".
+    # Report each field of a missing object: that says more than "model is missing".
     return items.single.get(name) or Item(name, {}, Origin(0))
 
 

@@ -1,8 +1,8 @@
-"""The fields of an execution log, gathered from JSON or JSON Lines, each with its origin.
+"""Gather the fields of an execution log from JSON or JSON Lines, each with its origin.
 
-JSON: one object. JSON Lines: each line is an object with some of the log's fields. Lists add up
-over the lines; a single `step`, `prompt`, `input` or `output` adds one; a line with a `tool` is a
-step.
+JSON: one object. JSON Lines: each line is an object with some of the log's fields. Lists are
+concatenated over the lines; a single `step`, `prompt`, `input` or `output` appends one item; a
+line with a `tool` is a step.
 
     {"model": {…}, "system_prompt": "…", "environment": {…}}
     {"prompt": {"role": "user", "content": "…"}}
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path as FilePath
 from typing import IO, NamedTuple
 
-from substrate.packs.json_stream import JsonStream, Spill
-from substrate.packs.spill import Spilled
+from substrate.packs.format.json_stream import JsonStream, Spill
+from substrate.packs.format.spill_file import Spilled
 
-#: Fields that stand once, and fields that are lists.
+#: Fields that occur once, and fields that are lists.
 SINGLE = ("model", "system_prompt", "environment")
 LISTS = ("prompts", "inputs", "steps", "outputs")
 _ONE_OF = {"prompt": "prompts", "input": "inputs", "step": "steps", "output": "outputs"}
@@ -37,7 +37,7 @@ class Origin(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A part of a log: its name in messages (``steps[3]``), its value, where it stands."""
+    """A part of a log: its name in messages (``steps[3]``), its value, its position."""
 
     place: str
     value: object
@@ -60,7 +60,7 @@ class LogItems(NamedTuple):
 
 
 def gather(file: IO[bytes], spill: Spill) -> LogItems:
-    """Read a whole log; `JsonSyntaxError` where it is not JSON."""
+    """Read a whole log; `JsonSyntaxError` if it is not JSON."""
     gathered = LogItems({}, {name: [] for name in LISTS}, [])
     count = 0
     for _, document in JsonStream(file, spill).documents():
@@ -84,7 +84,7 @@ def _add(gathered: LogItems, document: object, origin: Origin) -> None:
         here = origin.at(key)
         if key in SINGLE:
             if key in gathered.single:
-                gathered.problems.append(Problem(key, "stands there a second time", here))
+                gathered.problems.append(Problem(key, "is there a second time", here))
             gathered.single[key] = Item(key, value, here)
         elif key in LISTS:
             if isinstance(value, list):
@@ -107,7 +107,7 @@ def _append(gathered: LogItems, name: str, value: object, origin: Origin) -> Non
 
 
 def line_of(file: IO[bytes], origin: Origin) -> int:
-    """The line where something stands; the nearest thing around it if it is missing."""
+    """The line of an origin; the line of the nearest enclosing value if it is missing."""
     stream = JsonStream(file, _drop)
     for _ in range(origin.document):
         stream.at_end()

@@ -1,7 +1,7 @@
-"""A Context Pack's manifest: seed 004's fields, to and from canonical bytes.
+"""A Context Pack's manifest: its fields (docs/packs.md), and their canonical bytes.
 
-The id of a pack is the SHA-256 of its manifest as stored. A hash cannot contain itself, so `hash`
-and `outputs[].context_pack` are stored as "" and filled in when a manifest is read.
+The id of a pack is the SHA-256 of its stored manifest. A hash cannot contain itself, so `hash` and
+`outputs[].context_pack` are stored as "" and filled in when a manifest is read.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from substrate.packs.canonical import canonical_bytes
-from substrate.packs.hashes import ref_of
+from substrate.packs.format.canonical import canonical_bytes
+from substrate.packs.format.content_address import ref_of
 
 VERSION = "0.1"
-#: A time nobody recorded, as Go's zero time is written: the original must be able to read it.
+#: An unrecorded time, written as Go's zero time so that the original `ctx` can read it.
 NO_TIME = "0001-01-01T00:00:00Z"
 
 
@@ -36,17 +36,17 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step. Not a tuple: a tuple has an `index` of its own."""
+    """One step. Not a tuple, because a tuple has an `index` method."""
 
     index: int
     type: str
     tool: str
     parameters: Mapping[str, object]
-    #: "" where no output was recorded; an empty output has the address of no bytes.
+    #: "" if no output was recorded; an empty output has the address of zero bytes.
     output_ref: str
     deterministic: bool
     timestamp: str = NO_TIME
-    #: Beside its output, where it was recorded: ``exit``, and what it changed. Left out if empty.
+    #: Besides the output, if recorded: ``exit``, and what the step changed. Left out if empty.
     result: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -62,14 +62,14 @@ class Environment(NamedTuple):
 
 
 class Content(NamedTuple):
-    """One content address in a manifest, and where it stands: ``steps[3].output``."""
+    """One content address in a manifest, and its position: ``steps[3].output``."""
 
     place: str
     ref: str
 
 
 class Manifest(NamedTuple):
-    """What a pack says. Its id is not part of it: see `Pack`."""
+    """The contents of a pack's manifest. Its id is not part of it: see `Pack`."""
 
     created: str
     model: Model
@@ -104,7 +104,7 @@ class Pack(NamedTuple):
 
 
 def fields(manifest: Manifest, ref: str = "") -> dict[str, object]:
-    """The manifest as JSON says it. `ref` fills the places that are "" while hashing."""
+    """The manifest as a JSON object. `ref` fills the fields that are "" while hashing."""
     out: dict[str, object] = {
         "version": manifest.version,
         "hash": ref,

@@ -1,7 +1,7 @@
-"""From stored bytes to a manifest: ours, and those of the original `ctx`.
+"""Parse stored bytes into a manifest: our own, and those of the original `ctx`.
 
-The original leaves out `context_pack`, writes null for an empty map, and does not sort the keys of
-a finalized draft. What the bytes say is taken as it is; the id is the hash of the bytes.
+The original omits `context_pack`, writes null for an empty map, and does not sort the keys of a
+finalized draft. The bytes are accepted as they are; the id is the hash of the bytes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from substrate.packs.canonical import MAX_DEPTH
-from substrate.packs.hashes import is_ref
-from substrate.packs.manifest import (
+from substrate.packs.format.canonical import MAX_DEPTH
+from substrate.packs.format.content_address import is_ref
+from substrate.packs.format.manifest import (
     NO_TIME,
     Environment,
     Input,
@@ -30,15 +30,15 @@ _RFC3339 = re.compile(
 
 
 class NotAManifestError(ValueError):
-    """The bytes are no manifest: the message says which field is off."""
+    """The bytes are not a manifest: the message names the wrong field."""
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """The manifest that `data` is; `NotAManifestError` for anything else."""
+    """Parse `data` as a manifest; `NotAManifestError` if it is not one."""
     try:
         found = json.loads(data, parse_constant=_no_number, parse_float=_number)
         if b"\\u" in data:
-            json.dumps(found, ensure_ascii=False).encode()  # half a character is no text
+            json.dumps(found, ensure_ascii=False).encode()  # fails for half a surrogate pair
     except (ValueError, RecursionError):
         raise NotAManifestError("it is not JSON") from None
     if not isinstance(found, dict) or "version" not in found or "steps" not in found:
@@ -72,7 +72,7 @@ def manifest_of(found: Mapping[str, object]) -> Manifest:
 
 
 def instant_ns(timestamp: str) -> int:
-    """Nanoseconds since 1970 of an RFC 3339 time; a ``ValueError`` if it is none."""
+    """Nanoseconds since 1970 of an RFC 3339 time; ``ValueError`` if it is not one."""
     match = _RFC3339.match(timestamp)
     if match is None:
         raise ValueError(f"not an RFC 3339 time such as 2026-02-10T14:30:00Z: {timestamp!r}")
@@ -161,7 +161,7 @@ def _map(found: Mapping[str, object], key: str, at: str) -> Mapping[str, object]
 
 
 def _is_deep(value: object) -> bool:
-    """Whether it is too deep to be written again: nothing that was checked on its way in is."""
+    """Whether it is nested too deep to be written again; checked input never is."""
     level = [value]
     for _ in range(MAX_DEPTH - 8):
         below: list[object] = []

@@ -1,4 +1,4 @@
-"""Long texts on their way into the store: in a scratch file instead of in memory."""
+"""Keep long texts in a scratch file instead of in memory until they are stored."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.packs.hashes import PREFIX
-from substrate.packs.objects import CHUNK, Objects, Stored
+from substrate.packs.format.content_address import PREFIX
+from substrate.packs.store import CHUNK, Objects, Stored
 from substrate.system.files import write_all
 
-#: Texts above this many characters leave memory.
+#: Texts above this many characters go to a scratch file.
 LONG = 1 << 14
 
 
 class Spilled(NamedTuple):
-    """A text in a scratch file, as UTF-8, its address known."""
+    """A text in a scratch file, as UTF-8, with its address."""
 
     path: Path
     ref: str
     size: int
 
     def text(self) -> str:
-        """Back in memory, for the places where a manifest holds text itself."""
+        """The text in memory, for fields where a manifest contains text itself."""
         return self.path.read_bytes().decode("utf-8")
 
     def chunks(self) -> Iterator[bytes]:
@@ -35,7 +35,7 @@ class Spilled(NamedTuple):
 
 
 class Scratch:
-    """A directory of spilled texts, gone when the `with` block ends."""
+    """A directory of spilled texts, removed when the `with` block ends."""
 
     def __init__(self, parent: Path) -> None:
         self._directory = parent / f"log-{os.getpid():x}-{os.urandom(8).hex()}"
@@ -73,5 +73,5 @@ class Scratch:
 
 
 def store_spilled(objects: Objects, spilled: Spilled) -> Stored:
-    """Make an object of a scratch file, by renaming it."""
+    """Turn a scratch file into an object by renaming it."""
     return objects.adopt(spilled.path, Stored(spilled.ref, spilled.size))

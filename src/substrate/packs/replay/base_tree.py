@@ -1,8 +1,8 @@
-"""The tree a replay starts from: a pack's inputs laid out under their names.
+"""The tree a replay starts from: a pack's inputs as files under their names.
 
-What a name and its bytes cannot say stands in one more input, `BASE_NAME`: where the tree was when
-it was recorded, modes other than 0644, links, empty directories, names that are no text. Packs made
-from a plain log have none; their inputs are all there is.
+An extra input, `BASE_NAME`, records what names and bytes cannot express: the tree's original
+location, modes other than 0644, links, empty directories, names that are not text. Packs made from
+a plain log have no such record; their tree is the inputs alone.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.model.paths import RelPath, ancestors, rel_path, to_text
-from substrate.packs.canonical import canonical_bytes
-from substrate.packs.manifest import Input
-from substrate.workspace.dirwalk import Directory, Walker
+from substrate.model import RelPath, ancestors, rel_path, to_text
+from substrate.packs.format import Input, canonical_bytes
+from substrate.workspace.paths import Directory, Walker
 
 #: No file of a workspace has such a name: `.ctx` is kept out of history.
 BASE_NAME = ".ctx/base.json"
 _PLAIN_MODE = 0o644
-#: Neither setuid nor sticky bits come out of a pack, which may be anybody's.
+#: Drop setuid and sticky bits: a pack may come from an untrusted source.
 _MODE_MASK = 0o777
-#: The time of files in a pack that says nothing of any time.
+#: The time of files in a pack without any recorded time.
 _SOME_TIME_NS = 1_000_000_000 * 10**9
 
 
 class TreeEntry(NamedTuple):
-    """What the record says of one path beside its content."""
+    """What the record says about one path besides its content."""
 
     path: bytes
     #: ``file``, ``symlink``, ``directory`` or ``fifo``.
@@ -39,12 +38,12 @@ class TreeEntry(NamedTuple):
 
 
 class BaseTree(NamedTuple):
-    #: Where the workspace was when it was recorded; empty if nobody knows.
+    #: The workspace's location at the time of recording; empty if unknown.
     root: str = ""
-    #: The history commit it was the tree of; empty for a log or a transcript.
+    #: The history commit of this tree; empty for a log or a transcript.
     commit: str = ""
     entries: tuple[TreeEntry, ...] = ()
-    #: What history left out, and so the tree lacks.
+    #: What history excludes, and the tree therefore lacks.
     excluded: tuple[str, ...] = ()
 
 
@@ -69,7 +68,7 @@ def base_record(
 
 
 def read_base(data: bytes) -> BaseTree:
-    """The record back; a ``ValueError`` says what is wrong with it."""
+    """Parse the record; ``ValueError`` says what is wrong with it."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -90,7 +89,7 @@ def to_name(path: bytes) -> str:
 
 
 def from_text(text: str, *, encoded: bool) -> bytes:
-    """A path back from its text (`substrate.model.paths.to_text`)."""
+    """The path of a text made by `substrate.model.paths.to_text`."""
     raw = text.encode("utf-8", "surrogateescape")
     if not encoded:
         return raw
@@ -107,9 +106,9 @@ def lay_out(
 ) -> LaidOut:
     """Write the tree below `directory`, which is private and empty.
 
-    Names that would leave the directory are left out and said, and links come last, so that
-    nothing is ever written through one. All files get the same time, because nobody recorded
-    theirs: to `make` whatever was built before then is up to date, in every replay alike.
+    Names that lead out of the directory are skipped and reported, and links are created last, so
+    that nothing is ever written through one. All files get the same time, because theirs was not
+    recorded: `make` then behaves the same in every replay, and treats built files as up to date.
     """
     notes: list[str] = []
     known = {to_name(entry.path): entry for entry in base.entries}
@@ -140,7 +139,7 @@ def lay_out(
 
 
 def place_of(name: bytes) -> RelPath:
-    """Where a name lies in the tree: an absolute one below the root, as ``/a/b`` -> ``a/b``."""
+    """The path of a name in the tree; an absolute name is put below it: ``/a/b`` -> ``a/b``."""
     raw = os.path.normpath(name.lstrip(b"/")) if name.startswith(b"/") else name
     while raw.startswith(b"./"):
         raw = raw[2:].lstrip(b"/")
@@ -165,7 +164,7 @@ def _make_directory(walker: Walker, path: RelPath) -> None:
         try:
             directory.mkdir(name)
         except FileExistsError:
-            directory.child(name).close()  # a file of that name is an error
+            directory.child(name).close()  # an error if it is a file
         else:
             directory.chmod(name, 0o755)
 
@@ -202,7 +201,7 @@ def _make_other(walker: Walker, path: RelPath, entry: TreeEntry, made: set[RelPa
 
 
 def _set_directory_modes(walker: Walker, base: BaseTree) -> None:
-    """Last and deepest first: a directory may be shut."""
+    """Set these last, and the deepest first: a mode may forbid access to the directory."""
     entries = [entry for entry in base.entries if entry.kind == "directory"]
     for entry in sorted(entries, reverse=True):
         try:
@@ -218,7 +217,7 @@ def _chmod_directory(directory: Directory, name: bytes, mode: int) -> None:
         directory.child(name).close()
         directory.chmod(name, mode)
     except OSError:
-        pass  # it was not made, and that was said
+        pass  # it was not created, which is already reported
 
 
 def _reason(error: Exception) -> str:

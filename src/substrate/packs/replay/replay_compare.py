@@ -1,32 +1,32 @@
-"""A step's result against its record: by address, and where they differ, line by line."""
+"""Compare a step's result with its record: by address, and if they differ, by line."""
 
 from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from substrate.packs.hashes import PREFIX, ref_of
-from substrate.packs.objects import Objects
+from substrate.packs.format import PREFIX, ref_of
+from substrate.packs.store import Objects
 from substrate.packs.tools import Produced, ToolResult
 
-#: How much of two contents is looked at for a diff.
+#: How much of two contents a diff compares.
 _DIFF_CAP = 256 << 10
 _DIFF_LINES = 200
-#: Above this only addresses are compared, not the forms in which agents write a result down.
+#: Above this size only addresses are compared, not the formats in which agents record a result.
 _FORMS_CAP = 4 << 20
 
 
 class Difference(NamedTuple):
-    #: In a few words, for a line.
+    #: In a few words, on one line.
     summary: str
-    #: A unified diff, or what can be said of contents that are no text.
+    #: A unified diff, or a description for contents that are not text.
     diff: str
 
 
 def address(produced: Produced) -> tuple[str, int]:
-    """The address and the size of what a tool gave back."""
+    """The address and the size of a tool's result."""
     digest, size = hashlib.sha256(), 0
     for chunk in produced.chunks():
         digest.update(chunk)
@@ -45,11 +45,16 @@ def head(produced: Produced, limit: int) -> bytes:
 
 
 def is_same(
-    objects: Objects, recorded: str, result: ToolResult, mapped: Sequence[tuple[bytes, bytes]] = ()
+    objects: Objects,
+    recorded: str,
+    result: ToolResult,
+    mapped: Sequence[tuple[bytes, bytes]] = (),
+    redacted: Callable[[bytes], bytes] = bytes,
 ) -> bool:
-    """Whether a result is the recorded one, in any of the forms it may have been written down in.
+    """Whether a result equals the recorded one, in any of the formats that agents use.
 
-    `mapped` are pairs (path now, path then) for a tree that could not be put where it was.
+    `mapped` are pairs (path now, path then) for a tree that is not at its original location;
+    `redacted` turns an output into the form that a pack without secrets contains.
     """
     actual, size = address(result.produced)
     if actual == recorded:
@@ -61,6 +66,8 @@ def is_same(
         forms += [form.replace(now, then) for form in forms if now in form]
     if recorded in {ref_of(form) for form in forms}:
         return True
+    if recorded in {ref_of(redacted(form)) for form in forms}:
+        return True
     if not result.unordered or objects.size(recorded) > _FORMS_CAP:
         return False
     wanted = sorted(objects.read(recorded).split(b"\n"))
@@ -68,7 +75,7 @@ def is_same(
 
 
 def difference(objects: Objects, recorded: str, produced: Produced) -> Difference:
-    """How what was produced differs from the recorded content."""
+    """How a tool's result differs from the recorded content."""
     then = objects.read(recorded, limit=_DIFF_CAP)
     now = head(produced, _DIFF_CAP)
     sizes = (objects.size(recorded), address(produced)[1])

@@ -1,10 +1,10 @@
-"""Replaying a pack's steps one after the other, and what that says of the pack (seed 004).
+"""Replay a pack's steps in order, and rate the pack's fidelity (docs/REPLAY.md).
 
-    exact      every step's output is the recorded one
-    degraded   every step could be carried out, some gave something else
-    failed     a step could not be carried out: no such tool, a missing input, an error
+    exact      every step's output equals the recorded one
+    degraded   every step ran, but some outputs differ
+    failed     a step could not run: no such tool, a missing input, an error
 
-Steps marked non-deterministic keep their recorded output and change nothing about this.
+Steps marked non-deterministic keep their recorded output and do not affect the rating.
 """
 
 from __future__ import annotations
@@ -13,26 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from substrate.packs import tree_state
-from substrate.packs.confined_tree import TreeError
-from substrate.packs.manifest import Manifest, Step
-from substrate.packs.objects import Objects
-from substrate.packs.replay_compare import (
-    address,
-    changes_difference,
-    difference,
-    is_same,
-)
-from substrate.packs.tool_names import BUILT_IN
+from substrate.packs.format import Manifest, Step
+from substrate.packs.replay.replay_compare import address, changes_difference, difference, is_same
+from substrate.packs.store import Objects
 from substrate.packs.tools import (
+    BUILT_IN,
     Produced,
     Registry,
     Tool,
     ToolContext,
     ToolError,
     ToolResult,
+    TreeError,
+    TreeState,
+    tree_state,
 )
-from substrate.packs.tree_state import TreeState
 
 MATCHED, DIVERGED, FAILED = "matched", "diverged", "failed"
 EXACT, DEGRADED = "exact", "degraded"
@@ -44,10 +39,10 @@ class StepReport(NamedTuple):
     at: int
     type: str
     tool: str
-    #: The command or the path it was about, for people.
+    #: Its command or path, for people.
     about: str
     status: str
-    #: False: its recorded output stands, it was not carried out.
+    #: False: the step did not run, and its recorded output is used.
     ran: bool = True
     reason: str = ""
     diff: str = ""
@@ -56,7 +51,7 @@ class StepReport(NamedTuple):
     exit: int | None = None
     recorded_exit: int | None = None
     scopes: tuple[str, ...] = ()
-    #: Whether it counts: a non-deterministic step may differ.
+    #: Whether it affects the rating: a non-deterministic step may differ.
     deterministic: bool = True
 
 
@@ -69,14 +64,16 @@ class OutputReport(NamedTuple):
 
 
 class Options(NamedTuple):
-    #: Carry out non-deterministic steps, too, where a tool is known for them.
+    #: Also run non-deterministic steps that have a known tool.
     rerun: bool = False
-    #: Asked after a step: (path now, path then) of a tree that could not be put where it was.
+    #: Called after a step: (path now, path then) if the tree is not at its original location.
     mapped: Callable[[], tuple[tuple[bytes, bytes], ...]] = tuple
+    #: Turns an output into the form in a pack whose secrets were replaced.
+    redacted: Callable[[bytes], bytes] = bytes
 
 
 class StepReplay:
-    """Carries out the steps of one pack in one tree."""
+    """Runs the steps of one pack in one tree."""
 
     def __init__(
         self,
@@ -101,12 +98,12 @@ class StepReplay:
             self._objects.check(step.output_ref)
         if not step.deterministic and not self._options.rerun:
             return report._replace(
-                ran=False, reason="non-deterministic: its recorded output stands"
+                ran=False, reason="non-deterministic: its recorded output is kept"
             )
         tool = self._registry.find(step.tool)
         if tool is None:
             if not step.deterministic:
-                why = f"no tool is known as {step.tool}: its recorded output stands"
+                why = f"no tool is known as {step.tool}: its recorded output is kept"
                 return report._replace(ran=False, reason=why)
             return report._replace(status=FAILED, ran=False, reason=_unknown(step.tool))
         return self._carry_out(step, tool, report)
@@ -118,7 +115,7 @@ class StepReplay:
             return report._replace(status=FAILED, reason=str(error))
         try:
             actual, _ = address(result.produced)
-        except TreeError as error:  # it is only now read to its end
+        except TreeError as error:  # the result is read to its end only here
             return report._replace(status=FAILED, reason=str(error))
         report = report._replace(exit=result.exit, scopes=result.scopes, actual=actual)
         return self._judge(step, result, report)
@@ -138,6 +135,8 @@ class StepReplay:
         reasons += self._changes(step)
         if not reasons:
             return report
+        if result.not_started and result.exit != report.recorded_exit:
+            return report._replace(status=FAILED, reason=result.not_started, diff=diff)
         if result.exit == _NO_SUCH_COMMAND and report.recorded_exit != _NO_SUCH_COMMAND:
             said = result.stderr.decode("utf-8", "backslashreplace").strip().splitlines()
             why = said[-1] if said else "command not found"
@@ -149,14 +148,16 @@ class StepReplay:
     def _is_same(self, step: Step, result: ToolResult) -> bool:
         if not step.output_ref or result.only_says_done:
             return True
-        return is_same(self._objects, step.output_ref, result, self._mapped(result))
+        return is_same(
+            self._objects, step.output_ref, result, self._mapped(result), self._options.redacted
+        )
 
     def _mapped(self, result: ToolResult) -> tuple[tuple[bytes, bytes], ...]:
         # Only commands print the path of the tree they ran in.
         return self._options.mapped() if result.exit is not None else ()
 
     def _changes(self, step: Step) -> list[str]:
-        """What the step changed in the tree, against what was recorded, if that was recorded."""
+        """Compare what the step changed in the tree with the record, if there is one."""
         then = step.result.get("changed")
         if self._watch is None or not isinstance(then, list):
             return []
@@ -167,9 +168,9 @@ class StepReplay:
 def compare_outputs(
     manifest: Manifest, objects: Objects, context: ToolContext
 ) -> list[OutputReport]:
-    """The pack's outputs against the files that the steps left under their names.
+    """Compare the pack's outputs with the files that the steps left under their names.
 
-    A file that still is what the pack laid out was made by nobody: such an output says nothing.
+    A file that is still identical to the pack's input was made by no step: it proves nothing.
     """
     laid_out = {item.name: item.content_ref for item in manifest.inputs}
     reports = []
@@ -192,7 +193,7 @@ def compare_outputs(
 
 
 def fidelity(steps: Sequence[StepReport], outputs: Sequence[OutputReport] = ()) -> str:
-    """The seed's rules; non-deterministic steps do not count."""
+    """The rating of the whole replay; non-deterministic steps do not count."""
     counted = [step for step in steps if step.deterministic]
     if any(step.status == FAILED for step in counted):
         return FAILED
@@ -206,7 +207,7 @@ def first_divergence(steps: Sequence[StepReport]) -> StepReport | None:
 
 
 def about(step: Step) -> str:
-    """What a step was about, in a line: its command, its path, its pattern."""
+    """One line that describes a step: its command, its path, or its pattern."""
     names = ("command", "cmd", "path", "file_path", "absolute_path", "pattern", "dir_path")
     for name in names:
         value = step.parameters.get(name)

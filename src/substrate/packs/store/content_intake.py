@@ -1,4 +1,4 @@
-"""Contents on their way into the store, and the mistakes met on the way, told by line."""
+"""Write contents into the store, and report problems with their line."""
 
 from __future__ import annotations
 
@@ -10,28 +10,25 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from substrate.errors import UsageError
-from substrate.packs.fields import Source
-from substrate.packs.hashes import is_ref, short
-from substrate.packs.log_items import Problem, line_of
-from substrate.packs.objects import CHUNK, Stored, open_regular
-from substrate.packs.spill import Spilled, store_spilled
-from substrate.packs.store import Store
+from substrate.packs.format import Problem, Source, Spilled, is_ref, line_of, short, store_spilled
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.object_files import CHUNK, Stored, open_regular
 
-#: More problems than this are counted, not listed.
+#: Further problems are only counted.
 _LISTED = 10
 
 
 class LogFile(NamedTuple):
-    """A log that can be read twice: once for what it says, again to tell a problem's line."""
+    """A log that can be read twice: once for its contents, again to find a problem's line."""
 
     name: str
     file: IO[bytes]
-    #: `path` contents are relative to the first of these, and must lie in one of them.
+    #: `path` contents are relative to the first of these, and must be inside one of them.
     roots: Sequence[Path]
 
 
 class ContentWriter:
-    """Contents into the store, one after the other; what cannot be stored is in `problems`."""
+    """Writes contents into the store; those that cannot be stored are in `problems`."""
 
     def __init__(self, store: Store, roots: Sequence[Path]) -> None:
         self._objects = store.objects
@@ -68,7 +65,7 @@ class ContentWriter:
         path = Path(os.path.realpath(self._roots[0] / name))
         if not any(path.is_relative_to(root) for root in self._roots):
             raise ValueError(
-                f"{name} lies outside the project and the log's directory; copy it there first"
+                f"{name} is outside the project and the log's directory; copy it there first"
             )
         try:
             fd = open_regular(path)
@@ -80,14 +77,14 @@ class ContentWriter:
 
 
 def _decoded(value: str | Spilled) -> Iterator[bytes]:
-    """Base64, strictly, in pieces of whole groups of four."""
+    """Decode base64 strictly, in pieces of whole groups of four."""
     pieces = [value.encode()] if isinstance(value, str) else value.chunks()
     rest = b""
     try:
         for piece in pieces:
             whole = rest + b"".join(piece.split())
             cut = len(whole) // 4 * 4
-            # The last group stays for the next round: only there may `=` stand.
+            # Keep the last group for the next round: only the last one may contain `=`.
             cut -= 4 if cut == len(whole) and cut else 0
             if b"=" in whole[:cut]:
                 raise ValueError("is not base64: it goes on after a =")
@@ -99,7 +96,7 @@ def _decoded(value: str | Spilled) -> Iterator[bytes]:
 
 
 def mistakes(log: LogFile, problems: Sequence[Problem], hint: str) -> UsageError:
-    """All that is wrong with a file, each with its line."""
+    """One error that lists all problems of a file, each with its line."""
     if len(problems) == 1:
         (problem,) = problems
         return UsageError(f"{log.name}, line {_line(log, problem)}: {problem}", hint=hint)

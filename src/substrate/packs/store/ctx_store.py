@@ -5,6 +5,7 @@
   packs/<hex>        one small file for each pack: "sha256:<hex>"
   refs/latest        the newest pack; refs/tags/NAME: names given by people
   drafts/            forks that are being edited
+  forgotten/<hex>    the pack that replaced this one when content was forgotten
   tmp/               objects that are being written
   lock               shared by writers, exclusive to the garbage collector
   config.json        {"version": "0.1"}
@@ -18,18 +19,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from substrate.errors import NotFoundError, RefusedError, WorkspaceError
-from substrate.packs.hashes import PREFIX, hex_of, is_hex, short
-from substrate.packs.manifest import Manifest, Pack, stored_bytes
-from substrate.packs.objects import Objects
-from substrate.packs.read_manifest import NotAManifestError, read_manifest
+from substrate.errors import NotFoundError, WorkspaceError
+from substrate.packs.format import (
+    PREFIX,
+    Manifest,
+    NotAManifestError,
+    Pack,
+    hex_of,
+    is_hex,
+    is_ref,
+    read_manifest,
+    short,
+    stored_bytes,
+)
+from substrate.packs.store.object_files import Objects
 from substrate.system.files import read_bytes_or_none, remove_tree, write_atomic
-from substrate.system.locks import FileLock
-from substrate.workspace.ctx_dir import refuse_links, require_ctx
+from substrate.system.sync import FileLock
+from substrate.workspace import refuse_another_users, refuse_links, require_ctx
 
 FORMAT = "0.1"
+#: Maps the old ids of packs that lost content to the new ones: see `forget`.
+FORGOTTEN = "forgotten"
 _DIRECTORIES = ("objects", "packs", "refs", "refs/tags", "drafts", "tmp")
 _LOCK_TIMEOUT_S = 60.0
+#: A longer chain of replaced packs is a loop, which Substrate never writes.
+_MOST_REPLACEMENTS = 1_000
 
 
 class Store:
@@ -56,12 +70,12 @@ class Store:
         return self.directory / "tmp"
 
     def config(self) -> dict[str, object]:
-        """What ``config.json`` says; `open_store` has checked that it is an object."""
+        """The contents of ``config.json``; `open_store` has checked that it is an object."""
         found = json.loads(read_bytes_or_none(self.directory / "config.json") or b"{}")
         return found if isinstance(found, dict) else {}
 
     def new_scratch(self, purpose: str) -> Path:
-        """A directory of one's own below `tmp`; what a killed process leaves, `ctx gc` removes."""
+        """A new private directory below `tmp`; `ctx gc` removes those of killed processes."""
         path = self.scratch / f"{purpose}-{os.getpid():x}-{os.urandom(8).hex()}"
         path.mkdir(mode=0o700)
         return path
@@ -71,13 +85,13 @@ class Store:
 
     @contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
-        """Around everything that writes objects: meanwhile nothing is collected as garbage."""
+        """Use this around all writing of objects: it blocks garbage collection."""
         with self._locked(purpose, shared=True):
             yield
 
     @contextmanager
     def alone(self, purpose: str) -> Iterator[None]:
-        """No other writer beside us; for the garbage collector."""
+        """Exclude all other writers; for the garbage collector."""
         with self._locked(purpose, shared=False):
             yield
 
@@ -89,13 +103,13 @@ class Store:
         return Pack(stored.ref, manifest)
 
     def register(self, ref: str) -> None:
-        """List a pack. Its objects must be durable by now."""
+        """List a pack. Its objects must already be durable."""
         path = self.packs_dir / hex_of(ref)
         if read_bytes_or_none(path) is None:
             write_atomic(path, ref.encode(), mode=0o600)
 
     def packs(self) -> list[str]:
-        """The refs of all packs that are listed, sorted."""
+        """The refs of all listed packs, sorted."""
         try:
             names = os.listdir(self.packs_dir)
         except FileNotFoundError:
@@ -103,7 +117,11 @@ class Store:
         return [PREFIX + name for name in sorted(names) if is_hex(name)]
 
     def load(self, ref: str) -> Pack:
-        """The pack with exactly this address, its manifest verified."""
+        """The pack with exactly this address, its manifest verified.
+
+        If the pack lost content to `substrate forget`, the pack that replaced it.
+        """
+        ref = self.present(ref)
         if ref not in self.objects:
             raise NotFoundError(
                 f"no pack {short(ref)} in {self.directory}", hint="`ctx log` lists the packs"
@@ -116,6 +134,26 @@ class Store:
                 hint="`ctx log` lists the packs",
             ) from None
 
+    def present(self, ref: str) -> str:
+        """`ref`, or the address of the pack that replaced it when content was forgotten."""
+        for _ in range(_MOST_REPLACEMENTS):
+            if ref in self.objects:
+                break
+            raw = read_bytes_or_none(self.directory / FORGOTTEN / hex_of(ref))
+            new = (raw or b"").decode("ascii", "replace").strip()
+            if not is_ref(new):
+                break
+            ref = new
+        return ref
+
+    def replaced(self) -> list[str]:
+        """Addresses of packs that were replaced because content was forgotten, sorted."""
+        try:
+            names = os.listdir(self.directory / FORGOTTEN)
+        except FileNotFoundError:
+            return []
+        return [PREFIX + name for name in sorted(names) if is_hex(name)]
+
     @contextmanager
     def _locked(self, purpose: str, *, shared: bool) -> Iterator[None]:
         lock = FileLock(self.directory / "lock")
@@ -127,7 +165,7 @@ class Store:
 
 
 def make_store(directory: Path) -> Store:
-    """Complete a `.ctx` that is there: directories and config that are missing are made."""
+    """Complete an existing `.ctx`: create missing directories and the configuration."""
     for name in _DIRECTORIES:
         (directory / name).mkdir(mode=0o700, exist_ok=True)
     config = directory / "config.json"
@@ -137,22 +175,17 @@ def make_store(directory: Path) -> Store:
 
 
 def find_store(start: Path) -> Store:
-    """The store at or above `start`; `NotFoundError` if nobody made one."""
+    """The store at or above `start`; `NotFoundError` if there is none."""
     return open_store(require_ctx(start))
 
 
 def open_store(directory: Path) -> Store:
-    """The store in `directory`, if it may be trusted with our writes.
+    """The store in `directory`, if it is safe to write to.
 
-    A store that the original made, or that only held a graph so far, is completed by `make_store`.
+    `make_store` completes a store of the original `ctx`, or one that only has a graph so far.
     """
-    owner = os.stat(directory).st_uid
-    if hasattr(os, "geteuid") and owner != os.geteuid():
-        raise RefusedError(
-            f"{directory} belongs to another user (uid {owner})",
-            hint="work in a project of your own, or export the pack there and import it here",
-        )
-    refuse_links(directory, (*_DIRECTORIES, "signatures"))
+    refuse_another_users(directory)
+    refuse_links(directory, (*_DIRECTORIES, FORGOTTEN, "signatures"))
     _check_format(directory)
     if not all((directory / name).is_dir() for name in _DIRECTORIES):
         return make_store(directory)

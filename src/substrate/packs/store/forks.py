@@ -1,6 +1,6 @@
-"""Forks: a draft of a manifest that people edit, and the pack that becomes of it.
+"""Forks: a draft of a manifest that people edit, and the pack made from it.
 
-A draft is the manifest as it was, with `parent` set. New content is given as in a log: `content`,
+A draft is an unchanged manifest with `parent` set. New content is given as in a log: `content`,
 `content_b64` or `path` in place of `content_ref`, `output` … in place of `output_ref`, a text in
 place of the system prompt's address.
 """
@@ -15,27 +15,34 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, UsageError
-from substrate.packs.contents import ContentWriter, LogFile, mistakes
-from substrate.packs.create import publish
-from substrate.packs.fields import CONTENT, OUTPUT, Fields, whole_text
-from substrate.packs.hashes import is_ref, short
-from substrate.packs.json_stream import JsonStream, JsonSyntaxError
-from substrate.packs.log_items import Item, Origin, Problem
-from substrate.packs.manifest import (
+from substrate.packs.format import (
+    CONTENT,
+    OUTPUT,
     VERSION,
     Environment,
+    Fields,
     Input,
+    Item,
+    JsonStream,
+    JsonSyntaxError,
     Manifest,
     Model,
+    Origin,
     Output,
     Pack,
+    Problem,
     Prompt,
+    Scratch,
     Step,
     fields,
+    is_ref,
+    short,
+    whole_text,
 )
-from substrate.packs.objects import Stored
-from substrate.packs.spill import Scratch
-from substrate.packs.store import Store
+from substrate.packs.store.content_intake import ContentWriter, LogFile, mistakes
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.log_to_pack import publish
+from substrate.packs.store.object_files import Stored
 from substrate.system.files import fsync_dir, write_all
 
 _SUFFIX = ".draft.json"
@@ -45,8 +52,8 @@ _TOP = (
     *("outputs", "environment", "parent"),
 )
 _STEP = ("index", "type", "tool", "parameters", "deterministic", "timestamp", "result")
-#: The places of a draft whose objects finalizing it needs. What a step is said to have changed
-#: is told by addresses as well, of contents that no pack need hold.
+#: The fields of a draft whose objects must exist to finalize it. The changes of a step contain
+#: addresses, too, but packs need not contain their contents.
 _NEEDS = re.compile(
     rb'"(?:content_ref|output_ref|system_prompt|parent)"\s*:\s*"(sha256:[0-9a-f]{64})"'
 )
@@ -54,14 +61,14 @@ _NEEDS = re.compile(
 
 class Finalized(NamedTuple):
     pack: Pack
-    #: Nothing but the parent differs from the pack it was forked from.
+    #: It differs only in the parent from the pack it was forked from.
     unchanged: bool
-    #: The draft, if it was left where it is.
+    #: The draft, if it was not removed.
     kept: Path | None
 
 
 def fork(store: Store, pack: Pack) -> Path:
-    """Write a draft of `pack`, under a name that no other draft has."""
+    """Write a draft of `pack` under an unused name."""
     told = fields(pack.manifest._replace(parent=pack.ref))
     data = json.dumps(told, indent=2, ensure_ascii=False).encode() + b"\n"
     number = 1
@@ -70,7 +77,7 @@ def fork(store: Store, pack: Pack) -> Path:
         path = store.drafts_dir / f"{short(pack.ref)}{extra}{_SUFFIX}"
         try:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:  # somebody's edits: they stay
+        except FileExistsError:  # keep the edits in an existing draft
             number += 1
             continue
         try:
@@ -91,7 +98,7 @@ def drafts(store: Store) -> list[Path]:
 
 
 def needed(data: bytes) -> Iterator[str]:
-    """The addresses of what a draft, given its bytes, cannot be finalized without."""
+    """The addresses that must exist to finalize a draft, given its bytes."""
     for found in dict.fromkeys(_NEEDS.findall(data)):
         yield found.decode()
 
@@ -112,7 +119,7 @@ def find_draft(store: Store, text: str, cwd: Path) -> Path:
 
 
 def finalize(store: Store, path: Path, cwd: Path) -> Finalized:
-    """Make a pack of a draft. The draft goes away if it is one of ours and was not edited since."""
+    """Make a pack of a draft. Removes the draft if it is in the store and did not change since."""
     with store.writing("finalizing a draft"), path.open("rb") as file:
         before = file.read()
         file.seek(0)

@@ -1,4 +1,4 @@
-"""Garbage: objects that no pack, name or draft leads to, and what killed writers left."""
+"""Collect garbage: objects that no pack, name or draft reaches, and leftovers of killed writers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError, RefusedError
-from substrate.packs import lineage, refs
-from substrate.packs.hashes import hex_of, short
-from substrate.packs.reach import reachable, roots
-from substrate.packs.signatures import signatures_dir
-from substrate.packs.store import Store
+from substrate.packs.exchange import signatures_dir
+from substrate.packs.format import hex_of, short
+from substrate.packs.store import lineage, pack_refs
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.reachability import Root, reachable, roots
 from substrate.system.files import TEMPORARY, fsync_dir, remove_tree
 
 
 class Collected(NamedTuple):
-    #: Packs that were dropped from the list.
+    #: Packs that were removed from the list.
     dropped: tuple[str, ...]
     objects: tuple[str, ...]
     leftovers: tuple[str, ...]
@@ -26,15 +26,15 @@ class Collected(NamedTuple):
 
 
 def collect(store: Store, drop: Sequence[str] = (), *, dry_run: bool = False) -> Collected:
-    """Remove what nothing leads to; with `drop`, first take those packs off the list.
+    """Remove unreachable objects; with `drop`, first remove those packs from the list.
 
-    No writer runs meanwhile: they share the lock that this takes alone. Nothing is removed if a
-    manifest is damaged, because nobody knows what it needs.
+    No writer runs at the same time: writers share the lock that this takes exclusively. Nothing
+    is removed if a manifest is damaged, because the objects that it needs are unknown.
     """
     with store.alone("collecting garbage"):
         _check_drop(store, drop)
         dropped = set(drop)
-        kept = {root.ref for root in roots(store) if not _goes(root.name, root.ref, dropped)}
+        kept = {root.ref for root in roots(store) if not _goes(root, dropped)}
         try:
             wanted = reachable(store, kept)
         except DamagedStoreError as error:
@@ -52,13 +52,13 @@ def collect(store: Store, drop: Sequence[str] = (), *, dry_run: bool = False) ->
         return Collected(tuple(drop), tuple(garbage), names, size)
 
 
-def _goes(name: str, ref: str, dropped: set[str]) -> bool:
-    return ref in dropped and (name.startswith("pack ") or name == "refs/latest")
+def _goes(root: Root, dropped: set[str]) -> bool:
+    return root.ref in dropped and root.kind in ("pack", "latest")
 
 
 def _check_drop(store: Store, drop: Iterable[str]) -> None:
     leaving = set(drop)
-    named = {ref: name for name, ref in refs.tags(store).items()}
+    named = {ref: name for name, ref in pack_refs.tags(store).items()}
     for ref in leaving & set(named):
         raise RefusedError(
             f"pack {short(ref)} is tagged {named[ref]}", hint=f"ctx tag --delete {named[ref]}"
@@ -81,13 +81,13 @@ def _drop(store: Store, drop: Sequence[str], dropped: set[str]) -> None:
     if not drop:
         return
     fsync_dir(store.packs_dir)
-    if refs.latest(store) in dropped:
+    if pack_refs.latest(store) in dropped:
         left = lineage.entries(store)
         if left:
-            refs.set_latest(store, left[0].ref)
+            pack_refs.set_latest(store, left[0].ref)
         else:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(store.refs_dir / refs.LATEST)
+                os.unlink(store.refs_dir / pack_refs.LATEST)
 
 
 def _remove(store: Store, garbage: Sequence[str], leftovers: Sequence[Path]) -> None:

@@ -1,4 +1,4 @@
-"""All packs of a store as a tree: who was forked from whom."""
+"""All packs of a store as a tree: which pack was forked from which."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError
-from substrate.packs.hashes import hex_of
-from substrate.packs.manifest import NO_TIME
-from substrate.packs.read_manifest import instant_ns
-from substrate.packs.store import Store
+from substrate.packs.format import NO_TIME, hex_of, instant_ns
+from substrate.packs.store.ctx_store import Store
 
 
 class Entry(NamedTuple):
@@ -25,19 +23,19 @@ class Entry(NamedTuple):
     parent: str
     #: Empty, or why the manifest cannot be read.
     damage: str
-    #: When it was made; where nobody recorded it, when it was packed here.
+    #: When it was made; if that was not recorded, when it was packed here.
     at_ns: int
 
 
 class Row(NamedTuple):
-    """A line of the drawing; one without an entry only joins lines."""
+    """A line of the drawing; a line without an entry only connects columns."""
 
     drawing: str
     entry: Entry | None
 
 
 def entries(store: Store) -> list[Entry]:
-    """Every pack, newest first, but no pack before those that were forked from it."""
+    """Every pack, newest first, but each pack after all of its forks."""
     found = {ref: _entry(store, ref) for ref in store.packs()}
     waiting_for = dict.fromkeys(found, 0)
     for entry in found.values():
@@ -58,9 +56,9 @@ def entries(store: Store) -> list[Entry]:
 
 
 def draw(listed: Sequence[Entry]) -> list[Row]:
-    """The tree beside the list, as `git log --graph` does.
+    """The tree beside the list, like `git log --graph`.
 
-    Each column is a line down to a pack that is still to come: its forks' parent.
+    Each column is a line down to a pack further below: the parent of the forks above.
     """
     there = {entry.ref for entry in listed}
     columns: list[str] = []
@@ -103,7 +101,7 @@ def _join(width: int, mine: Sequence[int]) -> str:
 
 
 def _close(width: int, gone: int) -> str:
-    """A line has ended and those to its right move over:  * │ │  ->  ╭─╯"""
+    """A line ends and the lines to its right move left:  * │ │  ->  ╭─╯"""
     kept = " ".join("│" * gone)
     moved = " ".join("╱" * (width - gone))
     return f"{kept} {moved}".strip() if gone else moved

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from substrate.errors import UsageError
-from substrate.packs.contents import ContentWriter, LogFile, mistakes
-from substrate.packs.json_stream import JsonSyntaxError
-from substrate.packs.log_fields import Log, LogContent, LogStep, check_log
-from substrate.packs.log_items import gather
-from substrate.packs.manifest import Input, Manifest, Output, Pack, Prompt, Step
-from substrate.packs.refs import set_latest
-from substrate.packs.spill import Scratch
-from substrate.packs.store import Store
+from substrate.packs.format import (
+    Input,
+    JsonSyntaxError,
+    Log,
+    LogContent,
+    LogStep,
+    Manifest,
+    Output,
+    Pack,
+    Prompt,
+    Scratch,
+    Step,
+    check_log,
+    gather,
+)
+from substrate.packs.store.content_intake import ContentWriter, LogFile, mistakes
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.pack_refs import set_latest
 
 __all__ = ["LogFile", "manifest_of_log", "pack_log", "publish"]
 
@@ -40,7 +50,7 @@ def pack_log(store: Store, log: LogFile) -> Pack:
 
 
 def publish(store: Store, manifest: Manifest) -> Pack:
-    """Store and list a manifest whose contents are stored; `latest` follows. Call in `writing`."""
+    """Store and list a manifest whose contents are stored; moves `latest`. Call in `writing`."""
     pack = store.add(manifest)
     set_latest(store, pack.ref)
     return pack

@@ -1,8 +1,8 @@
-"""Content-addressed objects, ``objects/ab/cdef…``: written once, verified whenever they are read.
+"""Content-addressed objects, ``objects/ab/cdef…``: written once, verified at every read.
 
-An object is written under a name of its own in ``tmp/`` and renamed into place, so that any number
-of processes may write the same one. One that is there already is compared before it is trusted: if
-it was damaged, the good bytes take its place.
+An object is written under a unique name in ``tmp/`` and renamed into place, so that any number of
+processes may write the same one. An existing object is verified before it is trusted: if it is
+damaged, the good bytes replace it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
-from substrate.packs.hashes import PREFIX, hex_of, is_hex, ref_of, short
+from substrate.packs.format import PREFIX, hex_of, is_hex, ref_of, short
 from substrate.system.files import fsync_dir, fsync_fd, sync_filesystem, write_all
 
-#: Bytes held in memory at a time, whatever an object's size.
+#: Bytes in memory at a time, for objects of any size.
 CHUNK = 1 << 20
 #: From this many new objects on, one sync of the whole file system is cheaper than one each.
 _MANY = 24
@@ -33,7 +33,7 @@ class Stored(NamedTuple):
 
 
 class MissingObjectError(DamagedStoreError):
-    """An object that something refers to is not there."""
+    """A referenced object is missing."""
 
 
 class Objects:
@@ -55,14 +55,14 @@ class Objects:
         return Stored(ref, len(data))
 
     def write_chunks(self, chunks: Iterable[bytes], expected: str | None = None) -> Stored:
-        """Store what `chunks` yields, holding one at a time.
+        """Store what `chunks` yields, with one chunk in memory at a time.
 
-        With `expected` a ``ValueError`` is raised, and nothing is stored, if it hashes otherwise.
+        ``ValueError`` if the hash is not `expected`; nothing is stored then.
         """
         return self._write_new(chunks, expected)
 
     def adopt(self, path: Path, stored: Stored) -> Stored:
-        """Make an object of a file of ours on the same file system, whose address is known."""
+        """Turn our own file on the same file system, whose address is known, into an object."""
         if not self._is_sound(stored.ref, stored.size):
             self._publish(path, self.path(stored.ref))
         return stored
@@ -79,18 +79,18 @@ class Objects:
         return b"".join(kept)
 
     def chunks(self, ref: str) -> Iterator[bytes]:
-        """The same, a piece at a time. Nothing is yielded before the whole object was verified."""
+        """The same in chunks. Yields nothing before the whole object is verified."""
         for _ in self._verified(ref):
             pass
         yield from self._verified(ref)
 
     def check(self, ref: str) -> None:
-        """Raise unless the object is there and its bytes are the ones it is named after."""
+        """Raise unless the object exists and its bytes match its name."""
         for _ in self._verified(ref):
             pass
 
     def size(self, ref: str) -> int:
-        """Its size on disk; `MissingObjectError` if it is not there."""
+        """Its size on disk; `MissingObjectError` if it does not exist."""
         try:
             return os.stat(self.path(ref), follow_symlinks=False).st_size
         except OSError as error:
@@ -100,16 +100,16 @@ class Objects:
         return os.path.lexists(self.path(ref))
 
     def __iter__(self) -> Iterator[str]:
-        """The ref of every file whose name says that it is an object, sorted."""
+        """The ref of every file with an object's name, sorted."""
         for fan in _names(self._directory):
-            # A link in a directory's place leads to files that are none of ours.
+            # A link instead of a directory leads to files that are not ours.
             if len(fan) == 2 and _is_directory(self._directory / fan):
                 for rest in _names(self._directory / fan):
                     if is_hex(fan + rest):
                         yield PREFIX + fan + rest
 
     def strays(self) -> Iterator[Path]:
-        """What lies in the objects' directory and is no object."""
+        """Paths in the objects' directory that are not objects."""
         for fan in _names(self._directory):
             directory = self._directory / fan
             if len(fan) != 2 or not _is_directory(directory):
@@ -120,7 +120,7 @@ class Objects:
                     yield directory / rest
 
     def sync(self) -> None:
-        """Make durable what was written since the last call."""
+        """Make everything durable that was written since the last call."""
         fresh, self._fresh = self._fresh, []
         if not fresh or os.name == "nt":
             return
@@ -139,7 +139,7 @@ class Objects:
         fsync_dir(self._directory)
 
     def remove(self, ref: str) -> int:
-        """Take the object away; how many bytes that frees. For the garbage collector alone."""
+        """Remove the object; returns the bytes freed. For the garbage collector only."""
         path = self.path(ref)
         size = os.lstat(path).st_size
         os.unlink(path)
@@ -172,7 +172,7 @@ class Objects:
         self._fresh.append(path)
 
     def _is_sound(self, ref: str, size: int) -> bool:
-        """Whether the object is there already, whole. A damaged one is replaced by its writer."""
+        """Whether the object already exists undamaged. The writer replaces a damaged one."""
         try:
             found = os.lstat(self.path(ref))
         except (FileNotFoundError, NotADirectoryError):
@@ -211,7 +211,7 @@ def _write_file(path: Path, chunks: Iterable[bytes]) -> tuple[str, int]:
             digest.update(chunk)
             write_all(fd, chunk)
             size += len(chunk)
-        if os.name == "nt":  # a file cannot be synced there once it is closed
+        if os.name == "nt":  # a closed file cannot be synced there
             os.fsync(fd)
     finally:
         os.close(fd)
@@ -219,7 +219,7 @@ def _write_file(path: Path, chunks: Iterable[bytes]) -> tuple[str, int]:
 
 
 def open_regular(path: Path) -> int:
-    """Open for reading, at once and without following a link; `OSError` for a FIFO or device."""
+    """Open for reading without blocking or following a link; `OSError` for a FIFO or device."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     fd = os.open(path, flags | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from substrate.errors import AmbiguousError, NotFoundError, UsageError
-from substrate.packs.hashes import PREFIX, URI, hex_of, is_ref, short
-from substrate.packs.manifest import Pack
-from substrate.packs.store import Store
+from substrate.packs.format import PREFIX, URI, Pack, hex_of, is_ref, short
+from substrate.packs.store.ctx_store import Store
 from substrate.system.files import TEMPORARY, fsync_dir, read_bytes_or_none, write_atomic
 
 LATEST = "latest"
-#: Fewer digits than this name too much.
+#: Fewer digits than this are too ambiguous.
 SHORTEST_PREFIX = 4
 _DIGITS = re.compile(r"[0-9a-fA-F]{4,64}\Z")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(?:/[A-Za-z0-9_][A-Za-z0-9._+-]*)*\Z")
@@ -44,7 +43,7 @@ def load(store: Store, text: str) -> Pack:
 
 
 def load_or_damaged(store: Store, text: str) -> str:
-    """The address of a listed pack, even one whose manifest cannot be read any more."""
+    """The address of a listed pack, even if its manifest can no longer be read."""
     ref = resolve(store, text)
     if ref not in store.packs():
         raise NotFoundError(f"no pack {short(ref)} is listed", hint="`ctx log` lists the packs")
@@ -60,7 +59,7 @@ def latest(store: Store) -> str | None:
 
 
 def set_tag(store: Store, name: str, ref: str) -> str | None:
-    """Give a pack a name; the address that the name had before, if any."""
+    """Give a pack a name; returns the previous address of the name, if any."""
     path = _tag_path(store, check_name(name))
     before = _read(path)
     try:
@@ -78,7 +77,7 @@ def set_tag(store: Store, name: str, ref: str) -> str | None:
 
 
 def delete_tag(store: Store, name: str) -> str:
-    """Take a name away; the address that it had."""
+    """Remove a name; returns the address that it had."""
     path = _tag_path(store, check_name(name))
     before = _read(path)
     if before is None:
@@ -100,13 +99,13 @@ def tags(store: Store) -> dict[str, str]:
 
 
 def files(store: Store) -> Iterator[tuple[str, Path]]:
-    """Every file that should hold a name, whatever it really holds: `latest`, ``tags/v1``."""
+    """Every file in the place of a ref, valid or not: `latest`, ``tags/v1``."""
     for path in sorted(_files(store.refs_dir)):
         yield path.relative_to(store.refs_dir).as_posix(), path
 
 
 def check_name(name: str) -> str:
-    """`name`, if a tag may be called that."""
+    """`name`, if it is valid for a tag."""
     if not _NAME.match(name) or len(name) > _MAX_NAME or name.endswith(".lock"):
         raise UsageError(
             f"not a name for a tag: {name}",
@@ -142,17 +141,18 @@ def _no_tag(store: Store, name: str) -> NotFoundError:
 
 def _by_digits(store: Store, digits: str) -> str:
     if len(digits) == 64:
-        return PREFIX + digits
-    found = [ref for ref in store.packs() if hex_of(ref).startswith(digits)]
+        return store.present(PREFIX + digits)
+    listed = dict.fromkeys([*store.packs(), *store.replaced()])
+    found = [ref for ref in listed if hex_of(ref).startswith(digits)]
     if len(found) == 1:
-        return found[0]
+        return store.present(found[0])
     if not found:
         raise NotFoundError(
             f"no pack's hash begins with {digits}", hint="`ctx log` lists the packs"
         )
-    listed = ", ".join(short(ref) for ref in found[:8]) + (", …" if len(found) > 8 else "")
+    shown = ", ".join(short(ref) for ref in found[:8]) + (", …" if len(found) > 8 else "")
     raise AmbiguousError(
-        f"{len(found)} packs' hashes begin with {digits}: {listed}", hint="give more digits"
+        f"{len(found)} packs' hashes begin with {digits}: {shown}", hint="give more digits"
     )
 
 
@@ -172,7 +172,7 @@ def _files(directory: Path) -> Iterator[Path]:
 def _read(path: Path) -> str | None:
     try:
         raw = read_bytes_or_none(path)
-    except OSError:  # a directory, a FIFO, a link to a device: no name of ours
+    except OSError:  # a directory, a FIFO, a link to a device: not our ref
         return None
     text = (raw or b"").decode("ascii", "replace").strip()
     return text if is_ref(text) else None

@@ -1,4 +1,4 @@
-"""What hangs together: which objects a pack needs, and what keeps an object in the store."""
+"""Reachability: which objects a pack needs, and what keeps an object in the store."""
 
 from __future__ import annotations
 
@@ -7,40 +7,39 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError
-from substrate.packs import refs
-from substrate.packs.draft import drafts
-from substrate.packs.hashes import short
-from substrate.packs.manifest import Content, Manifest
-from substrate.packs.read_manifest import NotAManifestError, read_manifest
-from substrate.packs.store import Store
+from substrate.packs.format import Content, Manifest, NotAManifestError, read_manifest, short
+from substrate.packs.store import pack_refs
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.forks import drafts
 from substrate.system.files import read_bytes_or_none
 
 _MENTION = re.compile(rb"sha256:[0-9a-f]{64}")
 
 
 class Root(NamedTuple):
-    """Something that names an object, and so keeps it: ``pack 1e70…``, ``tag v1``."""
+    """Something that names an object and therefore keeps it."""
 
-    name: str
+    #: ``pack``, ``tag``, ``latest`` or ``draft``.
+    kind: str
     ref: str
 
 
 def roots(store: Store) -> Iterator[Root]:
     """Packs, tags, `latest`, and whatever a draft mentions."""
     for ref in store.packs():
-        yield Root(f"pack {short(ref)}", ref)
-    for name, ref in refs.tags(store).items():
-        yield Root(f"tag {name}", ref)
-    newest = refs.latest(store)
+        yield Root("pack", ref)
+    for ref in pack_refs.tags(store).values():
+        yield Root("tag", ref)
+    newest = pack_refs.latest(store)
     if newest is not None:
-        yield Root("refs/latest", newest)
+        yield Root("latest", newest)
     for path in drafts(store):
         for ref in mentions(read_bytes_or_none(path) or b""):
-            yield Root(f"draft {path.name}", ref)
+            yield Root("draft", ref)
 
 
 def mentions(data: bytes) -> Iterator[str]:
-    """Every address in some bytes: also those that only a step's parameters name."""
+    """Every address in some bytes, including those in a step's parameters."""
     for found in dict.fromkeys(_MENTION.findall(data)):
         yield found.decode()
 
@@ -59,8 +58,8 @@ def read_if_manifest(store: Store, ref: str) -> tuple[Manifest, bytes] | None:
 def reachable(store: Store, start: Iterable[str]) -> set[str]:
     """Every object that `start` needs or mentions, parents and their contents included.
 
-    `DamagedStoreError` if a manifest on the way cannot be read: what it needs is then unknown. A
-    parent that is not in the store ends its line.
+    `DamagedStoreError` if a manifest on the way cannot be read: the objects it needs are then
+    unknown. The search stops at a parent that is not in the store.
     """
     found: set[str] = set()
     waiting = list(start)
@@ -90,7 +89,7 @@ class Need(NamedTuple):
 def needs(store: Store) -> Iterator[Need]:
     """Every place in every listed pack that needs an object; manifests need themselves."""
     names: dict[str, list[str]] = {}
-    for name, ref in refs.tags(store).items():
+    for name, ref in pack_refs.tags(store).items():
         names.setdefault(ref, []).append(name)
     for ref in store.packs():
         known = f" ({', '.join(names[ref])})" if ref in names else ""

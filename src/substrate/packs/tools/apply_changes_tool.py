@@ -1,16 +1,16 @@
-"""The tool `apply_changes`: what was changed between a session's commands, and not by them.
+"""The tool `apply_changes`: changes made between a session's commands, but not by them.
 
-A person's edits, another session's commands, an undo: the session did not do them, but its later
-commands saw them. Their content is in the pack, and replay puts it in place.
+Edits by a person, commands of another session, an undo: the session did not make these changes,
+but its later commands saw them. Their content is in the pack, and a replay applies it.
 """
 
 from __future__ import annotations
 
-from substrate.model.paths import RelPath, rel_path
-from substrate.packs.base_tree import from_text
-from substrate.packs.confined_tree import TreeError
-from substrate.packs.hashes import is_ref
-from substrate.packs.tools import Parameters, Produced, ToolContext, ToolError, ToolResult
+from substrate.model import RelPath, rel_path
+from substrate.packs.format import is_ref
+from substrate.packs.replay import from_text
+from substrate.packs.tools.confined_tree import TreeError
+from substrate.packs.tools.registry import Parameters, Produced, ToolContext, ToolError, ToolResult
 
 
 def apply_changes(context: ToolContext, name: str, parameters: Parameters) -> ToolResult:
@@ -18,7 +18,7 @@ def apply_changes(context: ToolContext, name: str, parameters: Parameters) -> To
     if not isinstance(changes, list) or not all(isinstance(change, dict) for change in changes):
         raise ToolError("parameter changes is not a list of objects")
     try:
-        # What goes makes room for what comes: deepest first.
+        # Deletions come first, deepest first, to make room for additions.
         gone = [change for change in changes if change.get("change") == "deleted"]
         for change in reversed(gone):
             context.tree.remove(_path(change))

@@ -1,8 +1,9 @@
-"""The files of a replayed tree, reached so that nothing outside it can be.
+"""Access to the files of a replayed tree that cannot reach anything outside.
 
-Every path is walked name by name with directory descriptors that follow no link. A link inside the
-tree is resolved by hand, and one that leads out of it is an error, as is anything but a regular
-file: a FIFO cannot hang a replay, a device cannot flood it, ``/etc/passwd`` cannot leak into it.
+Every path is walked name by name with directory descriptors that do not follow links. A link
+inside the tree is resolved by hand; a link that leads out of it is an error, and so is anything
+but a regular file. So a FIFO cannot hang a replay, a device cannot flood it, and ``/etc/passwd``
+cannot leak into it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.model.paths import ROOT, RelPath, join
-from substrate.packs.base_tree import place_of, to_name
-from substrate.workspace.dirwalk import Directory, Walker
+from substrate.model import ROOT, RelPath, join
+from substrate.packs.replay import place_of, to_name
+from substrate.workspace.paths import Directory, Walker
 
 _CHUNK = 1 << 20
 _MOST_LINKS = 40
@@ -33,7 +34,7 @@ class Found(NamedTuple):
 
 
 class ConfinedTree:
-    """The tree in `directory`, which stood at `recorded_root` when it was recorded."""
+    """The tree in `directory`, which was at `recorded_root` when it was recorded."""
 
     def __init__(self, directory: Path, recorded_root: str = "") -> None:
         self.directory = directory
@@ -43,7 +44,7 @@ class ConfinedTree:
     # -- names ----------------------------------------------------------------------------------
 
     def locate(self, path: str, cwd: str = "") -> RelPath:
-        """Where a path as an agent wrote it lies in the tree; links are not looked at yet."""
+        """The path in the tree for a path that an agent wrote; links are not resolved yet."""
         if "\0" in path:
             raise TreeError("a path cannot hold a NUL byte")
         raw = os.fsencode(path)
@@ -64,23 +65,23 @@ class ConfinedTree:
         if clean == b".":
             return ROOT
         if clean == b".." or clean.startswith(b"../"):
-            raise TreeError(f"{shown} lies outside the replayed tree")
+            raise TreeError(f"{shown} is outside the replayed tree")
         return RelPath(clean)
 
     def _roots(self) -> list[bytes]:
-        """Where the tree was, and where it is: a command may have printed either."""
+        """The recorded and the current location of the tree: a command may have printed either."""
         recorded = [os.fsencode(self.recorded_root)] if self.recorded_root else []
         return [os.path.normpath(root) for root in [*recorded, os.fsencode(self.directory)]]
 
     def _absolute_input(self, clean: bytes, shown: str) -> RelPath:
-        """A log may name its inputs by absolute paths: they are laid out below the root."""
+        """A log may name its inputs by absolute paths: they are in the tree, below its root."""
         try:
             inside = place_of(clean)
             if not self.recorded_root and self._lstat(inside) is not None:
                 return inside
         except (ValueError, OSError):
             pass
-        raise TreeError(f"{shown} lies outside the replayed tree")
+        raise TreeError(f"{shown} is outside the replayed tree")
 
     def _lstat(self, path: RelPath) -> os.stat_result | None:
         if not path:
@@ -96,7 +97,7 @@ class ConfinedTree:
                 return None
 
     def resolve(self, path: RelPath) -> RelPath:
-        """`path` with the links in it followed, as far as they stay in the tree."""
+        """`path` with its links resolved; `TreeError` for a link out of the tree."""
         todo = path.split(b"/") if path else []
         todo.reverse()
         done: RelPath = ROOT
@@ -174,12 +175,12 @@ class ConfinedTree:
         return fd
 
     def kind(self, path: RelPath) -> int:
-        """The file type bits of what stands at `path`, links followed; 0 if nothing does."""
+        """The file type bits of `path`, links followed; 0 if it does not exist."""
         info = self._lstat(self.resolve(path))
         return stat.S_IFMT(info.st_mode) if info is not None else 0
 
     def names(self, path: RelPath) -> list[Found]:
-        """What a directory holds, sorted by name."""
+        """The entries of a directory, sorted by name."""
         at = self.resolve(path)
         try:
             with self._walker.directory(at) as directory:
@@ -191,7 +192,7 @@ class ConfinedTree:
             raise _tree_error(path, error) from error
 
     def files(self, path: RelPath = ROOT) -> Iterator[RelPath]:
-        """Every regular file at or below `path`, no link followed, in the order of the names."""
+        """Every regular file at or below `path`, without following links, in order of names."""
         kind = self.kind(path)
         if kind == stat.S_IFREG:
             yield self.resolve(path)
@@ -213,7 +214,7 @@ class ConfinedTree:
     # -- writing --------------------------------------------------------------------------------
 
     def write(self, path: RelPath, data: bytes) -> None:
-        """Make or overwrite a regular file, its directories too."""
+        """Create or overwrite a regular file, with its directories."""
         at = self.resolve(path)
         if not at:
             raise TreeError("the tree itself is no file")
@@ -233,7 +234,7 @@ class ConfinedTree:
             file.write(data)
 
     def remove(self, path: RelPath) -> None:
-        """Take away what stands there, an empty directory too; no link is followed."""
+        """Remove a file, link or empty directory; links are not followed."""
         try:
             directory, name = self._walker.parent_of(path)
             with directory:
@@ -245,7 +246,7 @@ class ConfinedTree:
             raise _tree_error(path, error) from error
 
     def put(self, path: RelPath, kind: str, mode: int, data: bytes) -> None:
-        """Make exactly this file, link or directory, in place of what stands there."""
+        """Create exactly this file, link or directory, replacing what exists there."""
         if self._lstat(path) is not None and kind != "directory":
             self.remove(path)
         try:
@@ -277,7 +278,7 @@ class ConfinedTree:
 
 
 def _climbs_out(at: RelPath, target: bytes) -> bool:
-    """Whether a relative link in the directory `at` leads above the root on its way."""
+    """Whether a relative link in the directory `at` leads above the root at any point."""
     depth = len(at.split(b"/")) if at else 0
     for part in target.split(b"/"):
         if part == b"..":

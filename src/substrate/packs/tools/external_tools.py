@@ -7,8 +7,8 @@
 stdin:   {"protocol": 1, "tool": "lookup", "parameters": {…}, "tree": "/tmp/…", "root": "/home/…"}
 stdout:  {"output": "text"}   or {"output_b64": "…"}   or {"error": "why not"}
 
-It is started in the replayed tree, as the user who replays, outside the world: it is trusted. A
-command with a slash is looked up from the project's directory. A status other than 0 is a failure.
+A tool is trusted: it runs in the replayed tree, as the current user, outside the world. A command
+with a slash is relative to the project's directory. An exit status other than 0 is a failure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from substrate.errors import UsageError
-from substrate.packs.tools import (
+from substrate.packs.tools.registry import (
     Parameters,
     Produced,
     ShellCall,
@@ -32,7 +32,7 @@ from substrate.packs.tools import (
 )
 
 PROTOCOL = 1
-#: An answer is held in memory.
+#: The most bytes of an answer: it is kept in memory.
 _ANSWER_CAP = 256 << 20
 
 

@@ -10,11 +10,10 @@ import stat
 from collections.abc import Callable
 from functools import wraps
 
-from substrate.model.paths import RelPath
-from substrate.packs import patches
-from substrate.packs.base_tree import to_name
-from substrate.packs.confined_tree import ConfinedTree, TreeError
-from substrate.packs.tools import (
+from substrate.model import PatchError, RelPath, patch_changes
+from substrate.packs.replay import to_name
+from substrate.packs.tools.confined_tree import ConfinedTree, TreeError
+from substrate.packs.tools.registry import (
     Parameters,
     Produced,
     Tool,
@@ -27,14 +26,14 @@ from substrate.packs.tools import (
 
 _PATH_NAMES = ("path", "file_path", "absolute_path", "filePath", "filename", "notebook_path")
 _DIRECTORY_NAMES = ("path", "dir_path", "directory", "target_directory")
-#: Files above this are compared as they are, not in the forms of this agent or that.
+#: Files above this size are compared as they are, not in the formats of each agent.
 _FORMS_CAP = 1 << 20
-#: What is edited or patched is held in memory.
+#: The largest file to edit or patch: it is kept in memory.
 _EDIT_CAP = 64 << 20
 
 
 def _told(tool: Callable[[ToolContext, str, Parameters], ToolResult]) -> Tool:
-    """A path that cannot be used is the step's failure, in the same words."""
+    """Turn a path error of the tree into a failure of the step, with the same message."""
 
     @wraps(tool)
     def wrapped(context: ToolContext, name: str, parameters: Parameters) -> ToolResult:
@@ -105,7 +104,7 @@ def _edited(path: RelPath, data: bytes | None, edit: Parameters) -> bytes:
     old = text_of(edit, "old", "old_string", "old_str").encode("utf-8", "surrogateescape")
     new = text_of(edit, "new", "new_string", "new_str").encode("utf-8", "surrogateescape")
     if not old and not data:
-        return new  # how agents make a file with an edit
+        return new  # agents create a file with such an edit
     if data is None:
         raise ToolError(f"{to_name(path)} is not in the replayed tree")
     count = data.count(old) if old else 0
@@ -146,7 +145,7 @@ def glob(context: ToolContext, name: str, parameters: Parameters) -> ToolResult:
 
 
 def _paths_result(tree: ConfinedTree, found: list[RelPath]) -> ToolResult:
-    """A list of files: relative, or absolute as it was then; agents sort it by time."""
+    """A list of files: relative, or absolute at the recorded location; agents sort it by time."""
     relative = b"\n".join(found)
     also = [relative + b"\n" if found else b""]
     if tree.recorded_root:
@@ -162,7 +161,7 @@ def _paths_result(tree: ConfinedTree, found: list[RelPath]) -> ToolResult:
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
-    """A glob as agents write it: ``**/`` is any directories, ``{a,b}`` either, ``*`` no slash."""
+    """A glob as agents write it: ``**/`` any directories, ``{a,b}`` either, ``*`` no slash."""
     out = []
     at = 0
     while at < len(text):
@@ -199,8 +198,8 @@ def apply_patch(context: ToolContext, name: str, parameters: Parameters) -> Tool
         )
 
     try:
-        changes = patches.changes_of(text, read)
-    except patches.PatchError as error:
+        changes = patch_changes(text, read)
+    except PatchError as error:
         raise ToolError(str(error)) from error
     for path, content in changes:
         place = context.tree.locate(path, cwd)

@@ -2,11 +2,11 @@
 
     read_file{path}  write_file{path,content}  edit_file{path,old,new}  list_dir{path}
     glob{pattern,path}  search{pattern,path}  apply_patch{input}  shell{command}
-    apply_changes{changes}: what others changed between a session's commands, put in place again
+    apply_changes{changes}: applies changes that others made between a session's commands
 
-Real agents' names for these (`Read`, `Bash`, `exec_command`, `replace`, …) are in `tool_names`; a
-user's own tools are executables that answer by `tool_protocol`. Nobody else's name is known: such a
-step fails, naming the tool.
+The names that real agents use for these (`Read`, `Bash`, `exec_command`, `replace`, …) are in
+`tool_names`; a user's own tools are executables with the protocol of `external_tools`. A step with
+any other tool fails, and the error names the tool.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.packs.confined_tree import ConfinedTree
-from substrate.packs.tool_names import BUILT_IN
+from substrate.packs.tools.confined_tree import ConfinedTree
+from substrate.packs.tools.tool_names import BUILT_IN
 
 Parameters = Mapping[str, object]
 
 
 class ToolError(Exception):
-    """The tool could not do it; the message says why. The step has failed."""
+    """The tool, and with it the step, has failed; the message says why."""
 
 
 class Limits(NamedTuple):
-    #: Of one step; a step that takes longer has failed.
+    #: For one step; a step that takes longer fails.
     timeout_s: float = 600.0
-    #: More than this no step may print or read.
+    #: The most bytes that a step may print or read.
     output_bytes: int = 1 << 30
 
 
 class Produced(NamedTuple):
-    """What a tool gave back: in memory, in a file of the replay's own, or read where it stands."""
+    """A tool's result: in memory, in a file of the replay, or as a stream."""
 
     data: bytes = b""
     path: Path | None = None
     stream: Callable[[], Iterator[bytes]] | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """All of it, a piece at a time."""
+        """The whole result, in chunks."""
         if self.stream is not None:
             yield from self.stream()
         elif self.path is None:
@@ -53,18 +53,20 @@ class Produced(NamedTuple):
 
 class ToolResult(NamedTuple):
     produced: Produced
-    #: The same result as agents are known to write it down.
+    #: The same result in the formats that agents are known to record.
     also: tuple[bytes, ...] = ()
-    #: Its words only say that it was done: they are the agent's own and are not compared.
+    #: The text is only an acknowledgement in the agent's own words: do not compare it.
     only_says_done: bool = False
-    #: The order of the lines means nothing.
+    #: The order of the lines does not matter.
     unordered: bool = False
-    #: A command's status.
+    #: A command's exit status.
     exit: int | None = None
-    #: What it reached over the network, where somebody watched.
+    #: The hosts it reached over the network, if that was observed.
     scopes: tuple[str, ...] = ()
-    #: What it printed on stderr, for whoever wants to know why.
+    #: What it printed on stderr, to explain a failure.
     stderr: bytes = b""
+    #: Why the program could not be started; then `exit` is 126 or 127.
+    not_started: str = ""
 
 
 class ShellCall(NamedTuple):
@@ -74,13 +76,13 @@ class ShellCall(NamedTuple):
     command: str | tuple[str, ...]
     #: As recorded; empty is the root of the tree.
     cwd: str = ""
-    #: Exactly these variables, where they were recorded; `None`: nobody knows them.
+    #: Exactly these variables, if they were recorded; `None`: unknown.
     env: Mapping[str, str] | None = None
     stdin: bytes = b""
     timeout_s: float = 600.0
     output_bytes: int = 1 << 30
     umask: int | None = None
-    #: A user's own tool: it runs beside the world, in the scratch directory.
+    #: A user's own tool: it runs outside the world, in the scratch directory.
     outside: bool = False
 
 
@@ -94,6 +96,8 @@ class ShellDone(NamedTuple):
     #: Why it could not be started, or was ended.
     problem: str = ""
     scopes: tuple[str, ...] = ()
+    #: The program does not exist, or is not executable: `problem` says which.
+    is_not_started: bool = False
 
 
 class ToolContext(NamedTuple):
@@ -111,7 +115,7 @@ Tool = Callable[[ToolContext, str, Parameters], ToolResult]
 
 
 class Registry:
-    """Names and the tools that answer to them; a user's own come before the built-in ones."""
+    """Tools by name; a user's own tools take precedence over the built-in ones."""
 
     def __init__(self, own: Mapping[str, Tool] | None = None) -> None:
         self._own = dict(own or {})
@@ -124,18 +128,18 @@ class Registry:
 
 
 def _built_in(name: str) -> Tool:
-    from substrate.packs import tools_files, tools_recorded, tools_search, tools_shell
+    from substrate.packs.tools import apply_changes_tool, file_tools, search_tool, shell_tool
 
     found: dict[str, Tool] = {
-        "read_file": tools_files.read_file,
-        "write_file": tools_files.write_file,
-        "edit_file": tools_files.edit_file,
-        "list_dir": tools_files.list_dir,
-        "glob": tools_files.glob,
-        "apply_patch": tools_files.apply_patch,
-        "search": tools_search.search,
-        "shell": tools_shell.shell,
-        "apply_changes": tools_recorded.apply_changes,
+        "read_file": file_tools.read_file,
+        "write_file": file_tools.write_file,
+        "edit_file": file_tools.edit_file,
+        "list_dir": file_tools.list_dir,
+        "glob": file_tools.glob,
+        "apply_patch": file_tools.apply_patch,
+        "search": search_tool.search,
+        "shell": shell_tool.shell,
+        "apply_changes": apply_changes_tool.apply_changes,
     }
     return found[name]
 
@@ -144,7 +148,7 @@ def _built_in(name: str) -> Tool:
 
 
 def text_of(parameters: Parameters, *names: str, default: str | None = None) -> str:
-    """The first of these parameters that is there, which must be a string."""
+    """The first of these parameters that is set, which must be a string."""
     for name in names:
         value = parameters.get(name)
         if value is None:

@@ -1,7 +1,7 @@
 """The tool `search`: lines that match, in files of the tree.
 
-A pattern is somebody else's and may take for ever. It is matched in a child process that is
-ended when the step's time is up.
+The pattern comes from the pack and may take forever to match. So a child process matches it, and
+is killed when the step's time is up.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 
-from substrate.model.paths import RelPath
-from substrate.packs.base_tree import to_name
-from substrate.packs.confined_tree import ConfinedTree, TreeError
-from substrate.packs.tools import (
+from substrate.model import RelPath
+from substrate.packs.replay import to_name
+from substrate.packs.tools.confined_tree import ConfinedTree, TreeError
+from substrate.packs.tools.file_tools import pattern_of
+from substrate.packs.tools.registry import (
     Parameters,
     Produced,
     ToolContext,
@@ -20,8 +21,7 @@ from substrate.packs.tools import (
     ToolResult,
     text_of,
 )
-from substrate.packs.tools_files import pattern_of
-from substrate.system import forked
+from substrate.system.process import fork_workers
 
 _FILE_CAP = 16 << 20
 #: (path, line number, line)
@@ -69,7 +69,7 @@ def _within(context: ToolContext, files: list[RelPath], wanted: re.Pattern[bytes
     def work() -> list[Match]:
         return [match for path in files for match in _matches(context.tree, path, wanted)]
 
-    child = forked.fork(work) if forked.can_fork() else None
+    child = fork_workers.fork(work) if fork_workers.can_fork() else None
     if child is None:
         return work()
     answer = child.answer_within(context.limits.timeout_s)

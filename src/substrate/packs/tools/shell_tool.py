@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from substrate.packs.tools import (
+from substrate.packs.tools.registry import (
     Parameters,
     Produced,
     ShellCall,
@@ -17,20 +17,24 @@ from substrate.packs.tools import (
     text_of,
 )
 
-#: Outputs above this are compared as they are, not in the forms of this agent or that.
+#: Outputs above this size are compared as they are, not in the formats of each agent.
 _FORMS_CAP = 1 << 20
 _COMMAND_NOT_FOUND = 127
+#: The status that agents report for a command that they ended: 128 + SIGTERM.
+_ENDED = 143
 
 
 def shell(context: ToolContext, name: str, parameters: Parameters) -> ToolResult:
     """Run a command in the tree; what it prints on stdout is the result."""
     done = context.run(_call(context, parameters))
-    if done.problem:
+    if done.problem and not done.is_not_started:
         raise ToolError(done.problem)
-    if done.timed_out:
+    if done.timed_out and "killed_after_ms" in parameters:  # as the agent did
+        done = done._replace(exit=_ENDED)
+    elif done.timed_out:
         raise ToolError(f"the command did not end within {_timeout(context, parameters):g} s")
-    # A log's own `shell` records stdout and nothing else; agents mix stderr into it, and so did
-    # whoever recorded a command with `2>&1`.
+    # The `shell` of a log records only stdout; agents merge stderr into it, and so does a command
+    # recorded with `2>&1`.
     also: tuple[bytes, ...] = ()
     if name != "shell":
         also = _agent_forms(done)
@@ -38,7 +42,7 @@ def shell(context: ToolContext, name: str, parameters: Parameters) -> ToolResult
         also = (done.merged.read_bytes(),)
     return ToolResult(
         Produced(path=done.stdout), also, exit=done.exit, scopes=done.scopes,
-        stderr=_head(done.stderr, 4096),
+        stderr=_head(done.stderr, 4096), not_started=done.problem,
     )  # fmt: skip
 
 
@@ -94,13 +98,18 @@ def _umask(parameters: Parameters) -> int | None:
 
 
 def _timeout(context: ToolContext, parameters: Parameters) -> float:
-    """The replay's own: an agent's is for its patience, not for this machine's speed."""
+    """The replay's own timeout: the agent's value does not suit this machine's speed.
+
+    Unless the agent's timeout ended the command: then it ends after the same time here.
+    """
     number_of(parameters, "timeout_s")
-    return context.limits.timeout_s
+    killed_ms = number_of(parameters, "killed_after_ms")
+    own = context.limits.timeout_s
+    return min(killed_ms / 1000, own) if killed_ms and killed_ms > 0 else own
 
 
 def _agent_forms(done: ShellDone) -> tuple[bytes, ...]:
-    """How agents write down the same output: with stderr, without the last newline, with a status.
+    """The same output in the formats of agents: with stderr, without last newline, with status.
 
     Claude Code, exit 3:   Exit code 3\nfirst line…
     """

@@ -1,4 +1,4 @@
-"""The names that agents give to the same few tools, and what their parameters are called."""
+"""The names that agents use for the same few tools, and for their parameters."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ BUILT_IN: dict[str, str] = {
 }
 SHELL_TOOLS = frozenset(ALIASES["shell"])
 FILE_TOOLS = frozenset(BUILT_IN) - SHELL_TOOLS
-#: Tools whose answer is only an acknowledgement, in words of the agent's own.
+#: Tools whose answer is only an acknowledgement, in the agent's own words.
 WRITING = frozenset({"write_file", "edit_file", "apply_patch"})

@@ -1,7 +1,7 @@
-"""What a step changed in the tree, by content: found as history finds it, named by SHA-256.
+"""What a step changed in the tree: detected like in history, with contents named by SHA-256.
 
-The same rules leave the same things out (caches, `node_modules`, files above the size cap), so that
-a recorded step and its repetition can be compared.
+The same rules exclude the same paths (caches, `node_modules`, files above the size limit), so that
+a recorded step can be compared with its replay.
 """
 
 from __future__ import annotations
@@ -11,18 +11,17 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from substrate.model.nodes import ABSENT, Change, Kind, Node
-from substrate.model.paths import RelPath, to_text
-from substrate.packs.hashes import PREFIX
-from substrate.workspace.exclude import Exclusions
+from substrate.model import ABSENT, Change, Kind, Node, RelPath, to_text
+from substrate.packs.format import PREFIX
+from substrate.workspace import Exclusions
 from substrate.workspace.scan import StatCache, scan
 
-#: One changed path as a manifest holds it.
+#: One changed path in the form of a manifest.
 ChangeJson = dict[str, object]
 
 
 class TreeState:
-    """Watches a tree from now on: `changes` tells what is different since it was last asked."""
+    """Tracks a tree from now on: `changes` returns the differences since its last call."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -49,14 +48,14 @@ class TreeState:
 
 
 class _Sha256:
-    """Names contents as packs do; keeps none."""
+    """Hashes contents like packs do, and stores none."""
 
     def add_blob(self, data: bytes) -> bytes:
         return hashlib.sha256(data).digest()
 
 
 def leaves(changes: Iterable[Change]) -> list[Change]:
-    """Files, links and the like; of directories only those that came or went empty."""
+    """Files, links and so on; of directories only those created or removed empty."""
     found = list(changes)
     above: set[bytes] = set()
     for change in found:

@@ -1,11 +1,11 @@
 """Claude Code's transcript (``~/.claude/projects/<project>/<session>.jsonl``) → execution log.
 
     user       a prompt (text), or the results of tool calls (`tool_result` blocks)
-    assistant  one block a record: text, thinking or `tool_use`
-    system     `compact_boundary`; the rest is the program's own
+    assistant  one block per record: text, thinking or `tool_use`
+    system     `compact_boundary`; the rest is internal to the program
     others     counted as left out
 
-A subagent's records stand among the others, marked `isSidechain`.
+A subagent's records are among the others, marked `isSidechain`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from substrate.packs.transcript_lines import (
+from substrate.packs.transcripts.transcript_lines import (
     Account,
+    Attached,
     Json,
     Transcript,
+    integer,
     items,
     joined_text,
     mapping,
@@ -24,15 +26,22 @@ from substrate.packs.transcript_lines import (
     require_any,
     string,
 )
-from substrate.packs.transcript_log import Call, LogBuilder
+from substrate.packs.transcripts.transcript_log import Call, LogBuilder
 
 _EXIT = re.compile(r"\A(?:Error: )?Exit code (\d+)(?:\n|\Z)")
+#: Claude Code's own words around a command's output.
+_CWD_RESET = re.compile(r"(?:\A|\n)Shell cwd was reset to [^\n]+\Z")
+_TIMED_OUT = re.compile(r"(?:\A|\n)Command timed out after [^\n]+(?=\n|\Z)")
+_SAVED = re.compile(r"\A<persisted-output>\nOutput too large \([^\n]*saved to: ([^\n]+)\n")
+_DROPPED = re.compile(r"\A<(?:persisted|truncated)-output>\n")
+#: The status of a command that Claude Code ended because of its timeout, and the default timeout.
+_ENDED, _TIMEOUT_MS = 143, 120_000
 
 
-def read_claude(lines: Iterable[bytes]) -> Transcript:
-    """Read a Claude Code transcript; `UsageError` if it holds nothing of the kind."""
+def read_claude(lines: Iterable[bytes], attached: Attached) -> Transcript:
+    """Read a Claude Code transcript; `UsageError` if it is not one."""
     account = Account()
-    reader = _Reader(account)
+    reader = _Reader(account, attached)
     for record in records(lines, account):
         reader.take(record)
     reader.finish()
@@ -42,10 +51,13 @@ def read_claude(lines: Iterable[bytes]) -> Transcript:
 
 
 class _Reader:
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, attached: Attached) -> None:
         self.build = LogBuilder()
         self.version = ""
         self._account = account
+        self._attached = attached
+        self._in_background = 0
+        self._without_output = 0
         self._seen: set[str] = set()
         #: Calls that wait for their result: id -> step.
         self._open: dict[str, int] = {}
@@ -53,7 +65,7 @@ class _Reader:
     def take(self, record: Json) -> None:
         kind = string(record.get("type")) or "(no type)"
         uuid = string(record.get("uuid"))
-        if uuid and uuid in self._seen:  # a resumed session may repeat what it took over
+        if uuid and uuid in self._seen:  # a resumed session may repeat old records
             self._account.left_out["repeated"] += 1
             return
         self._seen.add(uuid)
@@ -71,6 +83,16 @@ class _Reader:
             count = len(self._open)
             self._account.notes.append(
                 f"{count} tool call{'s' if count > 1 else ''} without a result: kept, not replayed"
+            )
+        if self._in_background:
+            self._account.notes.append(
+                f"commands that went on in the background, kept and not replayed: "
+                f"{self._in_background}"
+            )
+        if self._without_output:
+            self._account.notes.append(
+                f"commands whose long output is not in the transcript nor beside it: "
+                f"{self._without_output}; a replay compares their exit status"
             )
 
     def _note_place(self, record: Json) -> None:
@@ -149,18 +171,41 @@ class _Reader:
             return
         text = joined_text(block.get("content"))
         failed = block.get("is_error") is True
-        exit_code = None
+        said = mapping(record.get("toolUseResult"))
         if str(self.build.steps[index]["tool"]) == "Bash":
-            said = _EXIT.match(text) if failed else None
-            # A failure without a status (interrupted, refused) is no status at all.
-            exit_code = int(said[1]) if said else None if failed else 0
-        self.build.result(index, text, failed=failed, exit_code=exit_code)
+            self._shell_result(index, text, failed, said)
+        else:
+            self.build.result(index, text, failed=failed)
         self._account.kept["result"] += 1
         if not failed:
-            self._files(self.build.steps[index], mapping(record.get("toolUseResult")))
+            self._files(self.build.steps[index], said)
+
+    def _shell_result(self, index: int, text: str, failed: bool, said: Json) -> None:
+        status = _EXIT.match(text) if failed else None
+        # A failure without a status (interrupted, refused) has no exit status at all.
+        exit_code = int(status[1]) if status else None if failed else 0
+        if exit_code == _ENDED and _TIMED_OUT.search(text):
+            asked = mapping(self.build.steps[index]["parameters"]).get("timeout")
+            self.build.killed_after(index, integer(asked) or _TIMEOUT_MS)
+            text = _TIMED_OUT.sub("", text, count=1)
+        output = self._whole_output(_CWD_RESET.sub("", text), said)
+        self.build.result(index, output, failed=failed, exit_code=exit_code)
+        if said.get("backgroundTaskId"):
+            self.build.not_replayed(index)
+            self._in_background += 1
+
+    def _whole_output(self, text: str, said: Json) -> str | None:
+        """The output, also if the transcript only has its beginning; None if it is lost."""
+        saved = _SAVED.match(text)
+        if not saved and not _DROPPED.match(text):
+            return text
+        path = string(said.get("persistedOutputPath")) or (saved[1] if saved else "")
+        found = self._attached(path)
+        self._without_output += found is None
+        return found
 
     def _files(self, step: Json, said: Json) -> None:
-        """What the structured result tells of files: their content before, and after."""
+        """What the structured result says about files: their content before and after."""
         tool, parameters = step["tool"], mapping(step["parameters"])
         path = string(parameters.get("file_path"))
         if tool == "Read":

@@ -1,8 +1,8 @@
 """Codex's rollout (``~/.codex/sessions/…/rollout-….jsonl``) → execution log.
 
-Lines are ``{timestamp, type, payload}``. `response_item` is what went to and came from the model;
-`event_msg` tells the same to the terminal, but only there stand a command's exit status and its
-output as it was: the model's copy has a heading with a random id and a wall time.
+Lines are ``{timestamp, type, payload}``. `response_item` is what was sent to and received from the
+model; `event_msg` reports the same to the terminal. Only `event_msg` has a command's exit status
+and its exact output: the model's copy has a heading with a random id and a wall time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from substrate.packs.transcript_lines import (
+from substrate.packs.transcripts.transcript_lines import (
     Account,
     Json,
     Transcript,
@@ -22,7 +22,7 @@ from substrate.packs.transcript_lines import (
     require_any,
     string,
 )
-from substrate.packs.transcript_log import Call, LogBuilder
+from substrate.packs.transcripts.transcript_log import Call, LogBuilder
 
 _HEADING = re.compile(r"\A(?:Chunk ID: .*\n)?Wall time: .*\n", re.MULTILINE)
 _EXITED = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)$", re.MULTILINE)
@@ -31,7 +31,7 @@ _CALL_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell
 
 
 def read_codex(lines: Iterable[bytes]) -> Transcript:
-    """Read a Codex rollout; `UsageError` if it holds nothing of the kind."""
+    """Read a Codex rollout; `UsageError` if it is not one."""
     account = Account()
     reader = _Reader(account)
     for record in records(lines, account):
@@ -50,7 +50,7 @@ class _Reader:
         #: call id -> step, answered or not.
         self._steps: dict[str, int] = {}
         self._answered: set[str] = set()
-        #: call id -> the executed command as the terminal was told of it.
+        #: call id -> the executed command as reported to the terminal.
         self._executed: dict[str, Json] = {}
         self._changed: set[str] = set()
 
@@ -98,7 +98,7 @@ class _Reader:
         self.build.system_prompt = string(told) or string(mapping(told).get("text"))
         self._account.kept["session"] += 1
 
-    # -- what went to and from the model --------------------------------------------------------
+    # -- sent to and received from the model ----------------------------------------------------
 
     def _item(self, payload: Json, when: str) -> None:
         kind = string(payload.get("type"))
@@ -152,7 +152,7 @@ class _Reader:
         self._answered.add(call_id)
         self._account.kept["result"] += 1
 
-    # -- what the terminal was told -------------------------------------------------------------
+    # -- reported to the terminal ---------------------------------------------------------------
 
     def _completed(self, item: Json) -> None:
         kind, call_id = string(item.get("type")), string(item.get("id"))
@@ -182,7 +182,7 @@ class _Reader:
 
 
 def _told(output: object) -> tuple[str, int | None, bool | None]:
-    """A result's text, exit status and success, from any of the forms it has had."""
+    """A result's text, exit status and success, from any of its past and present formats."""
     if isinstance(output, list):
         return joined_text(output), None, None
     said = mapping(output) or mapping(parsed(output))

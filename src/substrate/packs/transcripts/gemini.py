@@ -12,7 +12,7 @@ import os.path
 import re
 from collections.abc import Iterable
 
-from substrate.packs.transcript_lines import (
+from substrate.packs.transcripts.transcript_lines import (
     Account,
     Json,
     Transcript,
@@ -23,7 +23,7 @@ from substrate.packs.transcript_lines import (
     require_any,
     string,
 )
-from substrate.packs.transcript_log import Call, LogBuilder, common_root
+from substrate.packs.transcripts.transcript_log import Call, LogBuilder, common_root
 
 _SHELL = "run_shell_command"
 #: What the shell tool wraps around a command's output, for the model.
@@ -36,7 +36,7 @@ _WRAPPED = re.compile(
 
 
 def read_gemini(lines: Iterable[bytes]) -> Transcript:
-    """Read a Gemini session; `UsageError` if it holds nothing of the kind."""
+    """Read a Gemini session; `UsageError` if it is not one."""
     account = Account()
     session: Json = {}
     messages: dict[str, Json] = {}
@@ -54,7 +54,7 @@ def read_gemini(lines: Iterable[bytes]) -> Transcript:
 
 
 def _whole_document(data: list[bytes], account: Account) -> list[Json]:
-    """The session as one JSON document, as older versions wrote it; else nothing."""
+    """The session as one JSON document, as older versions wrote it; else an empty list."""
     try:
         found = json.loads(b"".join(data))
     except (ValueError, RecursionError):
@@ -81,7 +81,7 @@ def _apply(record: Json, session: Json, messages: dict[str, Json], account: Acco
 
 
 def _root(session: Json, messages: list[Json]) -> str:
-    """Where it worked: the directory whose hash the session gives, or all its files' common one."""
+    """The working directory: the one whose hash the session has, or the files' common parent."""
     paths = [
         path
         for message in messages

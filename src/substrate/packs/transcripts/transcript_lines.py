@@ -1,30 +1,36 @@
-"""Reading a transcript: JSON lines that may be torn, unknown or repeated, and what became of them.
+"""Read a transcript: JSON lines that may be torn, unknown or repeated, and an account of them.
 
-Agents change their formats between versions, so nothing here insists: a value of another shape
-than expected reads as empty. What was kept and what was left out is counted, kind by kind.
+Agents change their formats between versions, so reading is lenient: a value of an unexpected shape
+reads as empty. Kept and left-out records are counted by kind.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import UsageError
 
 Json = dict[str, object]
+#: The text of a file that a transcript names; None if it is not there.
+Attached = Callable[[str], str | None]
+_MOST_ATTACHED_BYTES = 256 << 20
 
 
-class Report(NamedTuple):
-    """What became of each record: nothing is dropped without being counted."""
+class TranscriptReport(NamedTuple):
+    """How many records were kept or left out: nothing is dropped without being counted."""
 
     lines: int
     kept: dict[str, int]
     left_out: dict[str, int]
-    #: Numbers of lines that are no JSON object, in the middle of the file.
+    #: Numbers of lines in the middle of the file that are not JSON objects.
     unreadable: tuple[int, ...] = ()
-    #: The last line was cut short, as a killed agent leaves it.
+    #: The last line is incomplete, as a killed agent leaves it.
     torn: bool = False
     notes: tuple[str, ...] = ()
 
@@ -33,11 +39,11 @@ class Transcript(NamedTuple):
     """An agent's transcript as an execution log, and the account of the conversion."""
 
     log: Json
-    report: Report
+    report: TranscriptReport
 
 
-def sentences(report: Report) -> Iterator[str]:
-    """What a person should know of the conversion."""
+def sentences(report: TranscriptReport) -> Iterator[str]:
+    """Sentences for people about the conversion."""
     kept = ", ".join(f"{count} {kind}" for kind, count in report.kept.items())
     yield f"kept of {report.lines} lines: {kept}"
     if report.left_out:
@@ -62,15 +68,15 @@ class Account:
         self.left_out: Counter[str] = Counter()
         self.notes: list[str] = []
 
-    def report(self) -> Report:
-        return Report(
+    def report(self) -> TranscriptReport:
+        return TranscriptReport(
             self.lines, dict(sorted(self.kept.items())), dict(sorted(self.left_out.items())),
             tuple(self.unreadable), self.torn, tuple(self.notes),
         )  # fmt: skip
 
 
 def records(data: Iterable[bytes], account: Account) -> Iterator[Json]:
-    """The objects of a JSON Lines file, in order; the account learns of what is none."""
+    """The objects of a JSON Lines file, in order; other lines are counted in the account."""
     bad = 0
     for number, line in enumerate(data, start=1):
         account.lines = number
@@ -91,8 +97,33 @@ def records(data: Iterable[bytes], account: Account) -> Iterator[Json]:
     account.torn = bool(bad)
 
 
+def attached_in(directory: Path | None) -> Attached:
+    """Read files that an agent saved below its transcript's directory, and no others.
+
+    A transcript is text from elsewhere: it must not name a private file into a pack.
+    """
+
+    def read(name: str) -> str | None:
+        if directory is None or not name:
+            return None
+        top, path = os.path.realpath(directory), os.path.realpath(name)
+        if not path.startswith(top.rstrip("/") + "/"):
+            return None
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except (OSError, ValueError):
+            return None
+        with open(fd, "rb") as file:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_ATTACHED_BYTES:
+                return None
+            return file.read().decode("utf-8", "surrogateescape")
+
+    return read
+
+
 def require_any(account: Account, agent: str) -> None:
-    """Refuse a file in which nothing of the agent was recognised."""
+    """Refuse a file without any recognised record of the agent."""
     if not account.kept:
         raise UsageError(
             f"no prompt, answer or tool call of {agent} was found in {account.lines} lines",
@@ -120,7 +151,7 @@ def integer(value: object) -> int | None:
 
 
 def parsed(text: object) -> object:
-    """A JSON text inside a string; None if it is no such thing."""
+    """The value of a JSON text inside a string; None if it is not one."""
     if not isinstance(text, str):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Building an execution log from a transcript: prompts, steps, and the files the tools speak of."""
+"""Build an execution log from a transcript: prompts, steps, and the files that tools mention."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os.path
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from substrate.packs.base_tree import BASE_NAME, TreeEntry, base_record
-from substrate.packs.tool_names import FILE_TOOLS, SHELL_TOOLS
-from substrate.packs.transcript_lines import Json
+from substrate.packs.replay import BASE_NAME, TreeEntry, base_record
+from substrate.packs.tools import FILE_TOOLS, SHELL_TOOLS
+from substrate.packs.transcripts.transcript_lines import Json
 
 
 class Call(NamedTuple):
@@ -19,12 +19,12 @@ class Call(NamedTuple):
     timestamp: str
     #: Where a command ran, if the transcript says.
     cwd: str = ""
-    #: Made by a subagent, in whose transcript (a side chain) it stands.
+    #: Made by a subagent, in its own transcript (a side chain).
     is_side: bool = False
 
 
 class LogBuilder:
-    """Collects a transcript's parts in order; `log` gives them as an execution log."""
+    """Collects a transcript's parts in order; `log` returns them as an execution log."""
 
     def __init__(self) -> None:
         self.model = ""
@@ -39,10 +39,10 @@ class LogBuilder:
         self._last: dict[str, str] = {}
         self._directories: set[str] = set()
 
-    # -- what was said --------------------------------------------------------------------------
+    # -- prompts and answers --------------------------------------------------------------------
 
     def saw_model(self, name: str) -> None:
-        # Claude Code writes `<synthetic>` where no model spoke.
+        # Claude Code writes `<synthetic>` for text that no model produced.
         if name and not name.startswith("<") and name not in self.models:
             self.models.append(name)
 
@@ -50,26 +50,29 @@ class LogBuilder:
         self.prompts.append({"role": role, "content": content})
 
     def said(self, kind: str, tool: str, text: str, timestamp: str) -> None:
-        """An answer, a thought, a summary: words of a model, which no replay can repeat."""
+        """An answer, a thought, a summary: text of a model, which no replay can reproduce."""
         self._step(kind, tool, {}, timestamp, output=text, deterministic=False)
 
-    # -- what was done --------------------------------------------------------------------------
+    # -- tool calls and files -------------------------------------------------------------------
 
     def call(self, call: Call) -> int:
-        """A tool call, still without its result; returns its place for `result`."""
+        """A tool call, still without its result; returns its index for `result`."""
         parameters = dict(call.parameters)
         if call.tool in SHELL_TOOLS and call.cwd and "cwd" not in parameters:
             parameters["cwd"] = call.cwd
             self._directories.add(self._name(call.cwd))
         kind = "subagent_tool_call" if call.is_side else "tool_call"
-        # Until its result is seen it is not known to have happened at all.
+        # Without a result it is unknown whether the call happened at all.
         self._step(kind, call.tool, parameters, call.timestamp, output=None, deterministic=False)
         return len(self.steps) - 1
 
     def result(
-        self, index: int, output: str, *, failed: bool, exit_code: int | None = None
+        self, index: int, output: str | None, *, failed: bool, exit_code: int | None = None
     ) -> None:
-        """A call's result. A file tool that failed did nothing: it is kept, not repeated."""
+        """A call's result. A failed file tool changed nothing: it is kept, but not replayed.
+
+        `output` is None if it is not in the transcript: a replay does not compare it.
+        """
         step = self.steps[index]
         step["output"] = output
         tool = str(step["tool"])
@@ -77,8 +80,17 @@ class LogBuilder:
         if exit_code is not None:
             step["result"] = {"exit": exit_code}
 
+    def not_replayed(self, index: int) -> None:
+        self.steps[index]["deterministic"] = False
+
+    def killed_after(self, index: int, ms: int) -> None:
+        """The agent ended the command then, and so does a replay."""
+        step = self.steps[index]
+        assert isinstance(step["parameters"], dict)
+        step["parameters"]["killed_after_ms"] = ms
+
     def file_was(self, path: str, content: str) -> None:
-        """A file's content before the call at hand: an input, unless it was known before."""
+        """A file's content before the current call: an input, unless it is already known."""
         name = self._name(path)
         if name and name not in self._last:
             self._first.setdefault(name, content)
@@ -90,7 +102,7 @@ class LogBuilder:
             self._last[name] = content
 
     def _name(self, path: str) -> str:
-        """The file's name below the root; empty for one that lies elsewhere."""
+        """The file's name below the root; empty for a file elsewhere."""
         if not path.startswith("/"):
             name = os.path.normpath(path) if path else ""
         elif self.root and os.path.normpath(path).startswith(self.root.rstrip("/") + "/"):
@@ -121,6 +133,7 @@ class LogBuilder:
         if self.root:
             inputs.insert(0, {"name": BASE_NAME, "content": self._base()})
         return {
+            "root": self.root,
             "model": {
                 "identifier": self.models[0] if self.models else "unknown",
                 "parameters": parameters,
@@ -131,7 +144,7 @@ class LogBuilder:
             "steps": self.steps,
             "outputs": [{"name": name, "content": self._last[name]} for name in sorted(self._last)],
             "environment": {
-                # A transcript does not say on what it was made.
+                # A transcript does not name its operating system.
                 "os": "unknown",
                 "runtime": runtime,
                 "tool_versions": dict(sorted(self.versions.items())),
@@ -139,13 +152,13 @@ class LogBuilder:
         }
 
     def _base(self) -> str:
-        """Where it was, and the directories in which commands ran: they were there."""
+        """The record of the root, with the directories in which commands ran: they existed."""
         names = sorted(self._directories - {""})
         entries = [TreeEntry(name.encode(), "directory", 0o755) for name in names]
         return base_record(self.root, entries=entries)
 
 
 def common_root(paths: Iterable[str]) -> str:
-    """The deepest directory that holds all these absolute paths; empty if there is none."""
+    """The deepest directory above all these absolute paths; empty if there is none."""
     above = [os.path.dirname(os.path.normpath(path)) for path in paths if path.startswith("/")]
     return os.path.commonpath(above) if above else ""
