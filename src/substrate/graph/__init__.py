@@ -1,14 +1,27 @@
-"""The context graph: which files, symbols and edges a commit holds, and what differs.
+"""The context graph: the files, symbols and edges of a commit, and how commits differ.
 
-    layout    where things lie below .ctx/graph, and when a snapshot may be believed
-    facts     what one blob says, whatever its path; cached by blob id
-    extract   blob -> facts (tree-sitter, one module per language in `grammars`)
-    records   the JSONL records of the seed
-    resolve   facts of all files -> import and call edges
-    index     commit -> snapshot: cold, or spliced from a neighbour
-    delta     two snapshots -> what was added, changed, deleted, moved, invalidated
+    parse      blob -> facts (symbols, imports, calls), independent of the path; cached by blob id
+    grammars   what `parse` needs to know about each language (tree-sitter)
+    resolve    facts of all files -> import and call edges
+    index      commit -> snapshot: from scratch, or spliced from a neighbour; the files below
+               .ctx/graph; two snapshots -> delta
+    query      symbols, dependents, a context within a budget
+    diagram    drawings of modules and changes
 
-Nothing here knows of command history; `recorder.impact` puts the two together.
+Nothing here uses command history; `recorder.code_graph` combines the two. See docs/graph.md.
 """
 
 from __future__ import annotations
+
+from substrate.room_door import lazy_names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # what other rooms may use
+    from substrate.graph.check import damage as damage
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "check": "damage",
+    },
+)

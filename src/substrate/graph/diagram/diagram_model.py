@@ -1,18 +1,24 @@
-"""What a picture shows: modules and their imports, or a change and what it can break.
+"""What a diagram shows: modules and their imports, or a change and what it can break.
 
-A picture is for looking at: at most `MOST_NODES` boxes. Files are drawn one by one while they fit,
-and gathered by directory when they do not.
+A diagram must be readable: it has at most `MOST_NODES` boxes. Each file has its own box if that
+fits; otherwise directories are folded one by one, and only as many as necessary: first those that
+use others but are not used themselves (tests, examples, scripts), then the largest of the deepest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from substrate.graph.delta import Delta
-from substrate.graph.gather import MOST_NODES, gathered
-from substrate.graph.snapshot import Snapshot
-from substrate.model.paths import display
+from substrate.graph.index import Delta, Snapshot
+from substrate.model import display
+
+MOST_NODES = 40
+#: Beyond this many boxes whole levels are folded, so that the selection below stays fast.
+_MANY = 400
+#: How many other boxes must remain when an unused directory is folded.
+_LEFT = 5
 
 
 class Node(NamedTuple):
@@ -21,7 +27,7 @@ class Node(NamedTuple):
     files: int
     #: "", "changed" or "impacted".
     state: str = ""
-    #: Lines for the one who points at it.
+    #: Lines of the tooltip.
     notes: tuple[str, ...] = ()
 
 
@@ -38,7 +44,7 @@ class Picture(NamedTuple):
 
 
 def of_modules(snapshot: Snapshot, scope: str = "") -> Picture:
-    """Who imports whom, over the whole project or below `scope`."""
+    """The imports between modules, in the whole project or below `scope`."""
     paths = {
         row.path_id: row.path
         for row in snapshot.files.values()
@@ -66,7 +72,7 @@ def of_modules(snapshot: Snapshot, scope: str = "") -> Picture:
 
 
 def of_change(delta: Delta) -> Picture:
-    """The changed files and those that use what changed, with an arrow from user to used."""
+    """The changed files and the files that use what changed, with an arrow from user to used."""
     head = delta.head
     notes: dict[str, list[str]] = {}
     for sign, symbols in (("+", delta.symbols_added), ("~", delta.symbols_changed)):
@@ -117,3 +123,54 @@ def _most_telling(names: list[str], changed: set[str], edges: Counter[tuple[str,
         weight[target] += count
     order = sorted(names, key=lambda n: (n not in changed, -weight[n], n))
     return set(order[:MOST_NODES])
+
+
+def gathered(paths: list[str], uses: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Path -> the box it is drawn in. `uses`: pairs (importing file, imported file)."""
+    boxes = {path: path for path in paths}
+    depth = max((path.count("/") for path in paths), default=0)
+    while len(set(boxes.values())) > _MANY and depth > 0:
+        boxes = {path: _cut(path, depth) for path in paths}
+        depth -= 1
+    edges = {(boxes[source], boxes[target]) for source, target in uses}
+    while len(set(boxes.values())) > MOST_NODES:
+        directory = _next_to_fold(set(boxes.values()), edges)
+        if directory is None:
+            return _by_size(boxes)
+        boxes = {path: _folded(box, directory) for path, box in boxes.items()}
+        edges = {(_folded(a, directory), _folded(b, directory)) for a, b in edges}
+    return boxes
+
+
+def _next_to_fold(boxes: set[str], edges: set[tuple[str, str]]) -> str | None:
+    below: Counter[str] = Counter(outer for box in boxes for outer in _above(box))
+    candidates = {name for name, count in below.items() if count > 1}
+    used = {outer for a, b in edges for outer in _above(b) if not a.startswith(outer)}
+    users = {outer for a, b in edges for outer in _above(a) if not b.startswith(outer)}
+    only_users = [n for n in candidates & users - used if len(boxes) - below[n] >= _LEFT]
+    if only_users:
+        return min(only_users, key=lambda name: (-below[name], name))
+    outer = {above for name in candidates for above in _above(name.removesuffix("/"))}
+    return min(candidates - outer, key=lambda name: (-below[name], name), default=None)
+
+
+def _by_size(boxes: dict[str, str]) -> dict[str, str]:
+    """Hundreds of files in one directory: group by top directory, files of the root together."""
+    tops = {path: path.partition("/")[0] + "/" if "/" in path else "./" for path in boxes}
+    biggest = {name for name, _ in Counter(tops.values()).most_common(MOST_NODES - 1)}
+    return {path: name if name in biggest else "(others)/" for path, name in tops.items()}
+
+
+def _above(box: str) -> list[str]:
+    """The directories above a box, each with a slash at its end; not the root."""
+    parts = box.removesuffix("/").split("/")[:-1]
+    return ["/".join(parts[: n + 1]) + "/" for n in range(len(parts))]
+
+
+def _folded(box: str, directory: str) -> str:
+    return directory if box.startswith(directory) else box
+
+
+def _cut(path: str, depth: int) -> str:
+    parts = path.split("/")
+    return path if len(parts) <= depth else "/".join(parts[:depth]) + "/"

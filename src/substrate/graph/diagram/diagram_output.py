@@ -1,11 +1,11 @@
-"""A picture as SVG, as a page to open, or as a DOT file for other tools."""
+"""Write a diagram as SVG, as an HTML page, or as a DOT file for other tools."""
 
 from __future__ import annotations
 
 from html import escape
 
-from substrate.graph.layered import lay_out
-from substrate.graph.picture import Edge, Node, Picture
+from substrate.graph.diagram.diagram_model import Edge, Node, Picture
+from substrate.graph.diagram.layout_layers import lay_out
 
 _BOX_HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 34, 26, 64, 28
 _CHAR, _PAD, _LONGEST = 7.1, 22, 34
@@ -96,7 +96,7 @@ def _edge(edge: Edge, boxes: dict[str, _Box]) -> str:
 
 
 def to_dot(picture: Picture) -> str:
-    """For Graphviz and its kin."""
+    """For Graphviz and similar tools."""
     lines = ["digraph graph_of_modules {", "  node [shape=box, style=filled];"]
     for node in picture.nodes:
         fill = _FILL[node.state]
@@ -115,7 +115,7 @@ def _quoted(text: str) -> str:
 
 
 def to_html(picture: Picture, what: str) -> str:
-    """One file, nothing loaded from elsewhere: the drawing, a legend and a table."""
+    """One self-contained file: the drawing, a legend and a table."""
     legend = {node.state for node in picture.nodes}
     keys = [
         f'<span class="key"><i style="background:{_FILL[s]};border-color:{_LINE[s]}"></i>'

@@ -1,8 +1,8 @@
-"""A layered drawing: users above, what they use below, few crossings. Plain and deterministic.
+"""A layered layout: users above, what they use below, few crossings. Simple and deterministic.
 
-1  names that use each other in a circle belong together
-2  each such circle, or single name, goes one layer below the lowest of its users
-3  a few sweeps order each layer by the average place of its neighbours
+1  names that use each other in a cycle belong together
+2  each cycle, or single name, goes one layer below the lowest of its users
+3  a few sweeps order each layer by the average position of its neighbours
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Spot(NamedTuple):
 
 
 def lay_out(names: list[str], edges: Iterable[tuple[str, str]]) -> dict[str, Spot]:
-    """Where each name goes: a layer from the top, and a place in it."""
+    """The position of each name: a layer from the top, and a place in it."""
     users: dict[str, list[str]] = {name: [] for name in names}
     used: dict[str, list[str]] = {name: [] for name in names}
     for source, target in sorted(set(edges)):
@@ -39,7 +39,7 @@ def lay_out(names: list[str], edges: Iterable[tuple[str, str]]) -> dict[str, Spo
 
 
 def _circles(names: list[str], used: dict[str, list[str]]) -> dict[str, str]:
-    """Name -> the first of those that use each other in a circle (itself, if there is none).
+    """Name -> the first name of its cycle (itself, if it is in none).
 
     Tarjan's algorithm, without recursion.
     """
@@ -94,7 +94,7 @@ def _layers(names: list[str], used: dict[str, list[str]]) -> list[list[str]]:
 
 
 def _split_wide(layers: list[list[str]]) -> list[list[str]]:
-    """A row of thirty boxes cannot be read: it becomes several."""
+    """Split a row of many boxes into several, so that it stays readable."""
     return [layer[at : at + _WIDEST] for layer in layers for at in range(0, len(layer), _WIDEST)]
 
 

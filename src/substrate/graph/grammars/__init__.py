@@ -6,6 +6,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from substrate.graph.grammars.grammar import Grammar as Grammar
+from substrate.graph.grammars.grammar import Source as Source
+from substrate.graph.grammars.grammar import signature as signature
+
 if TYPE_CHECKING:
     from substrate.graph.grammars.grammar import Grammar
 
@@ -30,7 +34,7 @@ LANGUAGES = tuple(_MODULES)
 
 @cache
 def grammar_for(language: str) -> Grammar | None:
-    """The grammar of a language; None where only files are counted."""
+    """The grammar of a language; None for a language whose files are only counted."""
     found = _MODULES.get(language)
     if found is None:
         return None

@@ -81,7 +81,7 @@ def _receiver_type(node: Node, source: Source) -> str:
 
 
 def _embedded(shape: Node, source: Source) -> list[str]:
-    """Embedded structs lend their methods, as base classes do."""
+    """Embedded structs provide their methods, like base classes."""
     found = []
     for fields in shape.named_children:
         for field in fields.named_children if fields.type == "field_declaration_list" else ():

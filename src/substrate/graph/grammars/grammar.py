@@ -1,4 +1,4 @@
-"""What a language module says about its language, and what its functions are given."""
+"""What a language module defines for its language, and what its functions receive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DOC_CHARS = 200
 
 
 class Source:
-    """The bytes that were parsed, which are UTF-8, and text by node."""
+    """The parsed bytes, which are UTF-8, and the text of a node."""
 
     __slots__ = ("data",)
 
@@ -27,14 +27,14 @@ class Source:
         return self.data[node.start_byte : node.end_byte].decode()
 
     def beginning(self, node: Node, most_bytes: int) -> str:
-        """The text, cut off after so many bytes."""
+        """The text, cut after `most_bytes` bytes."""
         start = node.start_byte
         end = min(node.end_byte, start + most_bytes)
         return self.data[start:end].decode("utf-8", "ignore")
 
 
 class RawImport(NamedTuple):
-    """An import before it has a place: see `facts.Import`."""
+    """An import before it has a span: see `blob_facts.Import`."""
 
     module: str
     names: list[tuple[str, str]] = []  # noqa: RUF012  a tuple: never changed in place
@@ -43,7 +43,7 @@ class RawImport(NamedTuple):
 
 
 class Description(Struct, gc=False):
-    """What a definition says of itself."""
+    """The properties of a definition."""
 
     kind: str
     name: str
@@ -52,9 +52,9 @@ class Description(Struct, gc=False):
     body: Node | None = None
     docstring: str = ""
     bases: list[str] = []
-    #: The type it belongs to although it stands outside of it (Go, C++).
+    #: The type it belongs to if it is defined outside of that type (Go, C++).
     owner: str = ""
-    #: Gives a scope its name but is no symbol itself (Rust's `impl`).
+    #: Names a scope but is not a symbol itself (Rust's `impl`).
     is_scope_only: bool = False
 
 
@@ -72,22 +72,22 @@ class Grammar(NamedTuple):
     describe: Describe
     imports: Callable[[Node, Source], list[RawImport]]
     function: str = "language"
-    #: The type of the root. A pattern that begins with it is tried there only.
+    #: The type of the root. A pattern that begins with it is tried only there.
     root: str = ""
     #: Joins a qualified name.
     separator: str = "."
     #: Calls that import, by name: ``require``.
     import_calls: tuple[str, ...] = ()
-    #: Names in a scope are also those of the class around it (implicit ``this``).
+    #: A scope also sees the names of the enclosing class (implicit ``this``).
     class_scope_is_visible: bool = False
-    #: The variable that a call's result is given to; asked for calls that look like a class's.
+    #: The variable that gets a call's result; used for calls that look like constructors.
     assigned: Callable[[Node, Source], str] | None = None
     #: A block's trailing comment is not part of the definition before it.
     ends_before_comments: bool = False
 
 
 def signature(source: Source, start: int, end: int, comments: list[Node] | None = None) -> str:
-    """What stands before a definition's body, on one line, without `comments`."""
+    """The text before a definition's body, on one line, without `comments`."""
     if comments:
         pieces, at = [], start
         for comment in comments:
@@ -107,7 +107,7 @@ def _one_line(data: bytes) -> str:
 
 
 def first_line(text: str) -> str:
-    """The first line that says something, without a comment's dress."""
+    """The first line with text, without comment markers."""
     for line in text.split("\n"):
         bare = line.strip()
         if bare[:1] in _DRESSED or bare.endswith("*/"):

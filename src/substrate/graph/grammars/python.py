@@ -11,7 +11,7 @@ from tree_sitter import Node
 from substrate.graph.grammars.grammar import Description, Grammar, RawImport, Source, first_line
 
 _OPENING = re.compile(rb"[rRuUbBfF]*(\"\"\"|'''|\"|')")
-#: Only the first line is kept, of texts that may be pages long.
+#: A docstring may be pages long, but only its first line is kept.
 _DOC_PROBE_BYTES = 1000
 _SIMPLE_FROM = re.compile(
     r"from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+((?:\w+(?:[ \t]+as[ \t]+\w+)?[ \t]*,[ \t]*)*"
@@ -71,12 +71,12 @@ def _docstring(body: Node, source: Source) -> str:
     if end - start > _DOC_PROBE_BYTES:
         end = start + _DOC_PROBE_BYTES
     text = source.data[start:end]
-    line = text.lstrip().partition(b"\n")[0]  # nearly always the one
+    line = text.lstrip().partition(b"\n")[0]  # nearly always the right line
     return first_line(line.decode("utf-8", "ignore")) or first_line(text.decode("utf-8", "ignore"))
 
 
 def identifier(text: str) -> str:
-    """As the language compares them."""
+    """An identifier as Python compares it."""
     return text if text.isascii() else normalize("NFKC", text)
 
 
@@ -86,7 +86,7 @@ def _imports(node: Node, source: Source) -> list[RawImport]:
 
 @lru_cache(maxsize=4096)  # many files begin alike
 def _simple_import(text: str) -> list[RawImport] | None:
-    """Nine of ten, by their text alone; never changed by who asks."""
+    """Parse nine of ten imports by their text alone. Callers must not change the cached result."""
     plain = _SIMPLE_IMPORT.match(text)
     if plain is not None:
         return [RawImport(identifier(plain[1]))]
@@ -133,7 +133,7 @@ def _names(node: Node, source: Source) -> list[tuple[str, str]]:
 
 
 def _dotted(text: str) -> str:
-    """``a . b`` and ``.. a`` may be written with blanks, line ends and backslashes."""
+    """``a . b`` and ``.. a`` may contain blanks, line ends and backslashes."""
     return identifier(re.sub(r"[\s\\]+", "", text))
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
-from substrate.graph.dependents import Reason, dependents
-from substrate.graph.records import SymbolRecord
-from substrate.graph.snapshot import Snapshot
-from substrate.model.paths import display
+from substrate.graph.index.records import SymbolRecord
+from substrate.graph.index.snapshot import Snapshot
+from substrate.graph.query import Reason, dependents
+from substrate.model import display
 
-#: Files that share at least this part of their symbols are one file, renamed.
+#: A file that shares at least this fraction of its symbols with another counts as renamed.
 _SAME_FILE = 0.5
 
 
@@ -106,13 +107,19 @@ def _renames(
             left.append(path)
     taken = {old for old, _ in pairs}
     remaining = {path: _hashes(base, path) for path in deleted if path not in taken}
+    holders: dict[tuple[str, str], list[bytes]] = {}
+    for old, symbols in remaining.items():
+        for symbol in symbols:
+            holders.setdefault(symbol, []).append(old)
     for path in left:
         mine = _hashes(head, path)
-        best = max(remaining, key=lambda old: (len(remaining[old] & mine), old), default=None)
-        if best is None or not mine:
+        shared = Counter(
+            old for symbol in mine for old in holders.get(symbol, ()) if old in remaining
+        )
+        best = max(shared, key=lambda old: (shared[old], old), default=None)
+        if best is None:
             continue
-        shared = len(remaining[best] & mine)
-        if shared and shared >= _SAME_FILE * max(len(mine), len(remaining[best])):
+        if shared[best] >= _SAME_FILE * max(len(mine), len(remaining[best])):
             pairs.append((best, path))
             del remaining[best]
     return sorted(pairs)
@@ -127,7 +134,7 @@ def _hashes(snapshot: Snapshot, path: bytes) -> set[tuple[str, str]]:
 
 
 def _moves(base: Snapshot, new: list[SymbolRecord], gone: list[SymbolRecord]) -> list[Moved]:
-    """The same definition, word for word, in another place."""
+    """The same definition with identical text in another place."""
     homes: dict[tuple[str, str, str], list[SymbolRecord]] = {}
     for symbol in _sorted(gone):
         homes.setdefault((symbol.kind, symbol.name, symbol.symbol_hash), []).append(symbol)
@@ -147,7 +154,7 @@ def _sorted(symbols: list[SymbolRecord]) -> list[SymbolRecord]:
 def _invalidated(
     base: Snapshot, head: Snapshot, changed: list[SymbolRecord], gone: list[SymbolRecord]
 ) -> dict[str, Reason]:
-    """Who uses what changed, in the head; and who used what is gone, in the base."""
+    """Users of changed symbols, in the head; and users of removed symbols, in the base."""
     seeds = {symbol.symbol_id for symbol in changed}
     found = dependents(head, seeds) if seeds else {}
     if gone:

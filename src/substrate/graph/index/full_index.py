@@ -1,14 +1,15 @@
-"""A whole tree at once: facts and lines in parallel, then edges in parallel.
+"""Index a whole tree: facts and lines in parallel, then edges in parallel.
 
-1  children parse and write the lines that need nothing but the file itself
-2  the parent joins the table of who defines what, and forks again
-3  children, who inherit that, resolve imports and calls
+1  child processes parse files and write the lines that depend on one file only
+2  the parent joins the table of definitions, and forks again
+3  child processes inherit that table, and resolve imports and calls
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import zlib
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,41 +17,37 @@ from pathlib import Path
 from pickle import PickleBuffer
 from typing import IO, NamedTuple
 
-from substrate.graph.cache import Cache, row_key
-from substrate.graph.cold_batch import BatchRead, Handed, read_batch, rescue
-from substrate.graph.fact_source import Unpacker, batches
-from substrate.graph.facts import Links, Outline, outline_of
-from substrate.graph.layout import FILES
-from substrate.graph.resolve.edges import EdgeMaker
-from substrate.graph.resolve.names import Names
-from substrate.graph.resolve.world import TreeWorld
-from substrate.graph.sections import Sections
-from substrate.objects.repository import Repository, TreeEntry
+from substrate.graph.index.full_index_worker import BatchRead, Handed, read_batch, rescue
+from substrate.graph.index.graph_paths import FILES
+from substrate.graph.index.splice import Sections
+from substrate.graph.parse import Cache, Links, Outline, Unpacker, batches, outline_of, row_key
+from substrate.graph.resolve import EdgeMaker, Names, TreeView
+from substrate.objects.git import Repository, TreeEntry
 from substrate.system.files import write_all
-from substrate.system.worker_pool import cores, map_forked
+from substrate.system.process import map_forked, processors
 
 Progress = Callable[[str, int, int], None]
 
-#: Below this many files children cost more than they bring.
+#: Below this many files child processes cost more than they save.
 _ALONE = 60
 _EDGE_BATCH = 250
 _ROWS_AT_ONCE = 1000
-#: The facts of all rows, while edges are made: in a file, because memory would grow with the tree.
+#: The facts of all rows while edges are made: in a file, because a large tree needs much memory.
 _KEPT = "facts.tmp"
 
 
 class DamagedCacheError(Exception):
-    """A row of the cache is not as it was written."""
+    """A row of the cache is damaged."""
 
 
 class _Made(NamedTuple):
-    """What a child says of a run of paths: lines of both kinds of edges, and whom they call."""
+    """A child's result for a run of paths: lines of both kinds of edges, and the called ids."""
 
     imports: Handed
     calls: Handed
     called: bytes
-    #: Path by path.
-    sizes: list[tuple[int, int, int]]
+    #: For each path: lengths of the lines, number of called ids, checksums of the lines.
+    sizes: list[tuple[int, int, int, int, int]]
     counts: list[tuple[int, int]]
 
 
@@ -62,22 +59,22 @@ class ColdIndex:
         self._cache = cache
         self._target = target
         self._sections = Sections()
-        #: What the cache is to be given next.
+        #: Rows to write to the cache next.
         self._rows: list[tuple[bytes, bytes]] = []
-        #: Where the facts of each row begin in the file that holds them for the edges.
+        #: The offset of each row's facts in the temporary file for the edges.
         self._starts = array("Q", [0])
         self.counts = dict.fromkeys(("files", "symbols", "regions", "imports", "calls"), 0)
 
     def run(self, entries: list[TreeEntry], progress: Progress) -> Sections:
-        workers = cores() if len(entries) > _ALONE else 1
+        workers = processors() if len(entries) > _ALONE else 1
         collects = gc.isenabled()
-        gc.disable()  # hundreds of thousands of values, and no cycle among them
+        gc.disable()  # hundreds of thousands of values, without any cycle
         kept = self._target / _KEPT
         try:
             with open(kept, "w+b") as facts:
                 self._read_files(entries, workers, facts, progress)
                 facts.flush()
-                self._repository.close()  # git keeps much of what it read at hand
+                self._repository.close()  # git keeps much of what it read in memory
                 self._make_edges(workers, facts.fileno(), progress)
         finally:
             kept.unlink(missing_ok=True)
@@ -117,7 +114,7 @@ class ColdIndex:
         self._rows = []
 
     def _stored(self, read: BatchRead) -> Iterator[tuple[bytes, bytes]]:
-        """Where the facts begin is noted; rows that the cache is still to be given are returned."""
+        """Note the offset of each row's facts; yield the rows that the cache does not have."""
         packed, at, table = memoryview(read.packed), 0, read.table
         for row, (size, new) in enumerate(zip(read.sizes, read.new, strict=True)):
             self._starts.append(self._starts[-1] + size)
@@ -131,13 +128,13 @@ class ColdIndex:
         def packed(row: int) -> bytes:
             return os.pread(facts, starts[row + 1] - starts[row], starts[row])
 
-        #: Of the batch: neighbours import each other most.
+        #: The facts of the current batch: neighbouring files import each other most.
         near: dict[int, Links] = {}
 
         def outline_at(row: int) -> Outline | None:
             return outline_of(near[row]) if row in near else unpacker.outline(packed(row))
 
-        maker = EdgeMaker(Names(TreeWorld(self._sections, outline_at)))
+        maker = EdgeMaker(Names(TreeView(self._sections, outline_at)))
 
         def edges_of(start: int) -> _Made:
             rows = range(start, min(start + _EDGE_BATCH, len(paths)))
@@ -152,12 +149,21 @@ class ColdIndex:
                 PickleBuffer(b"".join([one.imports for one in made])),
                 PickleBuffer(b"".join([one.calls for one in made])),
                 b"".join([one.called for one in made]),
-                [(len(e.imports), len(e.calls), len(e.called) // 4) for e in made],
+                [
+                    (
+                        len(e.imports),
+                        len(e.calls),
+                        len(e.called) // 4,
+                        zlib.crc32(e.imports),
+                        zlib.crc32(e.calls),
+                    )
+                    for e in made
+                ],
                 [one.counts for one in made],
             )
 
         firsts = range(0, len(paths), _EDGE_BATCH)
-        lengths = self._sections.lengths
+        lengths, sums = self._sections.lengths, self._sections.sums
         called: list[bytes] = []
         row = 0
         with (
@@ -165,14 +171,15 @@ class ColdIndex:
             open(self._target / FILES[4], "wb") as calls_file,
         ):
             for made in map_forked(edges_of, firsts, workers=workers):
-                self._put_rows()  # the last ones: only now, so that the children had not to wait
+                self._put_rows()  # the last rows: written now, so that the children start first
                 write_all(imports_file.fileno(), memoryview(made.imports))
                 write_all(calls_file.fileno(), memoryview(made.calls))
                 called.append(made.called)
                 self.counts["imports"] += sum(imports for imports, _ in made.counts)
                 self.counts["calls"] += sum(calls for _, calls in made.counts)
-                for n_imports, n_calls, n_called in made.sizes:
+                for n_imports, n_calls, n_called, *crcs in made.sizes:
                     lengths[5 * row + 3], lengths[5 * row + 4] = n_imports, n_calls
+                    sums[5 * row + 3], sums[5 * row + 4] = crcs
                     self._sections.called_counts[row] = n_called
                     row += 1
                 progress("linking files", row, len(paths))

@@ -1,7 +1,7 @@
-"""What a child makes of the files it is given, and how it hands that over.
+"""What a child process makes of its files, and how it passes the result to the parent.
 
-The lines of a whole tree go from the children to the parent, which only writes them down. So they
-come joined, by file of the snapshot, and are copied by nobody on their way.
+The lines of a whole tree go from the children to the parent, which only writes them to disk. So
+each child joins them by file of the snapshot, and they are passed on without a copy.
 """
 
 from __future__ import annotations
@@ -9,34 +9,41 @@ from __future__ import annotations
 from pickle import PickleBuffer
 from typing import NamedTuple
 
-from substrate.graph.cache import DAMAGED, packer
-from substrate.graph.extract import extract_all
-from substrate.graph.fact_source import Batch, Unpacker, Wanted, failed_facts
-from substrate.graph.facts import Facts, encode_facts
-from substrate.graph.section import counted_section
-from substrate.graph.sections import Sections
-from substrate.system.worker_pool import map_forked
+from substrate.graph.index.path_section import counted_section
+from substrate.graph.index.splice import Sections
+from substrate.graph.parse import (
+    DAMAGED,
+    Batch,
+    Facts,
+    Unpacker,
+    Wanted,
+    encode_facts,
+    extract_all,
+    failed_facts,
+    packer,
+)
+from substrate.system.process import map_forked
 
-#: Bytes on their way to a file: see `map_forked`.
+#: Bytes for a file, passed between processes: see `map_forked`.
 Handed = bytes | memoryview | PickleBuffer
 
 
 class BatchRead(NamedTuple):
-    """What a child says of a batch. No rows at all: one of them was damaged."""
+    """A child's result for a batch. Without any rows: a cached row was damaged."""
 
     table: Sections
-    #: Their lines in the first three files, and how many those are.
+    #: The lines for the first three files, and their numbers.
     lines: tuple[Handed, ...] = ()
     counts: tuple[int, ...] = ()
-    #: Their facts as they are stored, one after the other; how long each is, and if it is new.
+    #: The stored form of their facts, concatenated; the length of each, and whether it is new.
     packed: Handed = b""
     sizes: tuple[int, ...] = ()
     new: tuple[bool, ...] = ()
 
 
 def read_batch(batch: Batch) -> BatchRead:
-    """Parse what is not in the cache, and write every line that needs only the file itself."""
-    # One kind of work after the other: its code stays in the processor's caches.
+    """Parse what is not in the cache, and write every line that depends on one file only."""
+    # Do one kind of work for all files, then the next: its code stays in the CPU caches.
     unpack, compress = Unpacker().facts, packer().compress
     new = iter(extract_all([(one.key, data or b"") for one, known, data in batch if known is None]))
     try:
@@ -73,11 +80,11 @@ def _told(
 
 
 def rescue(batch: Batch) -> BatchRead:
-    """A child died on this batch: file by file, each in a child of its own."""
+    """After a child died on this batch: read each file in a separate child."""
     if len(batch) == 1:
         one, _, data = batch[0]
         facts = failed_facts(data or b"")
-        # Remembered, so that no later command dies on it.
+        # Cached, so that no later command crashes on it.
         return _told([(one, facts)], [packer().compress(encode_facts(facts))], (True,))
     singles = [[item] for item in batch]
     parts = list(map_forked(read_batch, singles, workers=2, rescue=rescue))

@@ -1,10 +1,11 @@
-"""Where the graph lies, and when a snapshot may be believed. Standard library only.
+"""The files of the graph, and when a snapshot is valid. Standard library only.
 
 .ctx/graph/
   manifests/commits.jsonl, paths.jsonl      append-only
-  snapshots/<commit>/*.jsonl                the seed's five files
-                    /complete               written last: sizes and counts
-  folded/<commit>                           an older snapshot, as its difference to another
+  snapshots/<commit>/*.jsonl                five files: see docs/graph.md
+                    /complete               written last: sizes, counts, a checksum
+                    /FOLDED                 instead of all these: see folded/
+  folded/<commit>                           an older snapshot, as a difference to another
   cache/                                    facts by blob id; can be removed at any time
   lock
 """
@@ -13,15 +14,16 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 from substrate.system.files import read_bytes_or_none
 
-#: A snapshot made by another version of the extractor is made anew.
-VERSION = 4
+#: A snapshot made by another version of the extractor is made again.
+VERSION = 6
 
-#: The seed's files, in the order in which sections and sizes are kept.
+#: The files of a snapshot, in the order of sections and sizes.
 FILES = (
     "files.jsonl",
     "symbols.jsonl",
@@ -30,12 +32,14 @@ FILES = (
     "edges.calls.jsonl",
 )
 MARKER = "complete"
-#: Byte ranges of each path in the five files, and hashes of names: see `sections`.
+#: Replaces the five files of a snapshot that is stored as a fold.
+FOLDED = "FOLDED"
+#: Byte ranges of each path in the five files, and hashes of names: see `splice`.
 SECTIONS = "sections"
 
 
 class Marker(NamedTuple):
-    """What the completion marker says."""
+    """The contents of the completion marker."""
 
     version: int
     sizes: tuple[int, ...]
@@ -46,8 +50,8 @@ class Layout(NamedTuple):
     """The graph's directory, and names below it."""
 
     graph: Path
-    #: A file that is as in another snapshot is a link to it. In a world it would arrive as a file
-    #: of its own, and the old one be copied for it.
+    #: Whether a file identical to that of another snapshot is a hard link to it. Not in a world:
+    #: there linking would copy the old file, and the link would arrive as a separate file.
     shares: bool = True
 
     @property
@@ -86,10 +90,10 @@ class Layout(NamedTuple):
 
 
 def read_marker(directory: Path) -> Marker | None:
-    """The marker of a snapshot that is whole; None for anything less.
+    """The marker of a complete snapshot; None for an incomplete one.
 
-    It names the size of each file. A file system that lost the end of one in a power cut is
-    found out here, without waiting for the disk when the snapshot is written.
+    The marker has the size of each file. This detects a file that a power cut truncated, so the
+    writer of a snapshot does not have to sync.
     """
     raw = read_bytes_or_none(directory / MARKER)
     if raw is None:
@@ -98,12 +102,37 @@ def read_marker(directory: Path) -> Marker | None:
         fields = json.loads(raw)
         marker = Marker(int(fields["version"]), tuple(fields["sizes"]), dict(fields["counts"]))
         sizes = tuple(os.stat(directory / name).st_size for name in (*FILES, SECTIONS))
+        is_whole = marker.version == VERSION and marker.sizes == sizes
+        return marker if is_whole and _marker_bytes(marker) == raw else None
     except (ValueError, KeyError, TypeError, OSError):
         return None
-    return marker if marker.version == VERSION and marker.sizes == sizes else None
+
+
+def is_other_version(directory: Path) -> bool:
+    """Whether another version of the extractor made it: such a snapshot is made again."""
+    raw = read_bytes_or_none(directory / MARKER) or b""
+    try:
+        fields = json.loads(raw)
+        marker = Marker(int(fields["version"]), tuple(fields["sizes"]), dict(fields["counts"]))
+        # Versions up to 5 had no checksum.
+        return marker.version != VERSION and fields.get("crc32") in (None, _sum(marker))
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def write_marker(directory: Path, counts: dict[str, int]) -> None:
-    sizes = [os.stat(directory / name).st_size for name in (*FILES, SECTIONS)]
-    fields = {"version": VERSION, "sizes": sizes, "counts": counts}
-    (directory / MARKER).write_bytes(json.dumps(fields).encode() + b"\n")
+    sizes = tuple(os.stat(directory / name).st_size for name in (*FILES, SECTIONS))
+    (directory / MARKER).write_bytes(_marker_bytes(Marker(VERSION, sizes, counts)))
+
+
+def _marker_bytes(marker: Marker) -> bytes:
+    """The marker with a checksum of its fields, to detect a flipped bit in a count."""
+    return json.dumps({**_fields(marker), "crc32": _sum(marker)}).encode() + b"\n"
+
+
+def _sum(marker: Marker) -> int:
+    return zlib.crc32(json.dumps(_fields(marker)).encode())
+
+
+def _fields(marker: Marker) -> dict[str, object]:
+    return {"version": marker.version, "sizes": list(marker.sizes), "counts": marker.counts}

@@ -1,7 +1,8 @@
-"""From a commit to its snapshot: believed if it is there, spliced from a neighbour, or made whole.
+"""From a commit to its snapshot: use the existing one, splice a neighbour's, or index everything.
 
-The work happens in a scratch directory beside the snapshots; the completion marker is its last
-file, and a rename brings it in. One indexer at a time: the others wait, then find it done.
+The work happens in a scratch directory beside the snapshots. The completion marker is written last
+and a rename publishes the directory. One indexer runs at a time: the others wait, then find the
+snapshot complete.
 """
 
 from __future__ import annotations
@@ -13,43 +14,44 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from substrate.errors import NotFoundError
-from substrate.graph.layout import MARKER, Layout, Marker, read_marker, write_marker
-from substrate.objects.repository import Repository, TreeChange
+from substrate.errors import DamagedStoreError, NotFoundError
+from substrate.graph.index.graph_paths import MARKER, Layout, Marker, read_marker, write_marker
+from substrate.objects.git import Repository, TreeChange
 from substrate.system.files import remove_tree
-from substrate.system.locks import FileLock
+from substrate.system.process import uncollected
+from substrate.system.sync import FileLock
 
 if TYPE_CHECKING:
-    from substrate.graph.cache import Cache
-    from substrate.graph.incremental import Update
-    from substrate.graph.section import Section
+    from substrate.graph.index.path_section import Section
+    from substrate.graph.index.update_index import Update
+    from substrate.graph.parse import Cache
 
-# What parses, compresses and encodes is imported where it is used: "already indexed" is answered
-# without any of it.
+# Modules that parse, compress and encode are imported where they are used: the answer "already
+# indexed" needs none of them.
 
 Progress = Callable[[str, int, int], None]
 
-#: A cold index of a giant tree by somebody else may take minutes.
+#: Another process may need minutes for the first index of a giant tree.
 _LOCK_TIMEOUT_S = 900.0
-#: How many first parents are looked at for a snapshot to start from.
+#: How many first parents to search for a snapshot to start from.
 _ANCESTORS = 50
-#: With more changed files than this (or a third of all), the whole tree is done anew.
+#: With more changed files than this (or a third of all), the whole tree is indexed again.
 _MANY_CHANGES = 400
 
 
 def quiet(label: str, done: int, total: int) -> None:
-    """A progress report nobody reads."""
+    """A progress callback that does nothing."""
 
 
 def ensure(
     layout: Layout, repository: Repository, commit: bytes, repo_name: str,
     progress: Progress = quiet,
 ) -> tuple[Marker, bool]:  # fmt: skip
-    """Make sure that the commit's snapshot is there, plain. Returns its marker, and if it was."""
+    """Make sure that the commit has a plain snapshot. Returns its marker, and if it existed."""
     directory = layout.snapshot(commit)
     marker = read_marker(directory)
     if marker is not None:
-        with suppress(OSError):  # somebody else's, or on a disk that may only be read
+        with suppress(OSError):  # of another user, or on a read-only disk
             os.utime(directory / MARKER)
         return marker, True
     layout.make()
@@ -59,14 +61,15 @@ def ensure(
         marker = read_marker(directory)
         if marker is None:
             _sweep(layout)
-            return _make(layout, repository, commit, repo_name, progress), False
+            with uncollected():  # facts and names have no cycles
+                return _make(layout, repository, commit, repo_name, progress), False
         return marker, True
     finally:
         lock.release()
 
 
 class _Made(NamedTuple):
-    """How a snapshot came to be; for a spliced one, what its neighbour had instead."""
+    """How a snapshot was made; for a spliced one, what its neighbour had instead."""
 
     added: list[bytes]
     gone: list[bytes]
@@ -76,9 +79,9 @@ class _Made(NamedTuple):
 
 
 def _import_msgspec() -> None:
-    """Without `typing_extensions`, which it takes where others have installed it.
+    """Import msgspec without `typing_extensions`, which it uses if that is installed.
 
-    That is a third of its import, for what Python has itself since 3.11.
+    That is a third of its import time, for features that Python has itself since 3.11.
     """
     extras = "typing_extensions"
     if "msgspec" in sys.modules or extras in sys.modules:
@@ -91,7 +94,7 @@ def _import_msgspec() -> None:
 
 
 def _sweep(layout: Layout) -> None:
-    """What a killed indexer left."""
+    """Remove what a killed indexer left behind."""
     for leftover in layout.snapshots.glob(".tmp-*"):
         remove_tree(leftover)
 
@@ -100,13 +103,13 @@ def _make(
     layout: Layout, repository: Repository, commit: bytes, repo_name: str, progress: Progress
 ) -> Marker:
     _import_msgspec()
-    from substrate.graph import fold
+    from substrate.graph.index import compressed_snapshot
 
     scratch = layout.snapshots / f".tmp-{commit.hex()}"
     scratch.mkdir(mode=0o700)
     made: _Made | None = None
     try:
-        if not fold.unfold(layout, commit, scratch):
+        if not compressed_snapshot.unfold(layout, commit, scratch):
             made = _index(layout, repository, commit, repo_name, scratch, progress)
         marker = read_marker(scratch)
         assert marker is not None
@@ -115,10 +118,10 @@ def _make(
     except BaseException:
         remove_tree(scratch)
         raise
-    # Only now: a fold must never stand on a snapshot that did not come to be.
-    if made is not None and made.base and fold.read_fold(layout, made.base) is None:
-        fold.write_fold(layout, made.base, commit, made.replaced, made.base_counts)
-    fold.make_room(layout, commit)
+    # Only after the rename: a fold must never be based on a snapshot that does not exist.
+    if made is not None and made.base and compressed_snapshot.read_fold(layout, made.base) is None:
+        compressed_snapshot.write_fold(layout, made.base, commit, made.replaced, made.base_counts)
+    compressed_snapshot.make_room(layout, commit)
     return marker
 
 
@@ -126,16 +129,21 @@ def _index(
     layout: Layout, repository: Repository, commit: bytes, repo_name: str,
     scratch: Path, progress: Progress,
 ) -> _Made:  # fmt: skip
-    from substrate.graph import manifests
-    from substrate.graph.cache import Cache
+    from substrate.graph.index import manifests
+    from substrate.graph.parse import Cache
 
     _, raw = repository.read_commit(commit.hex())
     cache = Cache(layout.cache)
     try:
-        near = _neighbour(layout, repository, commit, raw)
-        if near is not None:
-            made = _update(layout, repository, cache, near[0], near[1], scratch)
-        else:
+        try:
+            near = _neighbour(layout, repository, commit, raw)
+            if near is None:
+                made = _whole(repository, cache, commit, scratch, progress)
+            else:
+                made = _update(layout, repository, cache, near[0], near[1], scratch)
+        except DamagedStoreError:  # the neighbour is damaged: do without it
+            for file in scratch.iterdir():
+                file.unlink()
             made = _whole(repository, cache, commit, scratch, progress)
     finally:
         cache.close()
@@ -147,7 +155,7 @@ def _index(
 def _whole(
     repository: Repository, cache: Cache, commit: bytes, scratch: Path, progress: Progress
 ) -> _Made:
-    from substrate.graph.cold import ColdIndex, DamagedCacheError
+    from substrate.graph.index.full_index import ColdIndex, DamagedCacheError
 
     entries = repository.list_tree(commit)
     cold = ColdIndex(repository, cache, scratch)
@@ -164,10 +172,10 @@ def _whole(
 def _neighbour(
     layout: Layout, repository: Repository, commit: bytes, raw: bytes
 ) -> tuple[bytes, list[TreeChange]] | None:
-    """A plain snapshot not far from `commit`, and what differs."""
-    from substrate.graph import fold
+    """A plain snapshot of a commit near `commit`, and the differences."""
+    from substrate.graph.index import compressed_snapshot
 
-    plain = fold.plain_snapshots(layout)
+    plain = compressed_snapshot.plain_snapshots(layout)
     if not plain:
         return None
     base = _ancestor(repository, set(plain), raw)
@@ -182,7 +190,7 @@ def _neighbour(
 
 
 def _ancestor(repository: Repository, plain: set[bytes], raw: bytes) -> bytes | None:
-    from substrate.graph.manifests import parents_of
+    from substrate.graph.index.manifests import parents_of
 
     for _ in range(_ANCESTORS):
         parents = parents_of(raw)
@@ -201,8 +209,8 @@ def _ancestor(repository: Repository, plain: set[bytes], raw: bytes) -> bytes | 
 def _compared(
     layout: Layout, repository: Repository, base: bytes, commit: bytes
 ) -> list[TreeChange]:
-    """For a snapshot of another line, or of another repository: path by path."""
-    from substrate.graph.sections import Sections
+    """The differences to a snapshot of another branch or repository, path by path."""
+    from substrate.graph.index.splice import Sections
 
     table = Sections.load(layout.snapshot(base))
     before = dict(zip(table.paths, table.oids, strict=True))
@@ -219,9 +227,9 @@ def _update(
     layout: Layout, repository: Repository, cache: Cache, base: bytes,
     changes: list[TreeChange], scratch: Path,
 ) -> _Made:  # fmt: skip
-    from substrate.graph.fact_source import FactSource
-    from substrate.graph.incremental import Update
-    from substrate.graph.sections import Sections, splice
+    from substrate.graph.index.splice import Sections, splice
+    from substrate.graph.index.update_index import Update
+    from substrate.graph.parse import FactSource
 
     directory = layout.snapshot(base)
     table = Sections.load(directory)

@@ -1,7 +1,7 @@
-"""The two append-only lists: commits that were indexed, paths that were seen.
+"""The two append-only lists: indexed commits, and known paths.
 
-Written under the graph's lock. A line is added only if it is not there yet; a last line that a
-kill left torn is cut off first.
+Written under the graph's lock. A line is added only if it is new; a last line that a kill left
+torn is removed first.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from substrate.graph.layout import Layout
-from substrate.graph.records import (
+from substrate.graph.index.graph_paths import Layout
+from substrate.graph.index.records import (
     CommitRecord,
     PathRecord,
     Record,
@@ -28,7 +28,7 @@ _PERSON = re.compile(rb"\A(.*?)\s*(?:<[^>]*>)?\s+(-?\d+) [+-]\d{4}\Z", re.DOTALL
 
 
 def commit_record(repo: str, commit: bytes, raw: bytes) -> CommitRecord:
-    """A commit object's own words."""
+    """The record of a commit, from the fields of its commit object."""
     head, _, message = raw.partition(b"\n\n")
     fields: dict[bytes, bytes] = {}
     for line in head.split(b"\n"):
@@ -48,7 +48,7 @@ def commit_record(repo: str, commit: bytes, raw: bytes) -> CommitRecord:
 
 
 def _when(seconds: bytes) -> str:
-    """Empty for what is no time: anything may stand there."""
+    """The time; empty if it is not valid: a commit may contain any text there."""
     try:
         return clock.iso(int(seconds) * 1_000_000_000)
     except (ValueError, OverflowError, OSError):
@@ -72,7 +72,7 @@ def add_paths(
     layout: Layout, repo: str, commit: bytes, added: Iterable[bytes],
     gone: Iterable[bytes] = (), last_seen: bytes = b"",
 ) -> None:  # fmt: skip
-    """Write down paths not seen before, and those that `commit` no longer has."""
+    """Record paths that are new, and those that `commit` no longer has."""
     added, gone = list(added), list(gone)
     if not added and not gone:
         return
@@ -111,7 +111,7 @@ def _append(path: Path, present: bytes, records: list[Record] | list[CommitRecor
     whole = present.rfind(b"\n") + 1
     if not records and whole == len(present):
         return
-    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     try:
         os.ftruncate(fd, whole)
         os.lseek(fd, 0, os.SEEK_END)

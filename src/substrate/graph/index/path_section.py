@@ -1,7 +1,7 @@
-"""One path's part of a snapshot: its lines in the five files, and the names it has and uses.
+"""One path's part of a snapshot: its lines in the five files, and the names it defines and uses.
 
-The first three files follow from the path and its facts alone. The two edge files also depend on
-other files, and are made by `resolve`.
+The first three files depend only on the path and its facts. The two edge files also depend on
+other files; `resolve` makes them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from substrate.graph import languages
-from substrate.graph.facts import Facts, Span, Symbol, name_hash, name_hashes
 from substrate.graph.grammars import grammar_for
-from substrate.graph.records import (
+from substrate.graph.index.records import (
     FileRecord,
     RegionRecord,
     SymbolRecord,
@@ -24,9 +22,12 @@ from substrate.graph.records import (
     path_fields,
     path_id,
 )
+from substrate.graph.parse import Facts, Import, Span, Symbol, languages, name_hash, name_hashes
 
 WORDS = re.compile(r"\w+")
-#: Directories that hold sources and are no part of a module's name.
+#: Added to the mentioned names of files that import something under an alias: see `name_reach`.
+RENAMES = "\0renames"
+#: Source directories that are not part of a module's name.
 _SOURCE_ROOTS = ("src/", "lib/", "python/")
 
 
@@ -34,17 +35,17 @@ class Section(NamedTuple):
     oid: bytes
     #: See `languages.name_key`; with the oid it finds the facts in the cache.
     key: str
-    #: The lines in each of `layout.FILES`.
+    #: The lines in each of `graph_paths.FILES`.
     chunks: tuple[bytes, bytes, bytes, bytes, bytes]
     #: 32-bit hashes of the names of its symbols, and of the names its edges depend on.
     defined: bytes
     mentioned: bytes
-    #: The same of the ids of the symbols that its edges point at.
+    #: Hashes of the ids of the symbols that its edges point to.
     called: bytes
     has_trouble: bool
 
 
-#: How much of its path's id a symbol's and a region's begin with.
+#: How many characters of its path's id begin the id of a symbol or region.
 PREFIX_CHARS = 10
 
 
@@ -69,7 +70,7 @@ def static_section(path: bytes, oid: bytes, key: str, facts: Facts) -> Section:
 
 
 def counted_section(path: bytes, oid: bytes, key: str, facts: Facts) -> Counted:
-    """The same, for whom makes many."""
+    """The same, with the number of lines: for callers that make many sections."""
     pid = path_id(path)
     text, encoded = path_fields(path)
     file_line = encode_line(
@@ -94,7 +95,7 @@ def _symbol_lines(path: bytes, pid: str, facts: Facts) -> bytes:
     grammar = grammar_for(facts.language)
     separator = grammar.separator if grammar else "."
     records = []
-    # The ids of `symbol_id` and `region_id`, written out: this is done for every symbol there is.
+    # `symbol_id` and `region_id` are inlined: this runs for every symbol.
     prefix, language, inside = pid[:PREFIX_CHARS], facts.language, module + separator
     for symbol, detail in zip(facts.symbols, facts.details, strict=True):
         local = symbol.local
@@ -157,6 +158,16 @@ def _mentioned(facts: Facts) -> bytes:
     for found in facts.imports:
         texts.add(found.module)
         names.update([name for name, _ in found.names])
+    texts.update([kind for _, _, kind in facts.types])
+    # ``void Foo::bar() { baz(); }`` searches for `Foo` in other files without a call that names it.
+    texts.update([s.local.rpartition(".")[0] for s in facts.symbols if s.parent <= 0])
     names.update(WORDS.findall(" ".join(texts)))
-    names.update([kind.rpartition(".")[2] for _, _, kind in facts.types])
+    if any(map(_renames, facts.imports)):
+        names.add(RENAMES)
     return array("I", sorted(name_hashes(names))).tobytes()
+
+
+def _renames(found: Import) -> bool:
+    if any(name != alias for name, alias in found.names):
+        return True
+    return bool(found.alias) and found.alias not in WORDS.findall(found.module)

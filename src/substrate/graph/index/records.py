@@ -1,4 +1,4 @@
-"""The seed's records, one JSON object a line. Field order is fixed: equal records, equal bytes."""
+"""The records, one JSON object per line. Field order is fixed: equal records have equal bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from msgspec import UNSET, Struct, UnsetType, json
 
-from substrate.model.paths import to_text
+from substrate.model import to_text
 
 
 class Record(Struct, tag_field="type", gc=False):
@@ -29,7 +29,7 @@ class PathRecord(Record, tag="path"):
     path: str
     first_seen_commit: str
     last_seen_commit: str | None
-    #: The path is not UTF-8: see CONTRACT, "File names".
+    #: The path is not UTF-8: see docs/commands.md.
     encoded: bool | UnsetType = UNSET
 
 
@@ -78,7 +78,7 @@ class ImportEdge(Record, tag="import_edge"):
     import_region_id: str
     to_path_id: str | UnsetType = UNSET
     to_external_module: str | UnsetType = UNSET
-    #: The names taken from it; ``*`` for all.
+    #: The names imported from it; ``*`` for all.
     names: list[str] | UnsetType = UNSET
 
 
@@ -100,7 +100,7 @@ def encode_lines(records: Sequence[Record]) -> bytes:
 
 
 def path_id(path: bytes) -> str:
-    """The first 128 bits of the SHA-256 of the path: the seed's PathID."""
+    """The first 128 bits of the SHA-256 of the path: see docs/graph.md."""
     return sha256(path).hexdigest()[:32]
 
 

@@ -1,4 +1,4 @@
-"""A whole snapshot, opened to be asked: symbols, places and edges by id."""
+"""A snapshot, opened for queries: symbols, places and edges by id."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import NamedTuple
 
 from msgspec import Struct, json
 
-from substrate.graph.facts import name_hash
-from substrate.graph.layout import FILES
-from substrate.graph.records import FileRecord, RegionRecord, SymbolRecord, path_id
-from substrate.graph.sections import Sections
-from substrate.model.paths import display
+from substrate.graph.checked_read import read_range, read_whole
+from substrate.graph.index.graph_paths import FILES
+from substrate.graph.index.records import FileRecord, RegionRecord, SymbolRecord, path_id
+from substrate.graph.index.splice import Sections
+from substrate.graph.parse import name_hash
+from substrate.model import display
 
-#: Edges that are followed from a change to what it can break.
+#: The least confidence of edges that lead from a change to what it can break.
 TRUSTED = 0.8
 
 
 class Call(Struct, gc=False):
-    """The fields of a call edge that questions need; the rest is skipped when it is read."""
+    """The fields of a call edge that queries need; the others are not decoded."""
 
     from_symbol_id: str
     call_region_id: str
@@ -51,21 +52,23 @@ class Place(NamedTuple):
 
 
 class Snapshot:
-    """Reads only what it is asked for, and keeps it."""
+    """Reads only what queries need, and caches it."""
 
     def __init__(self, commit: bytes, directory: Path) -> None:
         self.commit = commit
         self.directory = directory
         self._places: dict[str, dict[str, Place]] = {}
         self._symbols: dict[int, dict[str, SymbolRecord]] = {}
-        self._row_calls: dict[int, list[Call]] = {}
+        self._row_calls: dict[int, dict[str, list[Call]]] = {}
+        self._row_imports: dict[int, list[Imported]] = {}
+        self._by_fqname: dict[int, dict[str, SymbolRecord]] = {}
 
     @cached_property
     def sections(self) -> Sections:
         return Sections.load(self.directory)
 
     def _bytes(self, name: str) -> bytes:
-        return (self.directory / name).read_bytes()
+        return read_whole(self.directory, self.sections, FILES.index(name))
 
     @cached_property
     def files(self) -> dict[str, FileRecord]:
@@ -88,14 +91,14 @@ class Snapshot:
 
     @cached_property
     def modules(self) -> dict[str, SymbolRecord]:
-        """The symbol that stands for a file, by path id."""
+        """The module symbol of each file, by path id."""
         return {s.path_id: s for s in self.symbols.values() if s.kind == "module"}
 
-    # -- a few of them, without reading the rest ------------------------------------------------
+    # -- a few symbols, without reading the rest ------------------------------------------------
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        """The beginning of a path id, which every id of that path begins with -> its row."""
+        """The prefix of a path id, which all ids of that path share -> its row."""
         return {path_id(path)[:10]: row for row, path in enumerate(self.sections.paths)}
 
     def _row_symbols(self, row: int) -> dict[str, SymbolRecord]:
@@ -108,36 +111,56 @@ class Snapshot:
         row = self._rows.get(symbol_id[:10])
         return self._row_symbols(row).get(symbol_id) if row is not None else None
 
+    def owner_of(self, symbol: SymbolRecord) -> SymbolRecord | None:
+        """The symbol around this one, unless that is the module."""
+        row = self._rows[symbol.path_id[:10]]
+        if row not in self._by_fqname:
+            by_name: dict[str, SymbolRecord] = {}
+            for other in self._row_symbols(row).values():
+                if other.kind != "module":
+                    by_name.setdefault(other.fqname, other)
+            self._by_fqname[row] = by_name
+        above = symbol.fqname.removesuffix(symbol.name).rstrip(".:")
+        return self._by_fqname[row].get(above)
+
     def callers_of(self, symbol_id: str) -> list[Call]:
         """The trusted edges to a symbol, in the order of paths."""
-        found = []
+        found: list[Call] = []
         for row in self.sections.rows_calling(name_hash(symbol_id)):
-            if row not in self._row_calls:
-                lines = self.section_lines(self.sections.paths[row], 4)
-                self._row_calls[row] = _CALL.decode_lines(lines)
-            found += [
-                call
-                for call in self._row_calls[row]
-                if call.to_symbol_id == symbol_id and call.confidence >= TRUSTED
-            ]
+            found += self._trusted_calls(row).get(symbol_id, ())
         return found
 
+    def _trusted_calls(self, row: int) -> dict[str, list[Call]]:
+        """A path's trusted edges by the symbol they point to."""
+        if row not in self._row_calls:
+            by_target: dict[str, list[Call]] = {}
+            for call in _CALL.decode_lines(self.section_lines(self.sections.paths[row], 4)):
+                if call.to_symbol_id and call.confidence >= TRUSTED:
+                    by_target.setdefault(call.to_symbol_id, []).append(call)
+            self._row_calls[row] = by_target
+        return self._row_calls[row]
+
     def importers_of(self, symbol: SymbolRecord) -> list[tuple[SymbolRecord, Imported]]:
-        """The modules that take the symbol by its name, and the edge that says so."""
+        """The modules that import the symbol by its name, each with the import edge."""
         found = []
-        for row in sorted(self.sections.rows_mentioning({name_hash(symbol.name)})):
-            path = self.sections.paths[row]
-            for edge in _IMPORT.decode_lines(self.section_lines(path, 3)):
+        for row in self.sections.rows_mentioning_one(name_hash(symbol.name)):
+            for edge in self._imports_of(row):
                 if edge.to_path_id == symbol.path_id and symbol.name in edge.names:
                     module = next(iter(self._row_symbols(row).values()))
                     found.append((module, edge))
         return found
 
+    def _imports_of(self, row: int) -> list[Imported]:
+        if row not in self._row_imports:
+            lines = self.section_lines(self.sections.paths[row], 3)
+            self._row_imports[row] = _IMPORT.decode_lines(lines)
+        return self._row_imports[row]
+
     def path_of(self, symbol: SymbolRecord) -> str:
         return display(self.raw_path(symbol.path_id))
 
     def raw_path(self, path_id_: str) -> bytes:
-        """The path's bytes: its text may be an encoding of them."""
+        """The path's bytes: its text may be encoded."""
         return self.sections.paths[self._rows[path_id_[:10]]]
 
     def section_lines(self, path: bytes, file: int) -> bytes:
@@ -145,10 +168,7 @@ class Snapshot:
         row = self.sections.find(path)
         if row < 0:
             return b""
-        start, end = self.sections.byte_range(row, file)
-        with open(self.directory / FILES[file], "rb") as opened:
-            opened.seek(start)
-            return opened.read(end - start)
+        return read_range(self.directory, self.sections, row, file)
 
     def symbols_at(self, path: bytes) -> list[SymbolRecord]:
         return _SYMBOL.decode_lines(self.section_lines(path, 1))

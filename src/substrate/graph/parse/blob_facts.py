@@ -1,7 +1,7 @@
-"""What one blob says, whatever path it stands at: symbols, imports, calls.
+"""The facts of one blob, independent of its path: symbols, imports, calls.
 
 Facts are cached by blob id and language; everything that depends on the path (ids, qualified
-names) or on other files (edges) is made from them later.
+names) or on other files (edges) is derived from them later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Raw, Struct, msgpack
 #: Kinds whose functions are methods.
 CLASS_KINDS = frozenset({"class", "interface", "struct", "trait", "enum", "scope", "type"})
 
-# `gc=False`: nothing here can be part of a cycle, and there are hundreds of thousands of them.
+# `gc=False`: these objects cannot form a cycle, and there are hundreds of thousands of them.
 
 
 class Span(Struct, array_like=True, frozen=True, gc=False):
@@ -26,7 +26,7 @@ class Span(Struct, array_like=True, frozen=True, gc=False):
     end_col: int
     #: 64 bits of BLAKE2b of its text.
     hash: str
-    #: Part of its id: of the text, not of the place, so that moved code keeps its ids.
+    #: Part of its id: from the text, not the position, so that moved code keeps its ids.
     name: str
 
 
@@ -37,19 +37,19 @@ class Symbol(Struct, array_like=True, gc=False):
     local: str
     #: Index of the symbol around it; 0 is the module itself, whose own parent is -1.
     parent: int
-    #: Part of its id: of kind, name and, where several are alike (conditional definitions), number.
+    #: Part of its id: from kind, name and, for equal ones (conditional definitions), a number.
     key: str
     #: The names of base classes, as written.
     bases: list[str]
 
 
 class Detail(Struct, array_like=True, gc=False):
-    """What a symbol's record needs and resolution does not; same order as the symbols."""
+    """What a symbol's record needs but resolution does not; same order as the symbols."""
 
     visibility: str
     signature: str
     docstring: str
-    #: Of its own text: what is nested in it and has a symbol of its own is left out.
+    #: Hash of its own text, without nested definitions that have their own symbol.
     hash: str
     span: Span
 
@@ -63,20 +63,20 @@ class Import(Struct, array_like=True, gc=False):
     names: list[tuple[str, str]]
     alias: str
     span: Span
-    #: Index of the symbol it stands in.
+    #: Index of the enclosing symbol.
     scope: int
 
 
 class Call(Struct, array_like=True, gc=False):
-    #: Index of the symbol it stands in.
+    #: Index of the enclosing symbol.
     scope: int
-    #: What stands before the dot, as written; "" if nothing does.
+    #: The text before the dot, as written; "" if there is none.
     receiver: str
     name: str
     #: function, method, constructor, inherits, macro.
     type: str
     span: Span
-    #: The name is a parameter of a function around it: nobody can say what it holds.
+    #: The name is a parameter of an enclosing function: its value is unknown.
     is_parameter: bool = False
 
 
@@ -95,14 +95,14 @@ class Facts(Struct, array_like=True, gc=False):
     details: list[Detail]
     imports: list[Import]
     calls: list[Call]
-    #: ``(scope, variable, type)``: what a name was seen to hold.
+    #: ``(scope, variable, type)``: the types of variables that were found.
     types: list[tuple[int, str, str]]
-    #: ``(exported name, name inside)``, where the two can differ (JavaScript).
+    #: ``(exported name, name inside)``, if the two can differ (JavaScript).
     exports: list[tuple[str, str]]
 
 
 class Links(Struct, array_like=True, gc=False):
-    """Facts without the details, which edges do not need: the fields stand in the same order."""
+    """Facts without the details, which edges do not need: the same order of fields."""
 
     sha256: Raw
     size: Raw
@@ -121,7 +121,7 @@ class Links(Struct, array_like=True, gc=False):
 
 
 class _Outlined(Struct, array_like=True, gc=False):
-    """Facts of which no more is read than an outline needs."""
+    """Facts with only the fields decoded that an outline needs."""
 
     sha256: Raw
     size: Raw
@@ -140,7 +140,7 @@ class _Outlined(Struct, array_like=True, gc=False):
 
 
 class Outline(Struct, array_like=True, gc=False):
-    """The part of the facts that other files' resolution may look at."""
+    """The part of the facts that the resolution of other files may use."""
 
     language: str
     package: str
@@ -151,13 +151,13 @@ class Outline(Struct, array_like=True, gc=False):
 
 encode_facts = msgpack.Encoder().encode
 decode_facts = msgpack.Decoder(Facts).decode
-#: The same bytes, read for their edges alone.
+#: The same bytes, decoded only for their edges.
 decode_links = msgpack.Decoder(Links).decode
 _decode_outlined = msgpack.Decoder(_Outlined).decode
 
 
 def outline_of(facts: Facts | Links | _Outlined) -> Outline | None:
-    """What other files may look at; None if there is nothing."""
+    """What other files may use; None if there is nothing."""
     if not facts.symbols and not facts.package:
         return None
     return Outline(facts.language, facts.package, facts.symbols, facts.imports, facts.exports)
@@ -169,7 +169,7 @@ def decode_outline(data: bytes) -> Outline | None:
 
 
 class _Hashes(dict[str, int]):
-    """Hashes of names that were met: most are met in file after file."""
+    """A cache of name hashes: most names occur in many files."""
 
     def __missing__(self, name: str) -> int:
         if len(self) >= _MOST_HASHES:
@@ -183,15 +183,15 @@ _hash_of = _Hashes().__getitem__
 
 
 def name_hash(name: str) -> int:
-    """32 bits of a name, for the sorted-by-file hash tables in `sections`."""
+    """A 32-bit hash of a name, for the hash tables in `splice.Sections`."""
     return _hash_of(name)
 
 
 def name_hashes(names: Iterable[str]) -> set[int]:
-    """Those of many names."""
+    """The hashes of many names."""
     return set(map(_hash_of, names))
 
 
 def id_hashes(ids: Iterable[str]) -> set[int]:
-    """The same of ids, each of which is met but once or twice."""
+    """The same for ids, without a cache: each id occurs only once or twice."""
     return {crc32(one.encode()) for one in ids}

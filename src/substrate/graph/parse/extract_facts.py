@@ -1,4 +1,4 @@
-"""From a blob's bytes to facts: what the file is, and what its source says."""
+"""From a blob's bytes to facts: the kind of file, and the contents of its source."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterable
 from hashlib import sha256
 
-from substrate.graph import languages
-from substrate.graph.facts import Facts
 from substrate.graph.grammars import grammar_for
-from substrate.graph.reading import Reading
-from substrate.graph.syntax_tree import as_utf8
+from substrate.graph.parse import languages
+from substrate.graph.parse.blob_facts import Facts
+from substrate.graph.parse.parse_source import Reading
+from substrate.graph.parse.syntax_tree import as_utf8
 
-#: Larger sources are tables or bundles; parsing one would hold a core for seconds.
+#: Larger sources are tables or bundles; parsing one would occupy a core for seconds.
 MAX_PARSED_BYTES = 2 << 20
 
 
-#: Sources that are read side by side: so many, and of so many bytes together.
+#: The most sources, and the most bytes, that are processed together.
 _TOGETHER = 16
 _TOGETHER_BYTES = 64 << 10
 
@@ -27,10 +27,10 @@ def extract(key: str, data: bytes) -> Facts:
 
 
 def extract_all(items: Iterable[tuple[str, bytes]]) -> list[Facts]:
-    """Those of many, in order.
+    """The facts of many blobs, in order.
 
-    A few are parsed, then queried, then read: with all of that for file after file, the parser's
-    code and tables, the query's and Python's would throw each other out of the processor's caches.
+    A few blobs are parsed, then queried, then read. File by file, the code and tables of parser,
+    query and Python would evict each other from the CPU caches.
     """
     made: list[Facts] = []
     together: list[Reading] = []
@@ -49,7 +49,7 @@ def extract_all(items: Iterable[tuple[str, bytes]]) -> list[Facts]:
 
 
 def _begun(key: str, data: bytes) -> tuple[Facts, Reading | None]:
-    """What is seen without a parser, and what is to be read by one."""
+    """The facts known without a parser, and what a parser must read."""
     binary = languages.is_binary(data)
     language = "" if binary and not key else languages.detect(key, data)
     facts = Facts(

@@ -1,12 +1,11 @@
-"""Facts of blobs: from the cache, or read and extracted, in children if there are many."""
+"""Facts of blobs: from the cache, or extracted, in child processes if there are many."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from substrate.graph.cache import Cache, Packer, packer, row_key
-from substrate.graph.facts import (
+from substrate.graph.parse.blob_facts import (
     Facts,
     Links,
     Outline,
@@ -15,19 +14,20 @@ from substrate.graph.facts import (
     decode_outline,
     encode_facts,
 )
-from substrate.graph.languages import name_key
-from substrate.objects.repository import Repository, TreeEntry
-from substrate.system.worker_pool import cores, map_forked
+from substrate.graph.parse.facts_cache import Cache, Packer, packer, row_key
+from substrate.graph.parse.languages import name_key
+from substrate.objects.git import Repository, TreeEntry
+from substrate.system.process import map_forked, processors
 
 #: The key of symbolic links: their content is a path, not source.
 LINK_KEY = "@link"
 _LINK_MODE = b"120000"
-#: Each child imports the parsers anew: a second one pays off beyond so many files.
+#: Each child process imports the parsers again: a second one pays off beyond this many files.
 _FEW = 16
 
 
 class Wanted(NamedTuple):
-    """A path, and the blob that stands there."""
+    """A path and its blob."""
 
     path: bytes
     oid: bytes
@@ -39,8 +39,8 @@ def wanted(path: bytes, mode: bytes, oid: bytes) -> Wanted:
 
 
 def failed_facts(data: bytes) -> Facts:
-    """A file whose reading killed a process: counted, and nothing more."""
-    from substrate.graph.extract import extract
+    """The facts of a file whose parsing killed a process: size and lines, no symbols."""
+    from substrate.graph.parse.extract_facts import extract
 
     facts = extract("", data)
     facts.trouble = "the parser crashed"
@@ -48,7 +48,7 @@ def failed_facts(data: bytes) -> Facts:
 
 
 def _packed(item: tuple[str, bytes]) -> bytes:
-    from substrate.graph.extract import extract
+    from substrate.graph.parse.extract_facts import extract
 
     key, data = item
     return packer().compress(encode_facts(extract(key, data)))
@@ -59,7 +59,7 @@ def _packed_without(item: tuple[str, bytes]) -> bytes:
 
 
 class FactSource:
-    """For a few files. What is not in the cache is parsed in children, which may crash."""
+    """Facts of a few files. Child processes, which may crash, parse what is not in the cache."""
 
     def __init__(self, cache: Cache, repository: Repository) -> None:
         self._cache = cache
@@ -77,7 +77,7 @@ class FactSource:
         return self._known[oid, key]
 
     def read_ahead(self, wanted: Iterable[Wanted]) -> None:
-        """Have the facts of these at hand, read together."""
+        """Load the facts of these paths together, before they are needed."""
         pairs = dict.fromkeys((one.oid, one.key) for one in wanted)
         there = self._cache.get_packed(pairs)
         self._read([pair for pair in pairs if row_key(*pair) not in there])
@@ -87,7 +87,7 @@ class FactSource:
             return
         blobs = self._repository.read_blobs([oid for oid, _ in pairs])
         items = ((key, data) for (_, key), (_, data) in zip(pairs, blobs, strict=True))
-        workers = cores() if len(pairs) > _FEW else 1
+        workers = processors() if len(pairs) > _FEW else 1
         made = list(
             map_forked(_packed, items, workers=workers, rescue=_packed_without, isolate=True)
         )
@@ -98,7 +98,7 @@ class FactSource:
 
 
 Batch = list[tuple[Wanted, bytes | None, bytes | None]]
-#: Bytes of content, and files, that one child is given at a time.
+#: Bytes of content, and files, that one child gets at a time.
 _BATCH_BYTES = 192 << 10
 _BATCH_FILES = 128
 
@@ -109,7 +109,7 @@ def batches(
     repository: Repository,
     progress: Callable[[int], None],
 ) -> Iterator[Batch]:
-    """Runs of paths, each with its cached facts or else its content; one git process reads all."""
+    """Runs of paths, each with its cached facts or its content; one git process reads all."""
     window: list[Wanted] = []
     done = 0
     for entry in entries:

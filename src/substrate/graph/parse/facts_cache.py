@@ -1,6 +1,6 @@
-"""Facts by blob id, kept between commits: SQLite, zstd. It may be removed at any time.
+"""A cache of facts by blob id, kept between commits: SQLite, zstd. It may be removed at any time.
 
-The file's name carries the extractor's version, so that facts of an older one are never read.
+The file's name contains the extractor's version, so that facts of an older version are never read.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from substrate.graph.facts import Facts, decode_facts
-from substrate.system.sqlite_room import leaves_holes
+from substrate.graph.parse.blob_facts import Facts, decode_facts
+from substrate.system.files import leaves_holes
 
-#: Raised whenever the same blob would give other facts, or rows look otherwise.
+#: Increase it whenever the same blob would give other facts, or the format of rows changes.
 EXTRACTOR_VERSION = 4
 _CHUNK = 500
-#: Fast: for rows of a few kilobytes a better level spends its time on making tables.
+#: Fast: for rows of a few kilobytes a higher level spends its time on making tables.
 _LEVEL = -5
-#: Several rows fit: a third less is written than with SQLite's own 4096, and in fewer pieces.
+#: Several rows fit into a page: this writes a third less than SQLite's default of 4096.
 _PAGE_BYTES = 16384
-#: What reading a row raises that is not as it was written.
-DAMAGED = (zstandard.ZstdError, msgspec.DecodeError)
+#: The exceptions of reading a damaged row.
+#: A damaged row may claim more bytes than there is memory.
+DAMAGED = (zstandard.ZstdError, msgspec.DecodeError, MemoryError)
 
 
 class Cache:
@@ -50,7 +51,7 @@ class Cache:
         try:
             self._remove(wanted)
             return _connect(wanted)
-        except (sqlite3.DatabaseError, OSError):  # a full disk, or one that may not be written
+        except (sqlite3.DatabaseError, OSError):  # a full or read-only disk
             return _connect(Path(":memory:"))
 
     @staticmethod
@@ -59,13 +60,13 @@ class Cache:
             database.with_name(database.name + suffix).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Forget everything: a row turned out to be damaged."""
+        """Remove everything, after a damaged row."""
         self._db.close()
         self._remove(self._directory / f"facts-v{EXTRACTOR_VERSION}.db")
         self._db = self._open()
 
     def get_packed(self, wanted: Iterable[tuple[bytes, str]]) -> dict[bytes, bytes]:
-        """The rows that are there, by `row_key`, as they were stored."""
+        """The rows in the cache, by `row_key`, in stored form."""
         keys = list({row_key(oid, key) for oid, key in wanted})
         found: dict[bytes, bytes] = {}
         for at in range(0, len(keys), _CHUNK):
@@ -86,7 +87,7 @@ class Cache:
             return None
 
     def put_packed(self, rows: list[tuple[bytes, bytes]]) -> None:
-        """Store rows made by `pack`, in one transaction. A cache that cannot grow is no error."""
+        """Store rows made by `pack`, in one transaction. Failing to write is not an error."""
         if not rows:
             return
         with suppress(sqlite3.DatabaseError), self._db:
@@ -110,19 +111,19 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _prepare(db: sqlite3.Connection, path: Path, is_new: bool) -> None:
     if is_new:
-        # Nobody waits for the disk to hold a table without rows; lost, it is made again.
+        # Do not wait for the disk to store an empty table; if it is lost, it is made again.
         db.execute("PRAGMA synchronous = OFF")
         db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-    # No log where its index would kill us on a full disk.
+    # No write-ahead log where its mapped index would kill the process on a full disk.
     db.execute(f"PRAGMA journal_mode = {'TRUNCATE' if leaves_holes(path.parent) else 'WAL'}")
-    # Rows are too long for `WITHOUT ROWID`, which would give each a page of its own.
+    # Rows are too long for `WITHOUT ROWID`, which would use a separate page for each.
     db.execute("CREATE TABLE IF NOT EXISTS facts (key BLOB PRIMARY KEY, facts BLOB)")
     db.commit()
     db.execute("PRAGMA synchronous = NORMAL")
 
 
 def _has_log(database: Path) -> bool:
-    """Whether it was made with a log (byte 18 of the file): to open it would map the index."""
+    """Whether it has a write-ahead log (byte 18 of the file): opening it would map the index."""
     with database.open("rb") as file:
         return file.read(19)[18:] == b"\2"
 
@@ -132,7 +133,7 @@ def row_key(oid: bytes, key: str) -> bytes:
 
 
 class Packer:
-    """Encoded facts -> the bytes of a row, and back. Not for two threads at once."""
+    """Encoded facts -> the bytes of a row, and back. Not thread-safe."""
 
     def __init__(self) -> None:
         self.compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
@@ -141,5 +142,5 @@ class Packer:
 
 @cache
 def packer() -> Packer:
-    """This process's own: making one takes longer than packing a row."""
+    """The packer of this process: making one takes longer than packing a row."""
     return Packer()

@@ -1,4 +1,4 @@
-"""Which language a file is in: by its name, its extension, its first line; and what kind of file.
+"""The language of a file, by its name, extension or first line; and the kind of file.
 
 The table is GitHub Linguist's, as a committed data file (scripts/languages writes it).
 """
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-#: As git and grep do: a NUL early on means that this is no text.
+#: As in git and grep: a NUL among the first bytes means that the file is not text.
 _BINARY_PROBE_BYTES = 8000
 _GENERATED_PROBE_BYTES = 2000
 _HEADER_PROBE_BYTES = 64_000
@@ -28,7 +28,7 @@ _GENERATED_NAME = re.compile(
     rb"|(?:\A|/)(?:package-lock\.json|yarn\.lock|pnpm-lock\.yaml|Cargo\.lock|poetry\.lock|uv\.lock"
     rb"|go\.sum|composer\.lock|Gemfile\.lock)\Z"
 )
-#: `.h` is C unless something stands in it that only C++ has.
+#: `.h` is C unless the file contains something that only C++ has.
 _CPP_MARK = re.compile(
     rb"^\s*(?:class\s+\w[^;]*\{|namespace\b|template\s*<|using\s+\w|(?:public|private|protected)\s*:"
     rb"|#\s*include\s*<(?:string|vector|map|memory|iostream|cstdint|cstddef|utility|functional)>)",
@@ -58,7 +58,7 @@ def _table() -> _Table:
 
 
 def name_key(path: bytes) -> str:
-    """The part of a name that decides: a known file name, the longest known extension, or "".
+    """The decisive part of a name: a known file name, the longest known extension, or "".
 
     Two paths with the same key and the same content are in the same language, so that facts can
     be cached by content and key.
@@ -77,7 +77,7 @@ def name_key(path: bytes) -> str:
 
 
 def detect(key: str, data: bytes) -> str:
-    """The language's name as Linguist spells it, or "" if nobody can say; `key` as above."""
+    """The language's name as Linguist spells it, or "" if unknown; `key` as above."""
     if key == ".h":
         return "C++" if _CPP_MARK.search(data[:_HEADER_PROBE_BYTES]) else "C"
     table = _table()
@@ -122,7 +122,7 @@ def says_generated(data: bytes) -> bool:
 
 
 def count_lines(data: bytes) -> int:
-    """Lines of a text; the last one counts with or without its line feed. CR alone ends one too."""
+    """Lines of a text; the last counts with or without a line feed. CR alone also ends a line."""
     if not data:
         return 0
     ends = data.count(b"\n")

@@ -1,7 +1,7 @@
-"""One source being read: parse, query, sort, and sweep for nesting.
+"""Read one source: parse, query, sort, and sweep for nesting.
 
-Most of what a cold index does is done here, once for every call and definition there is: hence
-few small functions on that way, and texts by byte offsets instead of questions to nodes.
+A full index spends most of its time here, once for every call and definition. So the hot path has
+few small functions, and takes texts by byte offsets instead of querying nodes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from hashlib import blake2b
 
 from tree_sitter import Node
 
-from substrate.graph.facts import CLASS_KINDS, Call, Detail, Facts, Import, Span, Symbol
-from substrate.graph.grammars.grammar import Grammar, Source, signature
-from substrate.graph.parsers import Captures, Found, tools
-from substrate.graph.syntax_tree import (
+from substrate.graph.grammars import Grammar, Source, signature
+from substrate.graph.parse.blob_facts import CLASS_KINDS, Call, Detail, Facts, Import, Span, Symbol
+from substrate.graph.parse.parsers import Captures, Found, tools
+from substrate.graph.parse.syntax_tree import (
     AT_ONCE_BYTES,
     DEEPEST,
     comments_before,
@@ -26,7 +26,7 @@ from substrate.graph.syntax_tree import (
 _TOO_DEEP = "nested too deeply"
 _RECEIVER_CHARS = 80
 _PARAMETER = re.compile(r"[(,*&]\s*(\w+)\s*(?=[:,=)\s])")
-#: A copy is made faster than another one.
+#: Copying a hash object is faster than making one.
 _new_hash = blake2b(digest_size=8).copy
 
 
@@ -41,18 +41,18 @@ class _Scope:
         self.symbol = symbol
         self.local = local
         self.type = kind
-        #: Ranges of what is nested in it, for its own hash.
+        #: Ranges of nested definitions, which its own hash leaves out.
         self.holes: list[tuple[int, int]] = []
-        #: A function's, for the names it is given.
+        #: The signature of a function, for the names of its parameters.
         self.signature = ""
 
 
 class _TooDeepError(Exception):
-    """Texts inside texts: hashing each would take time by the square of the size."""
+    """Deeply nested texts: hashing each of them would take quadratic time."""
 
 
 class Reading:
-    """Fills in the symbols, imports and calls of `facts`; `data` is as `as_utf8` says."""
+    """Fills in the symbols, imports and calls of `facts`; `data` is from `as_utf8`."""
 
     def __init__(self, grammar: Grammar, language: str, data: bytes, facts: Facts) -> None:
         self.grammar = grammar
@@ -61,20 +61,20 @@ class Reading:
         self.data = data
         self.source = Source(data)
         self.facts = facts
-        #: How often kinds and names, and texts of regions, were met.
+        #: How often each kind and name, and each text of a region, occurred.
         self.seen: dict[str, int] = {}
         self.regions: dict[str, int] = {}
         self.definitions: set[tuple[int, int]] = set()
-        #: Where decorators and the like begin and end, for the definition that comes next.
+        #: The range of decorators and the like before the next definition.
         self.outer: tuple[int, int] | None = None
         self.is_deep = False
-        #: What the query found; None if that would be too much at once.
+        #: What the query found; None if that is too much at once.
         self.whole: Found | None = None
         self.stack: list[_Scope] = []
         self.own: list[_Scope] = []
         self.bytes_to_hash = 64 * len(data) + (1 << 20)
 
-    # Three steps, for whom reads many: see `extract_all`.
+    # Three steps, so that `extract_all` can run each step for many sources.
 
     def parse(self) -> None:
         self.root = self.tools.parser.parse(self.data).root_node
@@ -108,7 +108,7 @@ class Reading:
             self._read(start, end, [(p, cursor.matches(self.root)) for cursor, p in cursors])
 
     def _read(self, first: int, last: int, found_by_query: Found) -> None:
-        """What begins between two places."""
+        """Read the matches that begin between two offsets."""
         found = []
         stack, serial = self.stack, 0
         for places, matches in found_by_query:
@@ -116,8 +116,8 @@ class Reading:
                 number, anchor = places[pattern]
                 node = captures[anchor][0]
                 start = node.start_byte
-                if first <= start < last:  # patterns of the root reach beyond the stretch
-                    # The serial number decides last, so that nodes are never compared.
+                if first <= start < last:  # patterns of the root extend beyond the range
+                    # The unique serial number precedes the nodes, so that they are never compared.
                     found.append((start, -node.end_byte, number, serial, node, captures))
                     serial += 1
         found.sort()
@@ -166,7 +166,7 @@ class Reading:
 
     def _definition(self, kind: str, node: Node, captures: Captures, start: int, end: int) -> None:
         if (start, end) in self.definitions:
-            return  # a second pattern saw the same node
+            return  # a second pattern matched the same node
         names, source = captures.get("n"), self.source
         told = self.grammar.describe(kind, node, names[0] if names else None, source)
         if told is None or not told.name:
@@ -233,7 +233,7 @@ class Reading:
         data = self.data
         for scope, detail in zip(self.own, self.facts.details, strict=True):
             if not scope.holes and scope.outer_start == scope.start and scope.symbol:
-                detail.hash = detail.span.hash  # of the same text: nodes have no blanks around them
+                detail.hash = detail.span.hash  # the same text: nodes have no blanks around them
                 continue
             pieces, at = [], scope.outer_start
             for start, end in scope.holes:
@@ -316,7 +316,7 @@ def _digest(data: bytes) -> str:
 
 
 def _symbol_digest(text: str, number: int) -> str:
-    """Of its kind and name, ``method Store.read``, and how many such stand before it."""
+    """A digest of kind and name, ``method Store.read``, and how many equal ones precede it."""
     hashed = _new_hash()
     hashed.update(f"{text} {number}".encode())
     return hashed.hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""A language's parser and queries, made once a process."""
+"""A language's parser and queries, made once per process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from types import ModuleType
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
-from substrate.graph.grammars import grammar_for
-from substrate.graph.grammars.grammar import Grammar
+from substrate.graph.grammars import Grammar, grammar_for
 
 _CALLS = {
     "call": "function",
@@ -27,7 +26,7 @@ _DEFINITIONS = frozenset(
         *("struct", "trait", "namespace", "macro", "constructor", "scope"),
     )
 )
-#: The capture that says where a match is; a definition's is ``d``.
+#: The capture with the position of a match; that of a definition is ``d``.
 _ANCHORS = {
     **dict.fromkeys(_CALLS, "c"),
     "import": "i",
@@ -38,20 +37,20 @@ _ANCHORS = {
 
 Captures = dict[str, list[Node]]
 Matches = list[tuple[int, Captures]]
-#: By pattern of a query: its number in the grammar, and the capture that says where a match is.
+#: By pattern of a query: its number in the grammar, and the capture with the match's position.
 Places = tuple[tuple[int, str], ...]
 #: By query, its matches.
 Found = list[tuple[Places, Matches]]
 
 
 class Tools:
-    """A language's parser and query, made once a process."""
+    """A language's parser and query, made once per process."""
 
     def __init__(self, grammar: Grammar) -> None:
         language = Language(getattr(_binding(grammar.package), grammar.function)())
         self.parser = Parser(language)
-        # A pattern of the root alone, tried at every node and held open until the end of the file,
-        # would cost a tenth of all the others: those have a query and a cursor of their own.
+        # A pattern for the root only, tried at every node and kept open until the end of the file,
+        # would cost a tenth of all others: such patterns have a separate query and cursor.
         rooted: list[tuple[int, str, str]] = []
         inner: list[tuple[int, str, str]] = []
         for number, (kind, text) in enumerate(grammar.patterns):
@@ -64,13 +63,13 @@ class Tools:
                 places = tuple((number, anchor) for number, anchor, _ in patterns)
                 self._queries.append((query, places, deepest))
         self._cursors = self.cursors()
-        #: By pattern: its kind, the type of a call ("": it is none), if it defines.
+        #: By pattern: its kind, the type of a call ("": not a call), whether it defines.
         self.kinds = tuple(kind for kind, _ in grammar.patterns)
         self.calls = tuple(_CALLS.get(kind, "") for kind in self.kinds)
         self.defines = tuple(kind in _DEFINITIONS for kind in self.kinds)
 
     def cursors(self, deepest: int | None = None) -> list[tuple[QueryCursor, Places]]:
-        """New ones: ranges that they are given stay."""
+        """New cursors: a cursor keeps the ranges that are set on it."""
         made = []
         for query, places, own_deepest in self._queries:
             cursor = QueryCursor(query)
@@ -95,8 +94,8 @@ def tools(language: str) -> Tools:
 def _binding(package: str) -> ModuleType:
     """The extension inside a grammar's package.
 
-    The package itself only passes its function on, and imports a good part of the standard
-    library for queries that nobody here asks for: as much time as the parser's first files take.
+    The package itself only re-exports this function, and imports much of the standard library for
+    queries that are not used here. That takes as long as parsing the first files.
     """
     name = f"{package}._binding"
     if name not in sys.modules:

@@ -1,4 +1,4 @@
-"""What the parser is given, and how its tree is gone through without surprises of size or depth."""
+"""Prepare the parser's input, and walk its tree safely whatever its size and depth."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-#: Matches of a larger source are taken piece by piece, which bounds the memory they need.
+#: Matches of a larger source are read in pieces, to bound the memory.
 AT_ONCE_BYTES = 256 << 10
-#: What nests deeper is written by programs. The time of a query grows with size times depth.
+#: Only generated code nests deeper. The time of a query grows with size times depth.
 DEEPEST = 1500
 _DEPTH_SAMPLE = 1000
 _LONE_CR = re.compile(rb"\r(?!\n)")
@@ -18,7 +18,7 @@ _COMMENT_LINE = re.compile(rb"\s*#")
 
 
 def as_utf8(data: bytes, language: str) -> bytes:
-    """What the parser is to read: UTF-8, with line feeds where lines end, lines unmoved."""
+    """The parser's input: UTF-8, with line feeds as line ends and unchanged line numbers."""
     if not data.isascii():
         data = data.removeprefix(b"\xef\xbb\xbf")
         try:
@@ -34,9 +34,9 @@ def as_utf8(data: bytes, language: str) -> bytes:
 
 
 def is_deep(root: Node) -> bool:
-    """Whether the tree is much deeper than what people write: certainly from 2,500 on.
+    """Whether the tree is much deeper than what people write: reliably from 2,500 on.
 
-    What lies below a node is one run of descendants, so that a sample meets every deep one.
+    The descendants of a node are one contiguous run, so that a sample finds every deep branch.
     """
     cursor = root.walk()
     for number in range(_DEPTH_SAMPLE, root.descendant_count, _DEPTH_SAMPLE):
@@ -59,7 +59,7 @@ def stretches(root: Node) -> Iterator[tuple[int, int]]:
 
 
 def comments_before(node: Node, body: Node, data: bytes) -> list[Node]:
-    """Those between a definition's first word and its body: beside parameters, below its head."""
+    """The comments between a definition's first word and its body, for example at parameters."""
     if data.find(b"#", node.start_byte, body.start_byte) < 0:
         return []
     found = []
@@ -71,7 +71,7 @@ def comments_before(node: Node, body: Node, data: bytes) -> list[Node]:
 
 
 def last_code(node: Node, end: int, data: bytes) -> Node:
-    """The last descendant that is no comment: a block may hold the comments that follow it."""
+    """The last descendant that is not a comment: a block may contain trailing comments."""
     line = data.rfind(b"\n", 0, end) + 1
     if data.find(b"#", line, end) < 0 or not _COMMENT_LINE.match(data, line, end):
         return node

@@ -1,7 +1,7 @@
-"""A context that fits a budget: the pieces of code that a task needs, never over the cap.
+"""A context that fits a budget: the pieces of code that a task needs, never above the limit.
 
-The count is that of the whole text as it is handed over, headers included, by a tokenizer that
-carries its vocabulary (o200k). Other models' tokenizers differ by some per cent.
+The limit counts the tokens of the whole resulting text, headers included, by a tokenizer with a
+bundled vocabulary (o200k). Tokenizers of other models differ by a few per cent.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from substrate.graph.records import SymbolRecord
-from substrate.graph.relevance import Ranked, rank
-from substrate.graph.snapshot import Place, Snapshot
+from substrate.graph.index import Place, Snapshot, SymbolRecord
+from substrate.graph.query.relevance import Ranked, rank
 
-#: Beyond these nobody reads on, and ranking says little.
+#: More pieces are not useful, and their ranking means little.
 _MOST_PIECES = 200
-#: A smaller rest is not worth another look at hundreds of candidates.
+#: If fewer tokens are left, do not check hundreds of further candidates.
 _SMALLEST_ROOM = 12
 _MISSES = 60
 
@@ -26,7 +25,7 @@ class Piece(NamedTuple):
     start_line: int
     end_line: int
     symbol: str
-    #: Whole, or the signature alone.
+    #: Whole, or only the signature.
     form: str
     why: str
     tokens: int
@@ -37,7 +36,7 @@ class Context(NamedTuple):
     text: str
     tokens: int
     pieces: list[Piece]
-    #: Symbols that had to do with the task and found no room.
+    #: How many related symbols did not fit.
     left_out: int
 
 
@@ -58,9 +57,9 @@ def count_tokens(text: str) -> int:
 def fill(
     snapshot: Snapshot, task: str, token_cap: int, read_lines: Callable[[bytes], list[str]]
 ) -> Context:
-    """The best pieces first; a piece too large for the room left is told by its signature.
+    """The best pieces first; of a piece that is too large only the signature is included.
 
-    `read_lines` gives a path's lines as of the snapshot's commit.
+    `read_lines` returns a path's lines in the snapshot's commit.
     """
     ranked = rank(snapshot, task)
     chosen: list[Piece] = []
@@ -82,7 +81,7 @@ def fill(
         chosen.append(piece)
         covered.setdefault(place.path, []).append(place)
         left -= piece.tokens
-    # Joining pieces can only be trusted once the whole is counted.
+    # Joining can change the number of tokens, so count the whole text.
     while chosen and count_tokens(_join(chosen)) > token_cap:
         chosen.pop()
         left_out += 1
@@ -116,7 +115,7 @@ def _fitting(
     doc = f"    # {one.symbol.docstring}\n" if one.symbol.docstring else ""
     for form, text in (("whole", body), ("signature", f"{one.symbol.signature}\n{doc}")):
         shown = head + text + ("" if text.endswith("\n") else "\n")
-        # Every token is one byte at least: most misfits need no counting.
+        # A quick check by length: most pieces that do not fit need no counting.
         if len(shown) > 12 * room:
             continue
         tokens = count_tokens(shown) + 1

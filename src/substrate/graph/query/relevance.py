@@ -1,8 +1,8 @@
 """Which symbols matter for a task: its words in names and comments, then the graph around them.
 
-BM25 finds symbols that speak of the task; a walk that keeps returning to those (personalised
-PageRank, by forward push, so that only the neighbourhood is visited) finds what they work with.
-Everything is ordered by score and then by id: the same question has the same answer.
+BM25 finds symbols that mention the task's words; a random walk from those (personalised PageRank,
+by forward push, so that only the neighbourhood is visited) finds what they work with. Results are
+sorted by score and then by id: the same query always has the same answer.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-from substrate.graph.records import SymbolRecord
-from substrate.graph.snapshot import Snapshot
+from substrate.graph.index import Snapshot, SymbolRecord
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
 _HUMPS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
@@ -25,21 +24,21 @@ _STOP = frozenset(_COMMON.split())
 _K1, _B = 1.2, 0.6
 _NAME_WEIGHT, _PATH_WEIGHT = 3, 1
 _SEEDS = 40
-#: How far the walk strays: the chance to go back to a seed, and the smallest push worth doing.
+#: How far the walk goes: the probability of a return to a seed, and the smallest push to make.
 _RETURN, _SMALLEST = 0.25, 1e-5
 
 
 class Ranked(NamedTuple):
     symbol: SymbolRecord
     score: float
-    #: Words of the task that its text holds.
+    #: Words of the task that its text contains.
     words: tuple[str, ...]
-    #: For those found by the graph alone: the neighbour that led here.
+    #: For symbols found only by the graph: the neighbour that led here.
     through: str
 
 
 def words_of(text: str) -> list[str]:
-    """``readHTTPReply_v2`` -> read, http, reply, v2; plural s and common endings cut."""
+    """``readHTTPReply_v2`` -> read, http, reply, v2; without plural s and common endings."""
     found = []
     for word in _WORD.findall(text):
         parts = _HUMPS.findall(word)
@@ -59,7 +58,7 @@ def _stem(word: str) -> str:
 
 
 def rank(snapshot: Snapshot, task: str) -> list[Ranked]:
-    """Every symbol that has to do with the task, best first."""
+    """Every symbol related to the task, best first."""
     text_scores, matched = _bm25(snapshot, task)
     if not text_scores:
         return []
@@ -112,7 +111,7 @@ def _bm25(snapshot: Snapshot, task: str) -> tuple[dict[str, float], dict[str, tu
 
 
 def _neighbours(snapshot: Snapshot) -> dict[str, list[tuple[str, float]]]:
-    """Callers and callees; what one calls tells more about it than who calls it."""
+    """Callers and callees; the callees of a symbol count more than its callers."""
     near: dict[str, dict[str, float]] = {}
     for call in snapshot.calls:
         if call.to_symbol_id and call.to_symbol_id != call.from_symbol_id:

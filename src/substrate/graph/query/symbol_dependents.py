@@ -1,6 +1,6 @@
-"""What depends on a symbol: who calls it, inherits from it, or takes it by name from its module.
+"""The dependents of a symbol: callers, subclasses, and modules that import it by name.
 
-Only edges of confidence 0.8 and more are followed, so that a guess never accuses a file.
+Only edges with a confidence of 0.8 or more are followed, so that a guess never blames a file.
 """
 
 from __future__ import annotations
@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from substrate.graph.records import SymbolRecord
-from substrate.graph.snapshot import Snapshot
+from substrate.graph.index import Snapshot
 
-#: A change to one of these is a change to what making an object of the class means.
+#: A change to one of these changes what instantiating the class means.
 _CONSTRUCTORS = frozenset({"__init__", "__new__", "constructor", "initialize"})
-#: What is used by importing it, not by calling it.
+#: Kinds that are used by importing them, not by calling them.
 _TAKEN_BY_NAME = frozenset({"constant", "variable", "type", "interface", "enum", "class", "struct"})
 
 
 class Reason(NamedTuple):
-    """Why a symbol is here: it uses `uses`, in this way, so many steps from the change."""
+    """Why a symbol is a dependent: it uses `uses`, how, and how many steps from the change."""
 
     uses: str
     how: str
@@ -41,28 +40,24 @@ def dependents(snapshot: Snapshot, seeds: Iterable[str]) -> dict[str, Reason]:
                 if user not in start and user not in found:
                     reached.setdefault(user, reason)
         found |= reached
-        layer = sorted(_widened(snapshot, reached) - found.keys() - start) + sorted(reached)
+        wider = _widened(snapshot, reached)
+        layer = sorted(one for one in wider if one not in found and one not in start)
+        layer += sorted(reached)
     return found
 
 
 def _widened(snapshot: Snapshot, seeds: Iterable[str]) -> set[str]:
-    """With a constructor its class, too."""
+    """Add the class of each constructor."""
     wide = set(seeds)
     for seed in list(wide):
         symbol = snapshot.symbol(seed)
-        if symbol is not None and symbol.kind in ("method", "constructor", "function"):
-            owner = _owner(snapshot, symbol)
-            if owner is not None and (symbol.name in _CONSTRUCTORS or symbol.kind == "constructor"):
+        if symbol is None or symbol.kind not in ("method", "constructor", "function"):
+            continue
+        if symbol.name in _CONSTRUCTORS or symbol.kind == "constructor":
+            owner = snapshot.owner_of(symbol)
+            if owner is not None:
                 wide.add(owner.symbol_id)
     return wide
-
-
-def _owner(snapshot: Snapshot, symbol: SymbolRecord) -> SymbolRecord | None:
-    above = symbol.fqname.removesuffix(symbol.name).rstrip(".:")
-    for other in snapshot.symbols_at(snapshot.raw_path(symbol.path_id)):
-        if other.fqname == above and other.kind != "module":
-            return other
-    return None
 
 
 def _users(snapshot: Snapshot, target: str, distance: int) -> list[tuple[str, Reason]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from substrate.graph.records import SymbolRecord
-from substrate.graph.snapshot import TRUSTED, Call, Place, Snapshot
+from substrate.graph.index import TRUSTED, Call, Place, Snapshot, SymbolRecord
 
 
 class Found(NamedTuple):
@@ -15,19 +14,18 @@ class Found(NamedTuple):
 
 class Use(NamedTuple):
     place: Place
-    #: Who uses it; None for an import.
+    #: The symbol that uses it; None for an import.
     user: SymbolRecord | None
     how: str
     confidence: float
-    #: What it uses: a symbol of the project, or the text of a call nobody could resolve.
+    #: What it uses: a symbol of the project, or the text of an unresolved call.
     target: str
 
 
 def find_symbols(
     snapshot: Snapshot, pattern: str = "", *, kind: str = "", path: str = ""
 ) -> list[Found]:
-    """Definitions whose name or qualified name contains `pattern`; those that are called exactly
-    that come first."""
+    """Definitions whose name or qualified name contains `pattern`; exact matches come first."""
     chosen = [
         symbol
         for symbol in snapshot.symbols.values()
@@ -40,20 +38,19 @@ def find_symbols(
 
 
 def kinds(snapshot: Snapshot) -> list[str]:
-    """Of the definitions that there are."""
+    """The kinds of all definitions in the snapshot."""
     return sorted({symbol.kind for symbol in snapshot.symbols.values()} - {"module"})
 
 
 def named(snapshot: Snapshot, name: str) -> list[SymbolRecord]:
-    """Symbols called exactly that: by name, or by the end of the qualified name."""
+    """Symbols with exactly this name, or whose qualified name ends with it."""
     return [s for s in snapshot.symbols.values() if _is_called(s, name)]
 
 
 def find_uses(snapshot: Snapshot, name: str) -> list[Use]:
     """Calls and imports of every symbol of that name; unresolved calls of the name come last.
 
-    A call that surely goes out of the project is a use of the name only if nothing in the project
-    has it.
+    A call that certainly leaves the project counts only if nothing in the project has the name.
     """
     targets = {symbol.symbol_id: symbol for symbol in named(snapshot, name)}
     last = name.replace("::", ".").rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""Names that belong to languages, not to projects; lists, so that no answer varies by runtime."""
+"""Names that belong to languages, not to projects; fixed lists, independent of the runtime."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BUILTINS = {
     "java": frozenset[str](),
 }
 
-#: Methods of strings, lists, maps, files: seeing one says nothing about the project.
+#: Methods of strings, lists, maps, files: a call of one says nothing about the project.
 _COMMON = """
 add append apply call clear clone close copy count create decode delete encode endswith entries
 equals exists extend filter find first flush forEach format get getValue has hashCode index

@@ -1,19 +1,19 @@
-"""What a call calls, and how sure that is.
+"""What a call calls, and how certain that is.
 
-The confidence is the chance that the named target is the right one, by the rule that found it.
-The figures are set from the hand-labelled calls in tests/unit/graph; `impact` follows 0.8 and up.
+The confidence is the probability that the target is right, given the rule that found it. The
+figures come from the hand-labelled calls in tests/unit/graph; `impact` follows 0.8 and above.
 """
 
 from __future__ import annotations
 
 import re
 
-from substrate.graph.facts import CLASS_KINDS, Call, Facts, Links
 from substrate.graph.grammars import grammar_for
+from substrate.graph.parse import CLASS_KINDS, Call, Facts, Links
+from substrate.graph.resolve.builtin_names import BUILTINS, COMMON_METHODS
 from substrate.graph.resolve.modules import FAMILIES
 from substrate.graph.resolve.names import Entity, FileNames, Names, Target
-from substrate.graph.resolve.world import Definition
-from substrate.graph.wellknown import BUILTINS, COMMON_METHODS
+from substrate.graph.resolve.project_view import Definition
 
 SURE = 1.0
 #: Through an import, a star import, a package.
@@ -27,7 +27,7 @@ EXTERNAL = 0.95
 BUILTIN = 0.95
 #: The only method of that name in the project; the receiver's type is not known.
 ONLY_METHOD = 0.6
-#: Nobody can say from the text.
+#: Static analysis cannot tell.
 UNKNOWN = 0.3
 
 _SELF_NAMES = frozenset({"self", "this", "cls", "Self", "@"})
@@ -83,7 +83,7 @@ class CallResolver:
         return Target(None, name, UNKNOWN)
 
     def _known(self, call: Call, name: str) -> Target | None:
-        """What the file itself says of a name."""
+        """What a name means according to the file itself."""
         nested = self._enclosing(call.scope, name)
         if nested is not None:
             return nested
@@ -105,7 +105,7 @@ class CallResolver:
             return Target(entity.symbol, "", SURE)
         if entity.external:
             return Target(None, entity.external, EXTERNAL)
-        # ``const f = require("./f"); f()`` calls what the module exports.
+        # ``const f = require("./f"); f()`` calls the module's default export.
         for target in entity.module:
             hit = self.names.lookup(target, "default")
             if hit is not None and hit.symbol is not None:
@@ -113,7 +113,7 @@ class CallResolver:
         return Target(None, name, UNKNOWN)
 
     def _enclosing(self, scope: int, name: str) -> Target | None:
-        """Definitions inside the functions around the call, and members where `this` is implied."""
+        """Definitions inside enclosing functions, and members where `this` is implicit."""
         at = scope
         while at > 0:
             symbol = self.symbols[at]
@@ -146,7 +146,7 @@ class CallResolver:
     def _global_function(self, name: str) -> Target:
         candidates = [
             found
-            for found in self.names.world.defining(name)
+            for found in self.names.view.defining(name)
             if found.symbol.kind in ("function", "macro", "method", "class", "struct")
             and self._same_family(found)
         ]
@@ -283,20 +283,20 @@ class CallResolver:
         return Target(None, f"{receiver}.{name}", UNKNOWN)
 
     def _only_method(self, name: str) -> Definition | None:
-        """The one method of that name in all files of the family."""
+        """The only method of that name in all files of the family; None if there are more."""
         only: Definition | None = None
-        for found in self.names.world.defining(name):
+        for found in self.names.view.defining(name):
             if found.symbol.kind == "method" and self._same_family(found):
                 if only is not None:
                     return None
                 only = found
         return only
 
-    # -- small things -----------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------
 
     def _own(self, index: int) -> Definition:
         return Definition(self.file.path, index, self.symbols[index])
 
     def _same_family(self, found: Definition) -> bool:
-        other = self.names.world.outline(found.path)
+        other = self.names.view.outline(found.path)
         return other is not None and FAMILIES.get(other.language, "") == self.file.family

@@ -8,26 +8,33 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from substrate.graph.facts import Facts, Import, Links, id_hashes, outline_of
-from substrate.graph.records import CallEdge, ImportEdge, encode_lines, path_id
+from substrate.graph.index import (
+    PREFIX_CHARS,
+    CallEdge,
+    ImportEdge,
+    encode_lines,
+    path_id,
+    region_id,
+    symbol_id,
+)
+from substrate.graph.parse import Facts, Import, Links, id_hashes, outline_of
 from substrate.graph.resolve.calls import CallResolver
 from substrate.graph.resolve.names import FileNames, Names, Target
-from substrate.graph.section import PREFIX_CHARS, region_id, symbol_id
 
 
 class Edges(NamedTuple):
-    """The lines of ``edges.imports.jsonl`` and ``edges.calls.jsonl``, and whom they call."""
+    """The lines of ``edges.imports.jsonl`` and ``edges.calls.jsonl``, and the called symbols."""
 
     imports: bytes
     calls: bytes
     #: Hashes of the symbols' ids: see `Section.called`.
     called: bytes
-    #: How many of either.
+    #: How many imports, and how many calls.
     counts: tuple[int, int]
 
 
 class EdgeMaker:
-    """Makes the edges of file after file, and remembers what names meant."""
+    """Makes the edges of many files, and caches the meanings of names."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -38,7 +45,7 @@ class EdgeMaker:
         return self.edges_of([(path, facts)])[0]
 
     def edges_of(self, files: Iterable[tuple[bytes, Facts | Links]]) -> list[Edges]:
-        """The same for several: one kind of work at a time, for the processor's caches."""
+        """The same for several: one kind of work at a time, for the CPU caches."""
         named = [(self._names.file_of(path, outline_of(facts)), facts) for path, facts in files]
         imports = [self._imports(file) if file is not None else [] for file, _ in named]
         calls = [self._calls(file, facts) if file is not None else [] for file, facts in named]
@@ -52,7 +59,7 @@ class EdgeMaker:
 
     def _imports(self, file: FileNames) -> list[ImportEdge]:
         records = []
-        # The outline's are the same, and are the ones that names are bound by.
+        # The imports in the outline are the same, and names are bound to those objects.
         for found in file.outline.imports:
             region = region_id(file.path_id, found.span)
             names = [name for name, _ in found.names] or UNSET
@@ -71,7 +78,7 @@ class EdgeMaker:
         return records
 
     def _targets(self, file: FileNames, found: Import) -> list[bytes]:
-        """The module's files, and those of submodules that are taken from it by name."""
+        """The module's files, and those of submodules that are imported from it by name."""
         targets = list(self._names.module_of(file, found))
         if file.family == "python":
             for name, alias in found.names:
@@ -86,7 +93,7 @@ class EdgeMaker:
 
     def _calls(self, file: FileNames, facts: Facts | Links) -> list[CallEdge]:
         resolve = CallResolver(self._names, file, facts).resolve
-        # Of a scope, the same words mean the same.
+        # In one scope the same words have the same meaning.
         known: dict[tuple[int, str, str, str], Target] = {}
         records = []
         prefix, symbols = file.path_id[:PREFIX_CHARS], file.outline.symbols

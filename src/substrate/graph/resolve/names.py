@@ -6,15 +6,15 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from substrate.graph.facts import CLASS_KINDS, Import, Outline, Symbol
 from substrate.graph.grammars import grammar_for
-from substrate.graph.records import path_id
+from substrate.graph.index import path_id
+from substrate.graph.parse import CLASS_KINDS, Import, Outline, Symbol
 from substrate.graph.resolve.modules import FAMILIES, PythonModules, find_module
-from substrate.graph.resolve.world import Definition, World
+from substrate.graph.resolve.project_view import Definition, ProjectView
 
-#: Re-exports and base classes are followed this far.
+#: How many levels of re-exports and base classes are followed.
 _DEEPEST = 8
-#: Answers, and files' names, that are remembered at a time: some 10 KB a file.
+#: The most cached answers, and cached names of files: about 10 KB per file.
 _MOST_KEPT = 50_000
 _MOST_FILES = 4_000
 
@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class Entity(Struct, frozen=True, gc=False):
-    """What a name stands for: one of a symbol, some files (a module), something external."""
+    """What a name means: one of a symbol, some files (a module), something external."""
 
     symbol: Definition | None = None
     module: tuple[bytes, ...] = ()
@@ -59,8 +59,8 @@ class FileNames:
         self.dotted: dict[str, Import] = {}
         for found in outline.imports:
             self._bind(found)
-        #: Every name that can mean something here without a look at other files; None if a star,
-        #: a package's other files or an inherited scope can bring in any.
+        #: Every name that can have a meaning here without other files; None if a star import, a
+        #: package's other files or an inherited scope can add any name.
         self.words: set[str] | None = None
         grammar = grammar_for(outline.language)
         sees_class = grammar is not None and grammar.class_scope_is_visible
@@ -88,33 +88,33 @@ class FileNames:
             bound.setdefault(found.module, (found, ""))
 
     def symbol_id(self, index: int) -> str:
-        return self.path_id[:10] + self.outline.symbols[index].key  # `section.symbol_id`, inlined
+        return self.path_id[:10] + self.outline.symbols[index].key  # `symbol_id`, inlined
 
 
 class Names:
-    """Looks names up across files; remembers what it found."""
+    """Looks names up across files, and caches the results."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, view: ProjectView) -> None:
+        self.view = view
         self._files: dict[bytes, FileNames | None] = {}
         #: Of C and Ruby, by directory, family and name.
         self.global_functions: dict[tuple[bytes, str, str], Target] = {}
-        #: By family and name; None where there are several, or none.
+        #: By family and name; None if there are several, or none.
         self.only_methods: dict[tuple[str, str], Definition | None] = {}
         self._bindings: dict[tuple[bytes, str], Entity | None] = {}
         self._submodules: dict[tuple[bytes, str, int], list[bytes]] = {}
         self._modules: dict[tuple[bytes, str, int, str], list[bytes]] = {}
-        self._python = PythonModules(world)
+        self._python = PythonModules(view)
         self._taken: dict[tuple[bytes, str, int], Entity | None] = {}
 
     def file(self, path: bytes) -> FileNames | None:
         try:
             return self._files[path]
         except KeyError:
-            return self.file_of(path, self.world.outline(path))
+            return self.file_of(path, self.view.outline(path))
 
     def file_of(self, path: bytes, outline: Outline | None) -> FileNames | None:
-        """The same, for whom has the outline at hand."""
+        """The same, for a caller that already has the outline."""
         if path in self._files:
             return self._files[path]
         is_source = outline is not None and outline.symbols
@@ -133,7 +133,7 @@ class Names:
             if file.family == "python":
                 hits = self._python.find(file.path, found.module, found.level)
             else:
-                hits = find_module(self.world, file.path, file.family, found)
+                hits = find_module(self.view, file.path, file.family, found)
             _keep(self._modules, key, hits)
         return self._modules[key]
 
@@ -158,7 +158,7 @@ class Names:
         return through or self._submodule(path, name) or bound
 
     def _through_stars(self, file: FileNames, name: str, depth: int) -> Entity | None:
-        """Kept: headers that include headers lead to the same ones by ever more ways."""
+        """Cached: headers that include headers lead to the same files in very many ways."""
         key = (file.path, name, depth)
         try:
             return self._taken[key]
@@ -189,7 +189,7 @@ class Names:
             return None
         inner = directory + b"/" + name.encode("utf-8", "surrogatepass")
         for ending in (b".py", b"/__init__.py"):
-            if self.world.has(inner + ending):
+            if self.view.has(inner + ending):
                 return Entity(module=(inner + ending,))
         return None
 
@@ -199,7 +199,7 @@ class Names:
         """What an import of the file bound to `name`."""
         if name not in file.bound or depth > _DEEPEST:
             return None
-        if depth:  # its answer may be cut short by the depth: not one to keep
+        if depth:  # the depth limit may have cut this answer: do not cache it
             return self._bound(file, name, depth)
         key = (file.path, name)
         if key not in self._bindings:
@@ -231,7 +231,7 @@ class Names:
         return hit
 
     def _unfound(self, file: FileNames, found: Import, original: str) -> Entity:
-        """External, unless the name is a module of ours in a package without a file of its own."""
+        """External, unless the name is a module of the project in a package without a file."""
         if file.family == "python" and original:
             module = f"{found.module}.{original}" if found.module else original
             key = (file.directory, module, found.level)
@@ -269,10 +269,10 @@ class Names:
         if index is not None:
             return Entity(Definition(owner.path, index, file.outline.symbols[index]))
         if file.family in ("go", "c", "rust"):
-            # Methods may stand in other files than their type.
+            # Methods may be in other files than their type.
             local = f"{owner.symbol.name}.{name}"
             directory = owner.path.rpartition(b"/")[0] if file.family == "go" else None
-            for other in self.world.defining(name, directory):
+            for other in self.view.defining(name, directory):
                 if other.symbol.local == local and _near(other.path, owner.path, file.family):
                     return Entity(other)
         for base in owner.symbol.bases:
@@ -346,7 +346,7 @@ class Names:
         if file.family not in ("go", "java"):
             return None
         directory = file.path.rpartition(b"/")[0]
-        for other in self.world.defining(name, directory):
+        for other in self.view.defining(name, directory):
             near = self.file(other.path) if "." not in other.symbol.local else None
             if near is not None and near.family == file.family:
                 return Entity(other)
