@@ -1,37 +1,37 @@
-"""Marking and tidying: checkpoints, sessions, compaction."""
+"""Checkpoints, sessions and compaction."""
 
 from __future__ import annotations
 
-from substrate.history import checkpoints, compact, record, sessions
-from substrate.history.checkpoints import Checkpoint
-from substrate.history.compact import Report
-from substrate.history.retention import Decision
-from substrate.history.sessions import Session
-from substrate.recorder.place import Place
+from substrate.history.maintenance import Decision, Report, compact, disk_cap
+from substrate.history.record import Checkpoint, Session, checkpoints, record_entry, sessions
+from substrate.recorder.command import outside_edits
+from substrate.recorder.session_context import Place
 
 
 def mark_checkpoint(place: Place, message: str = "", seq: int | None = None) -> Checkpoint:
     """Mark the present state; before any command, that is the baseline."""
     with place.history() as store, store.writing("checkpoint"):
-        record.record_outside(store)
+        base_known = outside_edits.agree(place, store)
         latest = sessions.latest(store.ledger)
         if place.session is None and latest is not None and latest.closed_ns is None:
             session_id = latest.session_id
         else:
             session_id = sessions.for_recording(store, place.session, place.agent_id)
-        return checkpoints.mark(store, session_id, message, seq)
+        marked = checkpoints.mark(store, session_id, message, seq)
+        agent_id = sessions.resolve(store.ledger, session_id).agent_id
+        return marked._replace(base_known=base_known, agent_id=agent_id)
 
 
 def start_session(place: Place, named: str | None) -> Session:
     with place.history() as store, store.writing("start a session"):
-        record.record_outside(store)
+        record_entry.record_outside(store)
         return sessions.start(store, named, place.agent_id)
 
 
 def close_session(place: Place, named: str | None) -> tuple[Session, Report | None]:
-    """End a session; compaction follows, unless the configuration says no."""
+    """End a session, then compact unless the configuration disables it."""
     with place.existing_history() as store, store.writing("close a session"):
-        record.record_outside(store)
+        record_entry.record_outside(store)
         session = sessions.for_question(store, named or place.session)
         closed = sessions.close(store, session.session_id)
         report = None
@@ -44,9 +44,9 @@ def close_session(place: Place, named: str | None) -> tuple[Session, Report | No
 
 
 def keep_under_cap(place: Place) -> list[str]:
-    """Compact if the store has outgrown its cap; sentences about it, for the user."""
+    """Compact if the store has outgrown its cap. Returns sentences for the user."""
     with place.existing_history() as store:
-        if not (store.config.compact_auto and compact.is_due(store)):
+        if not (store.config.compact_auto and disk_cap.is_due(store)):
             return []
         with store.writing("compact"):
             config = store.config

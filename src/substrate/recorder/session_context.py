@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import RefusedError, SubstrateError, UsageError
-from substrate.history import store as history_store
-from substrate.history.ahead import open_ahead as open_history_ahead
-from substrate.history.config import load_config
-from substrate.history.store import HistoryStore
-from substrate.model.paths import RelPath, display, rel_path
-from substrate.system import afterwards
-from substrate.system.environment import Environment
-from substrate.workspace.locate import Workspace, find_workspace
+from substrate.history.store import Config, HistoryStore, history_store, load_config
+from substrate.history.store import open_ahead as open_history_ahead
+from substrate.model import RelPath, display, rel_path
+from substrate.system import Environment
+from substrate.system.process import deferred_work
+from substrate.workspace import Workspace, find_workspace
 
-#: In a forked child: kept from the garbage collector, which would close it.
+#: In a forked child: references that keep the garbage collector from closing the stores.
 _inherited: list[HistoryStore | None] = []
 
 
@@ -33,7 +31,7 @@ class Kept:
         self._pid = os.getpid()
 
     def belongs_to(self, workspace: Workspace, home_config: Path) -> bool:
-        """Whether it is this one's; from now on it goes by this user's settings."""
+        """Whether it is the history of `workspace`; if so, apply the current settings to it."""
         store = self._store
         if store is None or store.workspace != workspace:
             return False
@@ -41,23 +39,24 @@ class Kept:
         return True
 
     def opened(self, anew: Callable[[], HistoryStore]) -> HistoryStore:
-        """The open store if nobody has put it aside meanwhile, else opened `anew`."""
+        """The open store if it is still the one at its path, otherwise a new one from `anew`."""
         self._leave_to_parent()
         if self._store is not None and not history_store.still_good(self._store):
+            self._store.refuse_if_moved("record a command")
             self.close()
         if self._store is None:
             self._store = anew()
-        # A command may have edited them.
+        # A command may have edited the rules.
         self._store.forget_exclusions()
         return self._store
 
     @property
     def store(self) -> HistoryStore | None:
-        """What is open now; it stays so in a process that postpones work, until that is done."""
+        """The open store; a process that postpones work keeps it open until that is done."""
         return self._store if self._pid == os.getpid() else None
 
     def save_seen(self) -> None:
-        """See `HistoryStore.save_seen`; it is only for speed, so that nothing here is an error."""
+        """See `HistoryStore.save_seen`. It only saves time, so errors are ignored."""
         self._leave_to_parent()
         if self._store is not None:
             with suppress(SubstrateError, OSError):
@@ -70,15 +69,18 @@ class Kept:
             store.close()
 
     def let_go(self) -> None:
-        """Close it so that a forked child can open it: SQLite shares within a process what it
-        knows of a file, and a child would take its parent's locks for its own."""
+        """Close it so that a forked child can open it.
+
+        SQLite shares its knowledge of a file within a process: a child would mistake its parent's
+        locks for its own.
+        """
         store, self._store = self._store, None
         if store is not None:
             store.close(entirely=True)
-        afterwards.close_left_open()
+        deferred_work.close_left_open()
 
     def _leave_to_parent(self) -> None:
-        """In a forked child to close it would be as wrong as to use it."""
+        """In a forked child, neither use nor close the parent's store."""
         if self._pid != os.getpid():
             _inherited.append(self._store)
             self._store, self._pid = None, os.getpid()
@@ -88,7 +90,7 @@ class Place(NamedTuple):
     workspace: Workspace
     environment: Environment
     cwd: Path
-    #: ``--session`` and ``--agent-id``, else what the environment says.
+    #: ``--session`` and ``--agent-id``, otherwise from the environment.
     session: str | None
     agent_id: str
     #: See `keeping`.
@@ -107,7 +109,7 @@ class Place(NamedTuple):
             environment,
             cwd,
             session or environment.session_id,
-            # It goes into records that are text: bytes that are none are spelt out.
+            # It goes into text records: bytes that are not text are escaped.
             display(os.fsencode(agent_id or environment.agent_id)),
         )
 
@@ -115,28 +117,36 @@ class Place(NamedTuple):
     def _home_config(self) -> Path:
         return self.environment.substrate_home / "config.toml"
 
+    def user_config(self) -> Config:
+        """The user's own settings, without the workspace's."""
+        return load_config(self._home_config)
+
     @contextmanager
     def keeping(self) -> Iterator[Place]:
         """This place, with a history that is opened once and closed at the end.
 
-        Nothing is locked by that: others read, write, compact and even reset it meanwhile.
+        This takes no lock: other processes may read, write, compact and even reset it.
         """
         if self.kept is not None:
             yield self
             return
-        kept = _take_ahead(self.workspace, self._home_config) or Kept()
+        kept = history_ahead.take(self.workspace, self._home_config) or Kept()
         try:
             yield self._replace(kept=kept)
         finally:
             kept.close()
 
     def history(self) -> AbstractContextManager[HistoryStore]:
-        """Open the history, making it on first use; refused places raise."""
+        """Open the history, and create it on first use; raises where history is refused."""
         return self._opened(history_store.open_store)
 
     def existing_history(self) -> AbstractContextManager[HistoryStore]:
-        """Open a history that is there; a question never makes one."""
+        """Open an existing history; a query never creates one."""
         return self._opened(history_store.existing_store)
+
+    def history_as_it_is(self) -> AbstractContextManager[HistoryStore]:
+        """Open an existing history for work in the background: this mends nothing."""
+        return self._opened(history_store.store_as_it_is)
 
     @contextmanager
     def _opened(self, way: Callable[[Workspace, Path], HistoryStore]) -> Iterator[HistoryStore]:
@@ -152,11 +162,11 @@ class Place(NamedTuple):
 
     @property
     def is_inside_world(self) -> bool:
-        """Whether we were called by a command that runs in a world."""
+        """Whether this process was started by a command that runs in a world."""
         return "SUBSTRATE_WORLD_ID" in self.environment.variables
 
     def refuse_inside(self) -> None:
-        """For what only works outside: raises `RefusedError` in a world."""
+        """For operations that only work outside: raises `RefusedError` in a world."""
         if self.is_inside_world:
             raise RefusedError(
                 "this cannot be done from inside a world",
@@ -166,11 +176,13 @@ class Place(NamedTuple):
             )
 
     def rel_path(self, text: str | bytes) -> RelPath:
-        """A path as the user typed it (from where they stand) → below the workspace's root.
+        """A path as the user typed it (relative to `cwd`) → relative to the workspace's root.
 
-        Links are not followed below the root: the link itself is what history knows.
+        Links are not followed below the root: history records the link itself.
         """
         raw = os.fsencode(text)
+        if not raw:  # an unset variable must not mean the whole directory
+            raise UsageError("a path is empty", hint="name a file or a directory; . is this one")
         here = os.path.normpath(os.path.join(os.fsencode(self.cwd.resolve()), raw))
         root = os.fsencode(self.workspace.root)
         if here == root:
@@ -178,43 +190,44 @@ class Place(NamedTuple):
         prefix = root if root.endswith(b"/") else root + b"/"
         if not here.startswith(prefix):
             raise UsageError(
-                f"{os.fsdecode(raw)!r} lies outside the workspace {self.workspace.root}",
+                f"{os.fsdecode(raw)!r} is outside the workspace {self.workspace.root}",
                 hint="give a path inside it",
             )
         return rel_path(here[len(prefix) :])
 
 
-# ------------------------------------------------------------------------------ ahead of a call
+class HistoryAhead:
+    """A history opened before its call is known: only the speed layer opens one."""
 
-_ahead: Kept | None = None
+    def __init__(self) -> None:
+        self._kept: Kept | None = None
 
+    def open(self, root: Path) -> None:
+        """Open the history at `root` for a later call; on an error that call reports it.
 
-def open_ahead(root: Path) -> None:
-    """Open the history at `root` for the call that may come; whatever is in the way, it will say.
+        This takes no lock. If another process puts the history aside, the later call notices it.
+        """
+        self.drop()
+        try:
+            store = open_history_ahead(find_workspace(root))
+        except (SubstrateError, OSError):
+            return
+        self._kept = None if store is None else Kept(store)
 
-    Nothing is locked. Whoever puts the history aside meanwhile is noticed when it is used.
-    """
-    global _ahead
-    drop_ahead()
-    try:
-        store = open_history_ahead(find_workspace(root))
-    except (SubstrateError, OSError):
-        return
-    _ahead = None if store is None else Kept(store)
+    def drop(self) -> None:
+        """Close it, if no call has used it."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
 
-
-def drop_ahead() -> None:
-    """Close it, if it is still there."""
-    global _ahead
-    kept, _ahead = _ahead, None
-    if kept is not None:
+    def take(self, workspace: Workspace, home_config: Path) -> Kept | None:
+        """The history opened ahead, if it is the one of `workspace`."""
+        kept, self._kept = self._kept, None
+        if kept is None or kept.belongs_to(workspace, home_config):
+            return kept
         kept.close()
+        return None
 
 
-def _take_ahead(workspace: Workspace, home_config: Path) -> Kept | None:
-    global _ahead
-    kept, _ahead = _ahead, None
-    if kept is None or kept.belongs_to(workspace, home_config):
-        return kept
-    kept.close()
-    return None
+#: Of this process.
+history_ahead = HistoryAhead()

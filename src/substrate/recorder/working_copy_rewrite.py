@@ -1,4 +1,4 @@
-"""Rewrite a working copy, and keep out of the way of history's own changes meanwhile."""
+"""Rewrite a working copy while holding the lock of its history."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from substrate.rewrite.move import Outcome, Request, rewrite
-from substrate.rewrite.working_copy import WorkingCopy, open_working_copy
-from substrate.workspace.locate import STORE_NAME
+from substrate.rewrite.execute import (
+    Request,
+    RewriteOutcome,
+    WorkingCopy,
+    open_working_copy,
+    rewrite,
+)
+from substrate.workspace import STORE_NAME
 
 if TYPE_CHECKING:
-    from substrate.recorder.place import Place
+    from substrate.recorder.session_context import Place
 
 
 def rewrite_working_copy(
     start: Path, request: Request, name: str | None, place: Callable[[], Place]
-) -> Outcome:
-    """`place` is asked for only where there is a history to keep out of the way of."""
+) -> RewriteOutcome:
+    """`place` is called only if the working copy has a history to lock."""
     copy = open_working_copy(start, name)
     with nullcontext() if request.dry_run else history_waits(place, copy, "rewrite"):
         return rewrite(copy, request)
@@ -26,9 +31,11 @@ def rewrite_working_copy(
 
 @contextmanager
 def history_waits(place: Callable[[], Place], copy: WorkingCopy, purpose: str) -> Iterator[None]:
-    """Hold history's lock, where there is a history of this very directory: an undo must not
-    change the files that a rewrite is about to change. What the rewrite did is recorded like any
-    outside edit, by the next command's scan."""
+    """Hold history's lock, if this very directory has a history.
+
+    An undo must not change the files that a rewrite is about to change. The next command's scan
+    records what the rewrite did, like any outside edit.
+    """
     if not (copy.root / STORE_NAME / "index" / "history.db").exists():
         yield
         return

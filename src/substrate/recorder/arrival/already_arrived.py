@@ -1,8 +1,8 @@
-"""What of a world has been brought in already, while processes go on in it.
+"""Which part of a world has already arrived while processes still run in it.
 
-When they have ended, only what they changed since is theirs to bring in: what the layer held
-before is not to be done once more. Others have worked there meanwhile, and a file that the command
-had removed from an excluded directory may stand there again.
+When they have ended, only what they changed since then arrives: what the layer held before must
+not be applied again. Other processes may have worked in the tree in between, and a file that the
+command had removed from an excluded directory may be there again.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ import os
 import stat
 from pathlib import Path
 
-from substrate.model.paths import RelPath, is_within
-from substrate.system import files
-from substrate.system.files import read_bytes_or_none
-from substrate.workspace.layer import LayerDiff, LayerEntry
-from substrate.world.protocol import Layer
+from substrate.model import RelPath, is_within
+from substrate.system.files import files, read_bytes_or_none
+from substrate.workspace.apply import LayerDiff, LayerEntry
+from substrate.world import Layer
 
 _NAME = "seen.json"
 _GONE = [0]
 
-#: By path. Of a directory what it is, not what lies in it.
+#: By path. For a directory: the directory itself, not its content.
 Stamps = dict[str, list[int]]
 
 
 def look(layer: Layer) -> Stamps:
-    """What lies in the layer now; taken before it is read."""
+    """The stamps of all paths in the layer; taken before the layer is read."""
     found: Stamps = {}
     top = os.fspath(layer.upper)
     pending = [""]
@@ -41,12 +40,12 @@ def look(layer: Layer) -> Stamps:
                     if stat.S_ISDIR(at.st_mode):
                         pending.append(path)
         except OSError:
-            continue  # going, or shut to us: it is then looked at as new
+            continue  # being removed, or unreadable: it then counts as new
     return found
 
 
 def still_there(layer: Layer, stamps: Stamps) -> Stamps:
-    """Those that look as before; taken after the layer was read: the others may not have been."""
+    """The stamps that did not change while the layer was read; others may not have been read."""
     now = look(layer)
     return {path: stamp for path, stamp in stamps.items() if now.get(path) == stamp}
 
@@ -56,7 +55,7 @@ def remember(layer: Layer, stamps: Stamps) -> None:
 
 
 def only_new(layer: Layer, diff: LayerDiff) -> LayerDiff:
-    """`diff` without what `remember` was told of; all of it if nothing was."""
+    """`diff` without the paths saved by `remember`; all of it if nothing was saved."""
     data = read_bytes_or_none(_file(layer))
     if data is None:
         return diff
@@ -74,7 +73,7 @@ def only_new(layer: Layer, diff: LayerDiff) -> LayerDiff:
 def _is_known(one: LayerEntry, known: set[bytes], fresh: list[bytes]) -> bool:
     if one.path not in known:
         return False
-    # What arrives whole is needed for what is new in it.
+    # A directory that arrives as a whole is needed if something in it is new.
     return not one.is_whole or not any(is_within(RelPath(path), one.path) for path in fresh)
 
 

@@ -1,4 +1,4 @@
-"""Worlds that wait for a decision: list them, look into them, apply or discard them."""
+"""Held worlds: list them, show their changes, apply or discard them."""
 
 from __future__ import annotations
 
@@ -12,59 +12,75 @@ from substrate.errors import (
     SubstrateError,
     WorkspaceError,
 )
-from substrate.history import held, unclaimed
-from substrate.history.file_changes import FileChange, file_changes
-from substrate.history.held import Held
-from substrate.history.observe import edited
-from substrate.history.record import Result, Running
+from substrate.history.arrival import ARRIVE, Held, discarded_worlds, held_world_rows, orphan_worlds
+from substrate.history.maintenance import crash_recovery
+from substrate.history.query import FileChange, file_changes
+from substrate.history.record import Result, Running, edited, record_entry
 from substrate.history.store import LOCK_TIMEOUT_S, HistoryStore
-from substrate.model.paths import RelPath, is_within
-from substrate.objects.batch import Batch
-from substrate.recorder import worlds
-from substrate.recorder.collisions import BOTH_SIDES
-from substrate.recorder.place import Place
-from substrate.recorder.runs_code import runs_code
+from substrate.model import RelPath, is_of_both_sides, is_within
+from substrate.objects.store import Batch
+from substrate.recorder.arrival import bring_in
+from substrate.recorder.arrival.code_paths import code_paths
+from substrate.recorder.command import bring_in as bring_in_world
+from substrate.recorder.session_context import Place
 from substrate.system import ids
-from substrate.workspace.layer import LayerDiff
-from substrate.world import fuse_marks, layers
-from substrate.world.protocol import Layer
+from substrate.workspace.apply import LayerDiff
+from substrate.world import Layer
+from substrate.world.layer import layer_dirs
+from substrate.world.strategies import fuse_marks
 
 
 class WorldDiff(NamedTuple):
     world: Held
     files: list[FileChange]
-    #: What history leaves out, and what never arrives.
+    #: Also has excluded paths, and paths that never arrive.
     layer: LayerDiff
     runs_code: list[RelPath]
     #: As git renders it.
     text: bytes
-    #: How it would go with applying it now, if that was asked.
-    foreseen: worlds.Foreseen | None = None
+    #: What applying it now would do, if that was requested.
+    foreseen: bring_in.Foreseen | None = None
 
 
 def list_worlds(place: Place) -> list[Held]:
+    """List the held and running worlds. Changes nothing.
+
+    A world that no command in the ledger accounts for is listed as the next call that writes will
+    record it.
+    """
     with place.existing_history() as store:
-        if held.is_unsettled(store) or unclaimed.are_there(store):
-            try:
-                with store.writing("look after worlds"):
-                    pass  # settles what a kill left
-            except (SubstrateError, OSError) as error:
-                # Whoever wants to know what fills the disk must be told all the same.
-                if not is_full(error):
-                    raise
-        return held.all_held(store)
+        arriving = {
+            str(one.payload.get("running_intent", ""))
+            for one in store.ledger.intents() if one.kind == ARRIVE
+        }  # fmt: skip
+        known = [
+            one for one in held_world_rows.all_held(store)
+            if one.intent_id not in arriving and not _holds_nothing(store, one)
+        ]  # fmt: skip
+        others = [orphan_worlds.as_waiting(path) for path in crash_recovery.unclaimed_worlds(store)]
+        return [*known, *(one for one in others if one is not None)]
+
+
+def _holds_nothing(store: HistoryStore, world: Held) -> bool:
+    """Whether a command was killed before it changed anything: the next writer drops it."""
+    if world.state != "crashed" or world.causes:
+        return False
+    return world.directory is None or held_world_rows.is_empty(world.directory, store.root)
 
 
 def diff_world(
     place: Place, text: str, paths: tuple[RelPath, ...] = (), *, foresee: bool = False
 ) -> WorldDiff:
-    """What a waiting world would change, against the state it started from."""
-    with place.existing_history() as store, store.writing("look into a world"):
-        world = held.find(store, text)
+    """What a held world would change, against the state it started from."""
+    with place.existing_history() as store, store.rehearsing("look into a world"):
+        _take_up(store)
+        world = held_world_rows.find(store, text)
         layer = layer_of(world)
         with store.new_batch() as batch:
             running = _running(world)
-            found = worlds.read(store, batch, layer, running)
+            if not running.base_commit:  # killed before the baseline was taken
+                running = running._replace(base_commit=store.tip_commit or b"")
+            found = bring_in.read(store, batch, layer, running)
             changes = [
                 c for c in found.changes() if not paths or any(is_within(c.path, p) for p in paths)
             ]
@@ -74,84 +90,106 @@ def diff_world(
             files = file_changes(store, changes)
             shown = store.git.diff_text(base.tree, after.tree, [c.path for c in changes])
             foreseen = _foreseen(place, store, batch, world, found) if foresee else None
-        code = runs_code(found.entries, lambda path: worlds.configs(place, layer, path))
+        code = code_paths(place, layer, found.entries)
         return WorldDiff(world, files, found, code, shown if changes else b"", foreseen)
+
+
+def _take_up(store: HistoryStore) -> None:
+    """In a dry run: hold orphan worlds as the next call that writes would."""
+    record_entry.ensure_baseline(store)
+    for path in crash_recovery.unclaimed_worlds(store):
+        orphan_worlds.keep(store, path)
 
 
 def _foreseen(
     place: Place, store: HistoryStore, batch: Batch, world: Held, found: LayerDiff
-) -> worlds.Foreseen:
+) -> bring_in.Foreseen:
     layer = layer_of(world)
     _refuse_running(world, layer)
-    return worlds.foresee_bringing_in(place, store, batch, _request(world, layer), found)
+    return bring_in.foresee_bringing_in(place, store, batch, _request(world, layer), found)
 
 
-def apply_world(place: Place, text: str, *, is_rest: bool = False) -> tuple[Held, worlds.Brought]:
-    """Bring it in after all, as an entry of its own; the world goes unless something is left.
+def apply_world(place: Place, text: str, *, is_rest: bool = False) -> tuple[Held, bring_in.Brought]:
+    """Apply a held world as an entry of its own; the world is removed unless something is left.
 
-    `is_rest`: what processes wrote that outlived their command. Nothing needs no entry.
+    `is_rest`: the changes are from processes that outlived their command; no changes, no entry.
     """
     with place.existing_history() as store:
-        if held.is_unsettled(store):  # what a kill left is known by another name afterwards
+        # Settle first: a world that a kill left gets a new intent by that.
+        if held_world_rows.is_unsettled(store) or orphan_worlds.are_there(store):
             with store.writing("look after worlds"):
                 pass
-        world = held.find(store, text)
+        world = held_world_rows.find(store, text)
     layer = layer_of(world)
     _refuse_running(world, layer)
     fuse_marks.tidy(layer)
-    request = _request(world, layer)._replace(rest_of=world.command_id if is_rest else "")
-    brought = worlds.bring_in(place, request)
+    request = _request(world, layer)._replace(
+        rest_of=world.command_id if is_rest else "", waiting=world
+    )
+    brought = bring_in_world(place, request)
+    if world.state == held_world_rows.DISCARDED and not brought.causes:
+        with place.existing_history() as store, store.writing("apply a world"):
+            discarded_worlds.was_applied(store, world)
     if not brought.is_kept:
-        layers.remove(layer)
+        layer_dirs.remove(layer)
     return world, brought
 
 
-def _request(world: Held, layer: Layer) -> worlds.Request:
+def _request(world: Held, layer: Layer) -> bring_in.Request:
     running = _running(world)._replace(
         command_id=ids.new_id("c"), span_id=ids.new_id("spn"), intent_id=world.intent_id
     )
     detail: dict[str, object] = {
         "world": world.world_id, "of": world.command_id, "outcome": "applied",
     }  # fmt: skip
-    return worlds.Request(
+    return bring_in.Request(
         running._replace(command=f"world apply {world.world_id}: {world.command}"),
         layer, Result(0, None, detail), None, is_decided=True,
-        knows_collisions=world.reason.startswith(BOTH_SIDES),
+        knows_collisions=is_of_both_sides(world.causes),
     )  # fmt: skip
 
 
 def collect_detached(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
     """Bring in what processes wrote that outlived their command and have ended since.
 
-    What to tell the user of it, and the worlds where such processes still go on.
+    Returns notes for the user, and the worlds where such processes are still running.
     """
     with place.existing_history() as store:
-        waiting = [one for one in held.all_held(store) if one.state == "detached"]
+        waiting = [one for one in held_world_rows.all_held(store) if one.state == "detached"]
     notes: list[str] = []
     running: list[Layer] = []
     for world in waiting:
         try:
             layer = layer_of(world)
-            if layers.is_running(layer):
+            if layer_dirs.is_running(layer):
                 running.append(layer)
                 continue
             _, brought = apply_world(place, world.world_id, is_rest=True)
-            notes += brought.notes
-            if brought.held:
+            notes += brought.with_version
+            if brought.causes:
                 notes.append(
                     f"not applied, {brought.held}: `substrate world apply {world.world_id}` or"
                     " `discard` decides"
                 )
+        except NotFoundError:
+            continue  # another call has brought it in, and has told its caller
         except SubstrateError as error:
             notes.append(error.message)
     return notes, tuple(running)
 
 
-def discard_world(place: Place, text: str) -> Held:
-    """Forget it, with all that it holds.
+def list_discarded(place: Place) -> list[Held]:
+    """Worlds that were discarded and can still be applied."""
+    with place.existing_history() as store:
+        return held_world_rows.discarded(store)
 
-    On a full disk it goes before that is written down: it may be what fills the disk. Killed in
-    between, it is listed still, and can be discarded again.
+
+def discard_world(place: Place, text: str) -> Held:
+    """Put a world aside: it can still be applied until it expires, by the rules of the trash.
+
+    A second discard, or a disk without room for it, removes it; then the result has no directory.
+    On a full disk it is removed before the ledger is written: it may be what fills the disk. After
+    a kill in between it is still listed, and can be discarded again.
     """
     try:
         return _discard(place, text)
@@ -161,26 +199,26 @@ def discard_world(place: Place, text: str) -> Held:
     world = _make_room(place, text)
     try:
         return _discard(place, world.world_id)
-    except NotFoundError:  # a crashed one without a directory has been settled by now
+    except NotFoundError:  # a crashed world without a directory has been settled by now
         return world
 
 
 def _make_room(place: Place, text: str) -> Held:
     with place.existing_history() as store:
-        # Shared: to be named in the lock's file takes room that is not there.
+        # Shared: writing our name into the lock's file would need free disk space.
         store.lock.acquire(timeout_s=LOCK_TIMEOUT_S, purpose="", shared=True)
         try:
-            world = held.find(store, text)
+            world = held_world_rows.find(store, text)
             _refuse_running(world, layer_of(world) if world.directory else None)
             if world.directory is not None:
-                worlds.remove_directory(world.directory)
+                bring_in.remove_directory(world.directory)
             return world
         finally:
             store.lock.release()
 
 
 def is_full(error: SubstrateError | OSError) -> bool:
-    """Whether there is no room on the disk, or none left for this user."""
+    """Whether the disk is full, or the user's quota is used up."""
     if isinstance(error, DiskFullError):
         return True
     reason = error if isinstance(error, OSError) else error.__cause__
@@ -189,19 +227,22 @@ def is_full(error: SubstrateError | OSError) -> bool:
 
 def _discard(place: Place, text: str) -> Held:
     with place.existing_history() as store, store.writing("discard a world"):
-        world = held.find(store, text)
+        world = held_world_rows.find(store, text)
         _refuse_running(world, layer_of(world) if world.directory else None)
-        held.let_go(store, world)
+        if world.state != held_world_rows.DISCARDED and discarded_worlds.may_stay(world):
+            discarded_worlds.put_aside(store, world)
+            return world
+        held_world_rows.let_go(store, world)
     directory = world.directory
     if directory is not None:
-        worlds.remove_directory(directory)
+        bring_in.remove_directory(directory)
     return world
 
 
 def layer_of(world: Held) -> Layer:
-    """The layer of a world that waits; an error if somebody took it away."""
+    """The layer of a held world; raises an error if its directory is gone."""
     for place in world.places:
-        for layer in layers.find(place.parent):
+        for layer in layer_dirs.find(place.parent):
             if layer.world_id == world.world_id:
                 return layer
     raise WorkspaceError(
@@ -211,7 +252,7 @@ def layer_of(world: Held) -> Layer:
 
 
 def _refuse_running(world: Held, layer: Layer | None) -> None:
-    if world.state == "running" or (layer is not None and layers.is_running(layer)):
+    if world.state == "running" or (layer is not None and layer_dirs.is_running(layer)):
         raise RefusedError(
             f"{world.world_id} is still at work: {world.command}",
             hint="wait for the command, or end it",

@@ -1,4 +1,4 @@
-"""Where the graph is, and which repository it is of: the user's git, or Substrate's own history."""
+"""Where the graph is, and its repository: the user's git, or Substrate's own history."""
 
 from __future__ import annotations
 
@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError, RefusedError
-from substrate.graph import index
-from substrate.graph.layout import Layout, read_marker
-from substrate.objects.repository import Repository, plain_head
+from substrate.graph.index import Layout, read_marker
+from substrate.graph.index import index_commit as index
+from substrate.objects.git import Repository, plain_head
 from substrate.system import environment
-from substrate.workspace.ctx_dir import CTX_NAME, refuse_closed, refuse_links, require_ctx
-from substrate.workspace.locate import Workspace, find_workspace, make_private
+from substrate.workspace import (
+    CTX_NAME,
+    Workspace,
+    find_workspace,
+    make_private,
+    refuse_another_users,
+    refuse_closed,
+    refuse_links,
+    refuse_links_in,
+    require_ctx,
+)
 
 Progress = Callable[[str, int, int], None]
 _DIRECTORIES = ("manifests", "snapshots", "folded", "cache")
@@ -39,7 +48,7 @@ class Graph:
         self._progress = progress
 
     def commits(self, revision: str | None, *, everything: bool = False) -> list[bytes]:
-        """What an index call is about; a range is given oldest first."""
+        """The commits to index; a range is returned oldest first."""
         if everything:
             return self.repository.rev_list(None)
         if revision is not None and ".." in revision:
@@ -48,22 +57,22 @@ class Graph:
 
     def resolve(self, revision: str) -> bytes:
         if revision == "HEAD":
-            # Read by hand where it is plain: starting git would take longer than the answer.
+            # Read HEAD directly if it is plain: starting git would take longer than the answer.
             head = plain_head(self.repository.git_dir)
             if head is not None and read_marker(self.layout.snapshot(head)) is not None:
                 return head
         return self.repository.resolve_commit(revision)
 
     def index(self, commit: bytes) -> Indexed:
-        """The commit's snapshot, made if need be."""
+        """The commit's snapshot, created if necessary."""
         name = self.workspace.root.name
         marker, was_there = index.ensure(self.layout, self.repository, commit, name, self._progress)
         return Indexed(commit, self.layout.snapshot(commit), marker.counts, was_there)
 
 
 def make_ctx(start: Path) -> tuple[Path, bool]:
-    """Make ``.ctx`` at the workspace's root, private and hidden from git; and whether it is new."""
-    from substrate.packs.store import make_store  # questions to the graph do without
+    """Create ``.ctx`` at the workspace's root, private and ignored by git; whether it is new."""
+    from substrate.packs.store import make_store  # graph queries do not need it
 
     workspace = find_workspace(start)
     if workspace.history_refused:
@@ -81,6 +90,8 @@ def make_ctx(start: Path) -> tuple[Path, bool]:
 
 def _layout(ctx: Path) -> Layout:
     refuse_links(ctx, ("graph", *(f"graph/{name}" for name in _DIRECTORIES)))
+    for name in ("", *_DIRECTORIES):
+        refuse_links_in(ctx / "graph" / name)
     is_inside_world = "SUBSTRATE_WORLD_ID" in environment.current().variables
     return Layout(ctx / "graph", shares=not is_inside_world)
 
@@ -89,9 +100,10 @@ def _layout(ctx: Path) -> Layout:
 def open_graph(
     start: Path, *, history: bool = False, progress: Progress = index.quiet
 ) -> Iterator[Graph]:
-    """The graph at or above `start`, and the repository it is asked about."""
+    """The graph at or above `start`, with the repository to query."""
     ctx = require_ctx(start)
     refuse_closed(ctx)
+    refuse_another_users(ctx)
     workspace = find_workspace(ctx.parent)
     git_dir = _history_dir(workspace) if history else workspace.git_dir
     if git_dir is None:

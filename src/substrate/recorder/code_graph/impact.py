@@ -1,4 +1,4 @@
-"""The graph asked about a change: of a revision, or of a command that Substrate recorded."""
+"""The impact of a change: of a revision, or of a command that Substrate recorded."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError
-from substrate.graph.delta import Delta, compare
-from substrate.graph.manifests import parents_of
-from substrate.graph.snapshot import Snapshot
-from substrate.history import resolve
-from substrate.history.ledger import Entry
-from substrate.recorder.graph_place import Graph, Progress, open_graph
-from substrate.recorder.place import Place
+from substrate.graph.index import Delta, Snapshot, compare, parents_of
+from substrate.history.query import resolve_id
+from substrate.history.store import Entry
+from substrate.recorder.code_graph.graph_location import Graph, Progress, open_graph
+from substrate.recorder.session_context import Place
 
-#: Words that can only be ids of Substrate's: commands, sessions, spans, ``@~2``.
+#: Arguments that can only be Substrate's ids: commands, sessions, spans, ``@~2``.
 _RECORDED = re.compile(r"(?:c-|s-|spn_|@(?:~\d+)?\Z)")
 
 
 class Impact(NamedTuple):
     #: None: the change left no trace in any file.
     delta: Delta | None
-    #: The command, if it was one.
+    #: The command, if the change is a recorded command.
     entry: Entry | None
 
 
 def impact_of(cwd: Path, text: str, place: Place, progress: Progress) -> Impact:
-    """What the change named by `text` did, and what it can break."""
+    """What the change named by `text` did, and what it may break."""
     if _RECORDED.match(text):
         return _of_command(cwd, text, place, progress)
     try:
@@ -40,7 +38,7 @@ def impact_of(cwd: Path, text: str, place: Place, progress: Progress) -> Impact:
 
 
 def delta_between(cwd: Path, base: str, head: str, progress: Progress) -> Delta:
-    """Both ends are indexed if they are not yet."""
+    """The difference between two revisions; both are indexed if necessary."""
     with open_graph(cwd, progress=progress) as graph:
         return compare(_snapshot(graph, base), _snapshot(graph, head))
 
@@ -57,13 +55,13 @@ def _of_revision(cwd: Path, text: str, progress: Progress) -> Impact:
                     f"the commit before {text} is not in this clone",
                     hint="`git fetch --unshallow` brings what came before",
                 ) from None
-            return Impact(None, None)  # the first commit: nothing was there to break
+            return Impact(None, None)  # the first commit: there was nothing to break
         return Impact(compare(base, head), None)
 
 
 def _of_command(cwd: Path, text: str, place: Place, progress: Progress) -> Impact:
     with place.existing_history() as store:
-        entry = resolve.resolve(store, text, place.session).present
+        entry = resolve_id.resolve(store, text, place.session).present
         parents = store.objects.read_commit(entry.commit).parents if entry.commit else ()
         store.publish_refs()
     if entry.commit is None or not parents:
@@ -79,6 +77,6 @@ def _snapshot(graph: Graph, revision: str) -> Snapshot:
 
 
 def snapshot_at(cwd: Path, revision: str | None, progress: Progress) -> Snapshot:
-    """The snapshot of a revision (default HEAD), indexed if need be."""
+    """The snapshot of a revision (default HEAD), indexed if necessary."""
     with open_graph(cwd, progress=progress) as graph:
         return _snapshot(graph, revision or "HEAD")

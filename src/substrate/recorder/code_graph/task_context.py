@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from substrate.graph.budget import Context, fill
-from substrate.graph.snapshot import Snapshot
-from substrate.recorder.graph_place import Progress, open_graph
+from substrate.graph.index import Snapshot
+from substrate.graph.query import Context, fill
+from substrate.recorder.code_graph.graph_location import Progress, open_graph
 
 
 def gather(
     cwd: Path, task: str, token_cap: int, revision: str | None, progress: Progress
 ) -> Context:
-    """The context for `task` as of a revision (default HEAD), indexed if need be."""
+    """The context for `task` as of a revision (default HEAD), indexed if necessary."""
     with open_graph(cwd, progress=progress) as graph:
         indexed = graph.index(graph.resolve(revision or "HEAD"))
         snapshot = Snapshot(indexed.commit, indexed.directory)

@@ -1,35 +1,38 @@
-"""What commands printed: kept for replay, privately, until it is old or too much.
+"""What commands printed: kept privately for replay, until it is too old or too large.
 
-`$SUBSTRATE_HOME/outputs/<span>/stdout` and ``stderr``, each up to the capture's cap. The span holds
-the hash and the size of all of it, so that what is gone or cut can be told from another output.
+`$SUBSTRATE_HOME/outputs/<span>/stdout` and ``stderr``, each up to the capture's cap. The span has
+the hash and the size of the full output: a replay can compare it even if the file is gone or cut.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
-from substrate.system import clock, files
-from substrate.world.protocol import Capture
+from substrate.system import clock
+from substrate.system.files import files
+from substrate.system.sync import store_age
+from substrate.world import Capture
 
 DIRECTORY = "outputs"
-#: All of it together; the oldest goes first.
+#: Limit for all outputs together; the oldest is removed first.
 MOST_BYTES = 512 << 20
 OLDEST_NS = 30 * 24 * 3600 * 10**9
-#: How often it is looked through.
+#: How often old outputs are searched for.
 _EVERY_NS = 3600 * 10**9
 _MARK = ".looked"
 
 
 def capture_for(home: Path, span_id: str) -> Capture:
-    """Where a command's streams go; now and then what is old goes away on the way."""
+    """Where a command's streams are captured; now and then this removes old outputs."""
     directory = home / DIRECTORY
     _prune_if_due(directory)
     return Capture(directory / span_id)
 
 
 def _prune_if_due(directory: Path) -> None:
-    """One `stat` a command; never an error of the command's."""
+    """One `stat` per command; an error here never fails the command."""
     mark = directory / _MARK
     try:
         try:
@@ -40,15 +43,21 @@ def _prune_if_due(directory: Path) -> None:
             return
         os.makedirs(directory, 0o700, exist_ok=True)
         files.write_atomic(mark, b"", durable=False)
-        prune(directory)
+        prune(directory, age_ns=store_age.of_file(directory / store_age.FILE).age_of)
     except OSError:
         pass
 
 
-def prune(directory: Path, most_bytes: int = MOST_BYTES, oldest_ns: int = OLDEST_NS) -> int:
+def prune(
+    directory: Path,
+    most_bytes: int = MOST_BYTES,
+    oldest_ns: int = OLDEST_NS,
+    age_ns: Callable[[int], int] | None = None,
+) -> int:
     """Remove outputs that are older than `oldest_ns`, and the oldest above `most_bytes`.
 
-    How many commands' outputs went. What a command writes just now is the newest: it stays.
+    Returns how many commands' outputs were removed. The output of a running command is the newest:
+    it stays.
     """
     with os.scandir(directory) as entries:
         found = sorted(
@@ -59,10 +68,12 @@ def prune(directory: Path, most_bytes: int = MOST_BYTES, oldest_ns: int = OLDEST
             ),
             reverse=True,
         )
-    now, total, gone = clock.now_ns(), 0, 0
+    total, gone = 0, 0
+    now = clock.now_ns()
     for changed_ns, path in found:
         total += _size(path)
-        if now - changed_ns > oldest_ns or total > most_bytes:
+        age = age_ns(changed_ns) if age_ns is not None else now - changed_ns
+        if age > oldest_ns or total > most_bytes:
             files.remove_tree(Path(path))
             gone += 1
     return gone

@@ -1,8 +1,9 @@
-"""``run --live``: a server works on the real files for hours, and is recorded as it goes.
+"""``run --live``: a server works on the real files for hours, and is recorded while it runs.
 
-A child of ours watches the tree. When a second has passed without a change, or a few at most, what
-differs from history becomes a part of the command (`history/parts.py`). What the watch missed is
-found by the scan at the end. If the child cannot watch, or dies, that scan finds everything.
+A child process watches the tree. After one second without a change, or after a few seconds at
+most, what differs from history becomes a part of the command (`history/record/live_parts.py`). The
+scan at the end finds what the watch missed. If the child cannot watch, or dies, that scan finds
+everything.
 """
 
 from __future__ import annotations
@@ -15,34 +16,34 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from substrate.errors import LockedError, MissingDependencyError
-from substrate.history import outside, parts
-from substrate.history.record import Running
-from substrate.recorder.pace import Pace
-from substrate.recorder.place import Place
-from substrate.system import clock, forked
+from substrate.history.record import Running, live_parts, watched_edits
+from substrate.recorder.command.rate_limit import Pace
+from substrate.recorder.session_context import Place
+from substrate.system import clock
+from substrate.system.process import fork_workers
 
 if TYPE_CHECKING:
     from substrate.workspace.watch import TreeWatch
 
 _S = 1_000_000_000
 _QUIET_NS, _LONGEST_NS = _S, 5 * _S
-#: Somebody else is writing: their work is short, or waits for us.
+#: How long to wait for another writer; its work is usually short.
 _LOCK_S = 5.0
-#: What is written again and again is recorded ever more rarely, but as often as this.
+#: Paths that change again and again are recorded less and less often, but at least this often.
 _LONGEST_PAUSE_S = 300.0
 _BETWEEN_READS_S = 0.1
 
 
 @contextmanager
 def recording(place: Place, running: Running) -> Iterator[None]:
-    """Record parts of a live command while the body runs; nothing for any other."""
-    if not running.is_live or not sys.platform.startswith("linux") or not forked.can_fork():
+    """Record parts of a live command while the body runs; a no-op for any other command."""
+    if not running.is_live or not sys.platform.startswith("linux") or not fork_workers.can_fork():
         yield
         return
     stop, end = os.pipe()
-    # Its own history: an open database does not survive a fork.
+    # The child opens its own history: an open database does not survive a fork.
     own, parent = place._replace(kept=None), os.getpid()
-    child = forked.fork(lambda: _record(own, running, stop, parent))
+    child = fork_workers.fork(lambda: _record(own, running, stop, parent))
     os.close(stop)
     try:
         yield
@@ -57,11 +58,11 @@ def recording(place: Place, running: Running) -> Iterator[None]:
 
 
 def _record(place: Place, running: Running, stop: int, parent: int) -> int:
-    """In the child: until told to stop. How many parts there were."""
-    from substrate.workspace.exclude import Exclusions
+    """In the child: record until `stop` is readable. Returns how many parts there were."""
+    from substrate.workspace import Exclusions
     from substrate.workspace.watch import TreeWatch
 
-    if not forked.end_with_parent(parent):
+    if not fork_workers.end_with_parent(parent):
         return 0
     count, pace, pause_s = 0, Pace(_LONGEST_PAUSE_S), 1.0
     while True:
@@ -69,16 +70,16 @@ def _record(place: Place, running: Running, stop: int, parent: int) -> int:
             watch = TreeWatch(place.workspace.root, Exclusions.load(place.workspace.root))
             watch.set_up()
             with place.existing_history() as store:
-                found = outside.differing_anywhere(store)
+                found = watched_edits.differing_anywhere(store)
         except MissingDependencyError:
-            return count  # the scan at the end tells all
+            return count  # the scan at the end finds everything
         for path, deep in found.items():
             watch.suspect(path, deep=deep)
         one = _Live(place, running, watch, count, pace)
         is_over = one.run(stop)
         watch.close()
         count = one.count
-        # A watch that is lost (too much at once) is set up anew, with a scan: not all the time.
+        # A lost watch (too many events at once) is set up again, with a scan: not too often.
         if is_over or select.select([stop], [], [], pause_s)[0]:
             return count
         pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
@@ -96,7 +97,7 @@ class _Live:
         self._first_ns = self._last_ns = clock.monotonic_ns()
 
     def run(self, stop: int) -> bool:
-        """Until told to stop (True), or until the watch is lost."""
+        """Run until `stop` is readable (True), or until the watch is lost (False)."""
         poll = select.poll()
         poll.register(stop, select.POLLIN)
         poll.register(self._watch.fd, select.POLLIN)
@@ -106,7 +107,7 @@ class _Live:
                 return True
             if self._watch.fd in ready:
                 self._read()
-                clock.sleep(_BETWEEN_READS_S)  # events come in swarms
+                clock.sleep(_BETWEEN_READS_S)  # events come in bursts
             if self._watch.suspects and self._is_due():
                 self._record()
         return False
@@ -134,11 +135,13 @@ class _Live:
         suspects = {path: one.deep for path, one in self._watch.suspects.items()}
         generation = self._watch.generation
         with self._place.existing_history() as store:
-            differing = outside.differing(store, suspects)
+            differing = watched_edits.differing(store, suspects)
             if differing:
                 try:
                     with store.writing("record a live command", timeout_s=_LOCK_S):
-                        changes = parts.record_part(store, self._running, self.count + 1, differing)
+                        changes = live_parts.record_part(
+                            store, self._running, self.count + 1, differing
+                        )
                 except LockedError:
                     self._last_ns = clock.monotonic_ns()
                     return

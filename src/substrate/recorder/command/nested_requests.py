@@ -1,24 +1,24 @@
-"""What a command may ask for from inside its world, and what becomes of it out here."""
+"""Requests that a command makes from inside its world, and how they are carried out outside."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from substrate.errors import RefusedError, SubstrateError
-from substrate.model.paths import RelPath, display
-from substrate.recorder.place import Place
-from substrate.world.protocol import Isolation
+from substrate.model import RelPath, display
+from substrate.recorder.session_context import Place
+from substrate.world import Isolation
 
-if TYPE_CHECKING:  # every command passes here, few ask for an undo
+if TYPE_CHECKING:  # every command imports this module, few ask for an undo
     from collections.abc import Collection
 
-    from substrate.history.undo import Choice
+    from substrate.history.reversal import Choice
 
 _SHOWN = 20
 
 
 class Scene(NamedTuple):
-    """The command in whose world calls are made."""
+    """The command whose world the calls come from."""
 
     place: Place
     session_id: str
@@ -28,16 +28,18 @@ class Scene(NamedTuple):
 
 
 class UndoWish(NamedTuple):
-    """An undo that waits for the end of the command that asked for it."""
+    """An undo to carry out when the command that requested it has ended."""
 
     command_id: str
     paths: tuple[bytes, ...] = ()
     take: str = ""
     skip_conflicts: bool = False
+    #: The command moved branches, and they must stay.
+    files_only: bool = False
 
 
-class Asked(NamedTuple):
-    """What was asked for inside, once the command is over."""
+class NestedRequest(NamedTuple):
+    """What was requested inside, to carry out when the command has ended."""
 
     undos: tuple[UndoWish, ...] = ()
     #: Spans of the commands that ran inside.
@@ -48,33 +50,38 @@ class Inside(Protocol):
     """Answers calls of `substrate` from inside one command's world."""
 
     def open(self, scene: Scene) -> None:
-        """Before the command starts; it costs nothing as long as nobody calls."""
+        """Call this before the command starts; it costs nothing as long as no call comes."""
         ...
 
     def on_call(self, listener: int, init_pid: int) -> None:
-        """The first call waits at `listener`, which is closed after this. Called once at most."""
+        """The first call waits at `listener`, which is closed after this. Called at most once."""
         ...
 
-    def finish(self) -> Asked:
-        """The command is over: nobody is answered any more."""
+    def finish(self) -> NestedRequest:
+        """The command has ended: answer no more calls."""
         ...
 
 
 def wish_to_undo(
     place: Place, target: str | None, choice: Choice, already: Collection[str]
 ) -> UndoWish:
-    """What an `undo` asked for now means: what is newest is settled now, not when it is done."""
-    from substrate.history import sessions, undo
-    from substrate.history.resolve import resolve
+    """Resolve an `undo` now: the newest command is chosen when asked, not when carried out."""
+    from substrate.history.query import resolve
+    from substrate.history.record import sessions
+    from substrate.history.reversal import Branches, newest_command
+    from substrate.recorder.user_git import UserGit
 
     assert place.session is not None
     with place.existing_history() as store:
         own = sessions.resolve(store.ledger, place.session).session_id
         if target is None:
-            entry = undo.newest_undoable(store, own, besides=already)
+            picked = newest_command.to_undo(store, own, besides=already)
+            if picked.effect is not newest_command.Effect.FILES:
+                raise newest_command.refuse(store, picked)
+            entry = picked.entry
         else:
             found = resolve(store, target, own)
-            # What swallowed it may hold what others did, and is what would be undone.
+            # A squash that contains it may hold other work, and would be undone as a whole.
             told = [one.session_id for one in (found.entry, found.holder) if one is not None]
             if found.entry is None or any(session_id != own for session_id in told):
                 raise RefusedError(
@@ -82,16 +89,18 @@ def wish_to_undo(
                     hint="undo it outside, when the command around this one is over",
                 )
             entry = found.present
+        UserGit(place.workspace).to_move([entry], choice)
     take = choice.take.value if choice.take else ""
-    return UndoWish(entry.command_id, choice.paths, take, choice.skip_conflicts)
+    files_only = choice.branches is Branches.STAY
+    return UndoWish(entry.command_id, choice.paths, take, choice.skip_conflicts, files_only)
 
 
-def carry_out(place: Place, undos: tuple[UndoWish, ...], held: str) -> list[str]:
-    """Do what was asked for inside, in that order; sentences about it, for the user."""
+def carry_out(place: Place, undos: tuple[UndoWish, ...], *, is_held: bool) -> list[str]:
+    """Carry out the requested undos in order. Returns sentences for the user."""
     notes = []
     for wish in undos:
         again = f"`substrate undo {wish.command_id}`"
-        if held:
+        if is_held:
             notes.append(f"not undone, because the command's own change waits: {again} does it")
             continue
         try:
@@ -103,14 +112,15 @@ def carry_out(place: Place, undos: tuple[UndoWish, ...], held: str) -> list[str]
 
 
 def _undo(place: Place, wish: UndoWish) -> list[str]:
-    from substrate.history.undo import Choice
-    from substrate.objects.merge import Take
-    from substrate.recorder.roll_back import undo_command
+    from substrate.history.reversal import Branches, Choice
+    from substrate.objects.snapshots import Take
+    from substrate.recorder.reversals import undo_command
 
     choice = Choice(
         tuple(RelPath(path) for path in wish.paths),
         Take(wish.take) if wish.take else None,
         wish.skip_conflicts,
+        branches=Branches.STAY if wish.files_only else None,
     )
     outcome = undo_command(place, wish.command_id, choice)
     said = f"asked for inside: undo of {wish.command_id}, "

@@ -1,18 +1,18 @@
 """How soon the same paths are recorded again.
 
-A log that somebody writes all day would otherwise become thousands of entries, each with all of
-it. So what changes again and again is recorded ever more rarely; anything else at once.
+A log file that is written all day would otherwise become thousands of entries, each with the whole
+file. So paths that change again and again are recorded less and less often; other paths at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from substrate.model.paths import RelPath
+from substrate.model import RelPath
 from substrate.system import clock
 
 _FIRST_NS = 5_000_000_000
-#: More paths than this are always taken for news.
+#: More paths than this always count as new.
 _MOST_PATHS = 1_000
 
 
@@ -28,7 +28,7 @@ class Pace:
         return self._recorded_ns + self._pause_ns if self._is_known(suspects) else 0
 
     def recorded(self, paths: Collection[RelPath]) -> bool:
-        """They were recorded now; whether that is news."""
+        """Note that these were recorded now. Returns whether they are new."""
         is_news = not self._is_known(paths)
         self._recorded_ns = clock.monotonic_ns()
         if is_news:

@@ -1,4 +1,4 @@
-"""From what was asked for (options, environment) to the world a command runs in."""
+"""Choose the world a command runs in, from options and environment."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import HistoryRefusedError, MissingDependencyError, UsageError
-from substrate.recorder.git_outside import git_outside
-from substrate.recorder.place import Place
-from substrate.world.choose import choose_world
-from substrate.world.direct import DirectWorld
-from substrate.world.protocol import Wanted, World
+from substrate.recorder.session_context import Place
+from substrate.recorder.user_git import UserGit
+from substrate.world import Wanted, World, choose_world
+from substrate.world.strategies import DirectWorld
 
 
 class Asked(NamedTuple):
-    """The words of one call; empty where nothing was said."""
+    """The options of one call; empty if not given."""
 
-    #: ``--world``: nothing less will do.
+    #: ``--world``: a world is required.
     world: bool = False
     #: ``--no-world``
     no_world: bool = False
@@ -30,16 +29,18 @@ class Asked(NamedTuple):
     allow_host_services: bool = False
     #: ``--writable``: directories beside the workspace that `guarded` and `full` leave open.
     writable: tuple[Path, ...] = ()
-    #: ``--live``: on the real files, so that it sees edits as they happen.
+    #: ``--live``: run on the real files, so that the command sees edits as they happen.
     live: bool = False
 
 
 def world_for(place: Place, asked: Asked) -> World:
-    """The best world that works here, or what was asked for; `MissingDependencyError` if that
-    was required and cannot be had."""
+    """The best world that works here, or the one that was asked for.
+
+    Raises `MissingDependencyError` if a world is required and not available.
+    """
     setting = place.environment.world
     if setting is None and (said := place.environment.get("SUBSTRATE_WORLD")):
-        # Whoever meant to require a world is not to run without one.
+        # The user may have meant to require a world: do not run without one.
         raise UsageError(
             f"SUBSTRATE_WORLD does not know {said!r}", hint="set it to enabled or disabled"
         )
@@ -67,7 +68,7 @@ def world_for(place: Place, asked: Asked) -> World:
 
 
 def overlay_for(place: Place) -> World:
-    """An overlay of tier `workspace`; `MissingDependencyError` if there is none to be had."""
+    """An overlay of tier `workspace`; raises `MissingDependencyError` if not available."""
     wanted = _wanted(place, Asked())
     if wanted.strategy not in (None, "overlay"):
         raise MissingDependencyError(
@@ -78,14 +79,16 @@ def overlay_for(place: Place) -> World:
 
 
 def _wanted(place: Place, asked: Asked) -> Wanted:
-    git = git_outside(place.workspace)
+    git = UserGit(place.workspace).outside()
     return Wanted(
         root=place.workspace.root,
         store=place.workspace.store,
         tier=asked.tier or "workspace",
         network=asked.network,
         strategy=place.environment.get("SUBSTRATE_WORLD_STRATEGY") or None,
-        allow_host_services=asked.allow_host_services,
+        allow_host_services=(
+            asked.allow_host_services or place.user_config().world_allow_host_services
+        ),
         writable=asked.writable,
         git_writable=git.writable,
         read_only=git.read_only,
@@ -95,7 +98,7 @@ def _wanted(place: Place, asked: Asked) -> Wanted:
 
 
 def _heaviest(wanted: Wanted) -> World:
-    """The seed's switch: as much as can be had, without ever being in a command's way."""
+    """SUBSTRATE_HEAVY_ISOLATION: the strongest world available; never refuse the command."""
     try:
         return choose_world(wanted._replace(tier="full", required=True))
     except MissingDependencyError as error:

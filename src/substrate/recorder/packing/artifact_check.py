@@ -1,4 +1,4 @@
-"""Verify an artifact: what packs say of it, and which recorded command wrote it."""
+"""Verify an artifact: what packs say about it, and which recorded command wrote it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError
-from substrate.history.ledger import Entry
-from substrate.history.store import HistoryStore
-from substrate.packs import refs, signatures
-from substrate.packs.store import Store
-from substrate.packs.verify import Artifact, Verdict, verify
-from substrate.recorder.ask import changes_of
-from substrate.recorder.place import Place
+from substrate.history.store import Entry, HistoryStore
+from substrate.packs.exchange import Artifact, Verdict, signatures, verify
+from substrate.packs.store import Store, pack_refs
+from substrate.recorder.queries import changes_of
+from substrate.recorder.session_context import Place
 
 
 class Verified(NamedTuple):
     verdict: Verdict
-    #: The entry of history after which these very bytes stood there; None if none is known.
+    #: The history entry that put exactly these bytes there; None if not known.
     written_by: Entry | None
     #: None: no signature was asked for.
     signatures: list[signatures.Checked] | None
@@ -29,7 +27,7 @@ class Verified(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the caller asks for besides the artifact."""
+    """What the caller wants checked besides the artifact."""
 
     #: Compare with this pack, whatever the sidecar says.
     pack: str | None = None
@@ -38,8 +36,8 @@ class Wanted(NamedTuple):
 
 
 def verify_artifact(store: Store, path: Path, place: Place, wanted: Wanted) -> Verified:
-    """The whole check; nothing is written anywhere."""
-    named = refs.load(store, wanted.pack) if wanted.pack else None
+    """The whole check; writes nothing."""
+    named = pack_refs.load(store, wanted.pack) if wanted.pack else None
     verdict = verify(store, path, named)
     checked = None
     if wanted.allowed_signers is not None:
@@ -52,10 +50,9 @@ def verify_artifact(store: Store, path: Path, place: Place, wanted: Wanted) -> V
 
 
 def writer_of(place: Place, artifact: Artifact) -> Entry | None:
-    """The newest entry after which the artifact's bytes stood at its path.
+    """The newest entry that put the artifact's bytes at its path.
 
-    History may be missing, refused or damaged here: then nobody is known, which is no failure of
-    the artifact.
+    None if the history is missing, refused or damaged: that is no failure of the artifact.
     """
     try:
         with place.existing_history() as history:

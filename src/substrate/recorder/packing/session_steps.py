@@ -9,22 +9,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.history.ledger import Entry
-from substrate.history.store import HistoryStore
-from substrate.model.nodes import Change, Kind, Node
-from substrate.model.paths import RelPath, display
-from substrate.objects import snapshot as snapshots
-from substrate.objects.snapshot import Snapshot
-from substrate.packs.base_tree import BASE_NAME, TreeEntry, base_record, to_name
-from substrate.packs.hashes import PREFIX
-from substrate.packs.manifest import Input, Output, Step
-from substrate.packs.objects import Objects
-from substrate.packs.tree_state import change_json, leaves
+from substrate.history.store import Entry, HistoryStore
+from substrate.model import Change, Kind, Node, RelPath, display
+from substrate.objects.snapshots import Snapshot
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.packs.format import PREFIX, Input, Output, Step
+from substrate.packs.replay import BASE_NAME, TreeEntry, base_record, to_name
+from substrate.packs.store import Objects
+from substrate.packs.tools import change_json, leaves
 from substrate.system import clock
 from substrate.trace.redact import redact, redact_argv
 
 Json = dict[str, object]
-#: Where the content of changes by others is kept, so that the pack refers to it.
+#: Where the content of outside changes is kept, so that the pack refers to it.
 _OUTSIDE = ".ctx/outside"
 _CHUNK = 1 << 20
 
@@ -32,7 +29,7 @@ _CHUNK = 1 << 20
 class Captured(NamedTuple):
     """A command's stdout, as far as it is known."""
 
-    #: Where it is kept; `None` where nothing is, be it that there was nothing.
+    #: Where it is kept; `None` if it is not kept, or if it was empty.
     data: Path | None = None
     sha256: str = ""
     is_empty: bool = False
@@ -43,8 +40,8 @@ class Captured(NamedTuple):
 class SessionBuilder:
     """Takes entries of history, oldest first, and writes their contents into a pack's store.
 
-    With `exact` the commands stay word for word, secrets and all: for a replay on the spot. A
-    pack gets them with secrets replaced.
+    With `exact` the commands stay unchanged, secrets included: for an immediate replay. In a pack
+    their secrets are replaced.
     """
 
     def __init__(
@@ -94,14 +91,14 @@ class SessionBuilder:
         stored = self._objects.write(record.encode())
         self.inputs = [Input(BASE_NAME, stored.ref, stored.size)]
         for path, node in files:
-            self._refs.pop(node.oid, None)  # written again is written once: it must be there
+            self._refs.pop(node.oid, None)  # the content itself must be in the pack, not its hash
             ref = self._content(node.oid)
             self.inputs.append(Input(to_name(path), ref, self._objects.size(ref)))
 
     # -- steps ----------------------------------------------------------------------------------
 
     def command(self, entry: Entry, changes: Sequence[Change] | None) -> None:
-        """A command of the session. `changes` is None where they are not known on their own."""
+        """A command of the session. `changes` is None if a squash holds them with others."""
         span = self._spans.get(entry.span_id or "", {})
         parameters = self._parameters(entry, span)
         result: Json = {}
@@ -120,21 +117,23 @@ class SessionBuilder:
         else:
             self.without_stdout += 1
         if changes is not None:
-            own = leaves(changes)
-            self._own_paths.update(change.path for change in own)
-            result["changed"] = [self._change(change, keep=False) for change in own]
+            self.changed_by_session(changes)
+            result["changed"] = [self._change(change, keep=False) for change in leaves(changes)]
         self._add("command", "shell", parameters, entry, output_ref, result)
 
     def outside(self, entry: Entry, changes: Sequence[Change]) -> None:
-        """What somebody else changed meanwhile: replay puts it in place."""
+        """A change by others during the session: replay applies it."""
         told = [self._change(change, keep=True) for change in leaves(changes)]
         if not told:
             return
         parameters: Json = {"why": f"{entry.kind}: {entry.command}", "changes": told}
         self._add("external", "apply_changes", parameters, entry, "", {"changed": told})
 
+    def changed_by_session(self, changes: Sequence[Change]) -> None:
+        self._own_paths.update(change.path for change in leaves(changes))
+
     def outputs(self, snapshot: Snapshot) -> tuple[Output, ...]:
-        """What the session's own commands changed, as it stood in the end."""
+        """The files that the session's own commands changed, in their final state."""
         out = []
         for path in sorted(self._own_paths):
             node = snapshots.lookup(self._history.objects, snapshot, path)
@@ -205,7 +204,7 @@ class SessionBuilder:
 
 
 def exact_command(entry: Entry) -> str | tuple[str, ...]:
-    """The command word for word, from the private ledger: a line, or its arguments."""
+    """The exact command from the private ledger: a shell line, or its arguments."""
     exact = entry.detail.get("exact")
     if not isinstance(exact, str):
         return entry.command
@@ -232,7 +231,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 def captured_stdout(span: Json) -> Captured:
-    """What a span says of its command's stdout; the bytes only if they still are the ones."""
+    """What a span says about its command's stdout; the file only if its hash still matches."""
     said = span.get("stdout")
     if not isinstance(said, dict) or not isinstance(said.get("sha256"), str):
         return Captured()

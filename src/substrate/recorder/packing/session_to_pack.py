@@ -1,4 +1,4 @@
-"""A recorded session as a pack: its commands as steps, from the tree it really started from."""
+"""A recorded session as a pack: its commands as steps, and the tree it started from."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from typing import NamedTuple
 
 from substrate import __version__
 from substrate.errors import NotFoundError
-from substrate.history import sessions
-from substrate.history.ledger import Entry
-from substrate.history.sessions import Session
-from substrate.history.store import HistoryStore
-from substrate.objects.snapshot import Snapshot
-from substrate.packs.create import publish
-from substrate.packs.manifest import Environment, Manifest, Model, Pack
-from substrate.packs.objects import Objects
-from substrate.packs.store import Store
-from substrate.recorder import ask, tool_versions
-from substrate.recorder.place import Place
-from substrate.recorder.session_steps import Json, SessionBuilder
-from substrate.system import platform
-from substrate.trace.reader import TraceReader
+from substrate.history.record import Session, agent_sessions, prompts, sessions
+from substrate.history.store import Entry, HistoryStore, Ledger
+from substrate.objects.snapshots import Snapshot
+from substrate.packs.format import Environment, Manifest, Model, Pack, Prompt
+from substrate.packs.store import Objects, Store, publish
+from substrate.recorder import queries
+from substrate.recorder.packing.session_steps import Json, SessionBuilder
+from substrate.recorder.replay import tool_versions
+from substrate.recorder.session_context import Place
+from substrate.system.process import process_identity
+from substrate.trace import TraceReader
 
-#: Stands for the most recently active session.
+#: Means the most recently active session.
 LATEST = "@"
 
 
@@ -33,13 +30,14 @@ class PackedSession(NamedTuple):
 
 
 def pack_session(place: Place, store: Store, named: str | None) -> PackedSession:
-    """Keep a session as a pack that needs neither the project nor its history any more."""
+    """Save a session as a pack that needs neither the project nor its history."""
     with place.existing_history() as history, store.writing("packing a session"):
         session = sessions.for_question(history, None if named == LATEST else named)
         entries = entries_of(history, session)
         builder = build(place, history, store.objects, entries, session, exact=False)
-        last = _after(history, entries[-1])
+        last, _ = after_entry(history, entries[-1])
         manifest = _manifest(place, store.objects, builder, session, entries, last)
+        manifest = _with_prompts(manifest, store.objects, history.ledger, session)
         pack = publish(store, manifest)
     return PackedSession(pack, session.session_id, tuple(_notes(builder, entries)))
 
@@ -47,7 +45,7 @@ def pack_session(place: Place, store: Store, named: str | None) -> PackedSession
 def entries_of(history: HistoryStore, session: Session) -> list[Entry]:
     """Everything on the line from the session's first entry to its last, oldest first.
 
-    What others did in between belongs to it: the session's later commands saw it.
+    That includes what others did in between: the session's later commands saw it.
     """
     line = list(history.ledger.iterate_live())
     line.reverse()
@@ -70,7 +68,7 @@ def build(
     *,
     exact: bool,
 ) -> SessionBuilder:
-    """The base tree and the steps of these entries; all but the session's own are others'."""
+    """The base tree and the steps of these entries; entries of other sessions are outside steps."""
     spans = spans_of(place, entries)
     builder = SessionBuilder(history, objects, spans, exact=exact)
     before, commit = before_entry(history, entries[0])
@@ -78,25 +76,28 @@ def build(
     for entry in entries:
         is_own = session is None or entry.session_id == session.session_id
         if "held" in entry.detail and entry.commit is None:
-            continue  # it waits, or was discarded: nobody ever saw what it did
+            continue  # held or discarded: no other command ever saw its change
         if entry.kind == "command" and is_own and "of" not in entry.detail:
-            builder.command(entry, ask.changes_of(history, entry))
+            builder.command(entry, queries.changes_of(history, entry))
         elif entry.kind == "squash" and is_own:
             _squashed(history, builder, entry)
         else:
-            builder.outside(entry, ask.changes_of(history, entry))
+            changes = queries.changes_of(history, entry)
+            if entry.kind == "edit" and is_own:  # by the agent's own tool: replay applies it
+                builder.changed_by_session(changes)
+            builder.outside(entry, changes)
     return builder
 
 
 def _squashed(history: HistoryStore, builder: SessionBuilder, squash: Entry) -> None:
-    """Compacted commands: what they changed is known only of all together."""
+    """Compacted commands: their changes are known only all together."""
     members = [entry for entry in _members(history, squash) if entry.kind == "command"]
     for entry in members[:-1]:
         builder.command(entry, None)
     if members:
-        builder.command(members[-1], ask.changes_of(history, squash))
+        builder.command(members[-1], queries.changes_of(history, squash))
     else:
-        builder.outside(squash, ask.changes_of(history, squash))
+        builder.outside(squash, queries.changes_of(history, squash))
 
 
 def _members(history: HistoryStore, squash: Entry) -> Iterable[Entry]:
@@ -113,7 +114,7 @@ def before_entry(history: HistoryStore, entry: Entry) -> tuple[Snapshot, bytes |
         parents = history.objects.read_commit(entry.commit).parents
         if parents:
             return history.snapshot_of(parents[0]), parents[0]
-        return history.snapshot_of(entry.commit), entry.commit  # the baseline: it only was
+        return history.snapshot_of(entry.commit), entry.commit  # the baseline changed nothing
     earlier = history.ledger.previous_commit(entry.pos)
     if earlier is None or earlier.commit is None:
         raise NotFoundError(
@@ -123,10 +124,11 @@ def before_entry(history: HistoryStore, entry: Entry) -> tuple[Snapshot, bytes |
     return history.snapshot_of(earlier.commit), earlier.commit
 
 
-def _after(history: HistoryStore, entry: Entry) -> Snapshot:
+def after_entry(history: HistoryStore, entry: Entry) -> tuple[Snapshot, bytes | None]:
+    """The tree that an entry left, and its commit."""
     if entry.commit is not None:
-        return history.snapshot_of(entry.commit)
-    return before_entry(history, entry)[0]
+        return history.snapshot_of(entry.commit), entry.commit
+    return before_entry(history, entry)
 
 
 def spans_of(place: Place, entries: Iterable[Entry]) -> dict[str, Json]:
@@ -157,14 +159,32 @@ def _manifest(
         parameters["agent_id"] = session.agent_id
     return Manifest(
         created=builder.steps[-1].timestamp,
-        # Which model was behind the session, if one was, history does not know.
         model=Model(session.agent_id or "unknown", parameters),
         system_prompt=objects.write(b"").ref,
         prompts=(),
         inputs=builder.all_inputs(),
         steps=tuple(builder.steps),
         outputs=builder.outputs(last),
-        environment=Environment(platform.os_name(), f"substrate {__version__}", versions),
+        environment=Environment(process_identity.os_name(), f"substrate {__version__}", versions),
+    )
+
+
+def _with_prompts(
+    manifest: Manifest, objects: Objects, ledger: Ledger, session: Session
+) -> Manifest:
+    """The prompts that led to the session's commands, and the model that its agent named."""
+    ours = agent_sessions.with_children(ledger, session.session_id)
+    asked = [one for one in prompts.of_sessions(ledger, ours) if one.text]
+    model = agent_sessions.model_of(ledger, session.session_id) or next(
+        (one.model for one in asked if one.model), None
+    )
+    named = manifest.model._replace(identifier=model) if model else manifest.model
+    return manifest._replace(
+        model=named,
+        prompts=tuple(
+            Prompt("user", objects.write(one.text.encode("utf-8", "surrogatepass")).ref)
+            for one in asked
+        ),
     )
 
 
@@ -185,10 +205,12 @@ def _notes(builder: SessionBuilder, entries: list[Entry]) -> Iterable[str]:
     outside = any(entry.kind == "external" for entry in entries)
     if outside and any(entry.detail.get("base_known") == "assumed" for entry in entries):
         yield (
-            "others edited files meanwhile, and nobody watched: which commands saw these edits is "
-            "not known, and a replay makes them at the time they were noticed"
+            "files were edited outside Substrate while no daemon watched the project, so the exact"
+            " time of these edits is not known: a replay makes them where they were noticed, and a"
+            " command that reads such a file may give another result (`substrate daemon status`"
+            " shows whether the project is watched now)"
         )
     if any("held" in entry.detail and entry.commit is None for entry in entries):
         yield "commands whose worlds were held are no steps; what `world apply` brought in is"
     if any(entry.detail.get("beside") for entry in entries):
-        yield "commands ran side by side: which of them changed what cannot be told for certain"
+        yield "commands ran side by side: which of them changed what is not certain"

@@ -1,60 +1,50 @@
-"""Every snapshot there is, in one list: history's own, and those that rewrites left in the
-user's repository. Listed, searched, brought back, and let go."""
+"""All snapshots in one list: list, search, restore and prune them.
+
+They are history's own snapshots, and those that rewrites left in the user's repository.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import NamedTuple
 
 from substrate.errors import AmbiguousError, DamagedStoreError, NotFoundError
-from substrate.history import recovery
-from substrate.history.recovery import Recovery
+from substrate.history.reversal import Recovery, recovery_refs
 from substrate.history.store import HistoryStore
-from substrate.model.nodes import Node
-from substrate.model.paths import RelPath
-from substrate.objects import snapshot as snapshots
+from substrate.model import Node, RelPath
 from substrate.objects.git import UserGit
-from substrate.objects.snapshot import Snapshot
+from substrate.objects.snapshots import Snapshot
+from substrate.objects.snapshots import snapshot as snapshots
 from substrate.objects.store import ObjectStore
-from substrate.recorder.place import Place
-from substrate.recorder.rewrite_working_copy import history_waits
-from substrate.rewrite import bring_back as bringing
-from substrate.rewrite import prune as pruning
-from substrate.rewrite import transition
-from substrate.rewrite.bring_back import BroughtBack, Choice
-from substrate.rewrite.kept import Kept, all_kept
-from substrate.rewrite.prune import REV_LIST, Elsewhere, Policy, Tombstone, tombstone
-from substrate.rewrite.search import Match, Pattern, search
-from substrate.rewrite.tree_files import files_of, write_out
-from substrate.rewrite.under_way import needs_settling
-from substrate.rewrite.working_copy import WorkingCopy, open_working_copy
-
-
-class Found(NamedTuple):
-    """One snapshot, wherever it is kept."""
-
-    #: ``history`` or ``rewrite``.
-    source: str
-    ref: str
-    name: str
-    commit: bytes
-    ts_ns: int
-    operation: str
-    operation_id: str
-    #: What bringing it back puts into place.
-    paths: tuple[RelPath, ...]
-    #: Paths with somebody's work in them; for history, all that the operation replaced.
-    dirty_files: int
-    size_bytes: int
-    state: Snapshot
-    reader: ObjectStore
-    kept: Kept | None = None
+from substrate.recorder.recover import trash_views
+from substrate.recorder.recover.found_snapshot import Found
+from substrate.recorder.session_context import Place
+from substrate.recorder.working_copy_rewrite import history_waits
+from substrate.rewrite.execute import WorkingCopy, carry_out, needs_settling, open_working_copy
+from substrate.rewrite.snapshots import (
+    REV_LIST,
+    BroughtBack,
+    Elsewhere,
+    Kept,
+    Match,
+    Pattern,
+    Policy,
+    RestoreChoice,
+    Tombstone,
+    all_kept,
+    files_of,
+    search,
+    tombstone,
+    write_out,
+)
+from substrate.rewrite.snapshots import prune as pruning
+from substrate.rewrite.snapshots import restore_snapshot as bringing
+from substrate.system.sync import OwnDays, store_age
 
 
 class Snapshots:
-    """Open both stores with `opened`; what a crash left of a rewrite is finished first."""
+    """Open both stores with `opened`, which first finishes a rewrite that a crash interrupted."""
 
     def __init__(
         self, place: Place, history: HistoryStore | None, copy: WorkingCopy | None
@@ -66,11 +56,12 @@ class Snapshots:
 
     def all(self) -> list[Found]:
         """Newest first."""
-        found = [*self._of_history(), *self._of_rewrites()]
+        kept = self._of_history()
+        found = [*kept, *self._of_trash(kept), *self._of_rewrites()]
         return sorted(found, key=lambda one: (one.ts_ns, one.ref), reverse=True)
 
     def find(self, text: str) -> Found:
-        """By ref, name, operation id, commit, or a prefix that only one has."""
+        """Find one by ref, name, operation id, commit, or a unique prefix."""
         found = self.all()
         for one in found:
             short = one.name.rpartition("/")[2]
@@ -115,7 +106,7 @@ class Snapshots:
         store = self.history
         if store is None:
             return []
-        rows = recovery.all_recoveries(store.ledger)
+        rows = recovery_refs.all_recoveries(store.ledger)
         states = {one.ref: store.snapshot_of(one.commit) for one in rows}
         nodes = {
             one.ref: [snapshots.lookup(store.objects, states[one.ref], p) for p in one.paths]
@@ -124,9 +115,16 @@ class Snapshots:
         oids = {node.oid for group in nodes.values() for node in group if node.oid}
         sizes = UserGit(store.git_dir, store.root).sizes(oids) if oids else {}
         return [
-            _from_history(one, states[one.ref], store.objects, nodes[one.ref], sizes)
+            trash_views.joined(
+                store, _from_history(one, states[one.ref], store.objects, nodes[one.ref], sizes)
+            )
             for one in rows
         ]
+
+    def _of_trash(self, kept: list[Found]) -> list[Found]:
+        if self.history is None:
+            return []
+        return trash_views.without_snapshot(self.history, {one.operation_id for one in kept})
 
     def _of_rewrites(self) -> list[Found]:
         if self.copy is None:
@@ -146,9 +144,11 @@ class Snapshots:
             reader = next((one.reader for one in found if one.source == source), None)
             if reader is not None:
                 yield from search(reader, trees, wanted)
+        for one in found:
+            yield from trash_views.search(one, wanted)
 
-    def bring_back(self, one: Found, choice: Choice) -> BroughtBack:
-        """Into place, of a rewrite's snapshot; history's come back through history."""
+    def bring_back(self, one: Found, choice: RestoreChoice) -> BroughtBack:
+        """Restore a rewrite's snapshot into place; history restores its own snapshots."""
         assert one.kept is not None and self.copy is not None
         waits = (
             nullcontext()
@@ -160,6 +160,7 @@ class Snapshots:
 
     def write_out(self, one: Found, directory: Path, paths: tuple[RelPath, ...]) -> list[RelPath]:
         written = write_out(one.reader, one.state, directory, paths)
+        written += trash_views.write_out(one, directory, paths)
         if paths and not written:
             raise NotFoundError(
                 f"{one.name} holds none of these paths",
@@ -168,17 +169,26 @@ class Snapshots:
         return written
 
     def rel_path(self, one: Found, text: str) -> RelPath:
-        """A path as typed, below the root that the snapshot is of."""
+        """A path as typed, relative to the root of the snapshot."""
         if one.source == "rewrite" and self.copy is not None:
             workspace = self.place.workspace._replace(root=self.copy.root)
             return self.place._replace(workspace=workspace).rel_path(text)
         return self.place.rel_path(text)
 
     def files(self, one: Found) -> Iterator[tuple[RelPath, Node]]:
-        return files_of(one.reader, one.state)
+        yield from files_of(one.reader, one.state)
+        yield from trash_views.files(one)
+
+    def _own_days(self) -> OwnDays:
+        """The history's own days; without a history, those of the rewrites."""
+        if self.history is not None or self.copy is None:
+            assert self.history is not None, "one of the two is open"
+            return self.history.own_days()
+        return store_age.of_file(self.copy.own_dir / store_age.FILE)
 
     def prune(self, policy: Policy, *, dry_run: bool) -> list[Tombstone]:
         gone = []
+        policy = policy._replace(age_of=self._own_days().age_of)
         if self.copy is not None:
             gone += pruning.prune(self.copy, policy, dry_run=dry_run)
         if self.history is not None:
@@ -187,8 +197,11 @@ class Snapshots:
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[Snapshots]:
-    """`NotFoundError` where there is neither a history nor a repository."""
+def opened(place: Place, *, settles: bool = True) -> Iterator[Snapshots]:
+    """Raises `NotFoundError` if there is neither a history nor a repository.
+
+    `settles`: finish an interrupted rewrite; not for a query or a dry run.
+    """
     with ExitStack() as stack:
         history = problem = None
         try:
@@ -202,12 +215,12 @@ def opened(place: Place) -> Iterator[Snapshots]:
                 raise problem from None
             copy = None
         found = Snapshots(place, history, copy)
-        if copy is not None and needs_settling(copy):
+        if settles and copy is not None and needs_settling(copy):
             try:
                 with history_waits(lambda: place, copy, "recover"), copy.locked("recover"):
-                    found.notes += transition.settle(copy)
+                    found.notes += carry_out.settle(copy)
             except DamagedStoreError as error:
-                # Here is where what it was about can be found: this must not stand in the way.
+                # `recover` is how the user gets the affected files back: do not fail here.
                 found.notes.append(f"{error.message} ({error.hint})")
         yield found
 
@@ -234,7 +247,7 @@ def _from_rewrite(one: Kept, reader: ObjectStore) -> Found:
 def _prune_history(store: HistoryStore, policy: Policy, dry_run: bool) -> list[Tombstone]:
     gone: list[Tombstone] = []
     with nullcontext() if dry_run else store.writing("prune"):
-        staying = {one.ref: one for one in reversed(recovery.all_recoveries(store.ledger))}
+        staying = {one.ref: one for one in reversed(recovery_refs.all_recoveries(store.ledger))}
         trees = {ref: store.snapshot_of(one.commit).tree for ref, one in staying.items()}
         refs = store.ledger.refs().items()
         lasting = {oid for ref, oid in refs if oid is not None and ref not in staying}
@@ -251,7 +264,7 @@ def _prune_history(store: HistoryStore, policy: Policy, dry_run: bool) -> list[T
             if not dry_run:
                 pruning.write_tombstone(store.dir, stone)
                 with store.commit_point() as ledger:
-                    recovery.forget(ledger, one.command_id)
+                    recovery_refs.forget(ledger, one.command_id)
             del staying[one.ref]
             gone.append(stone)
     return gone

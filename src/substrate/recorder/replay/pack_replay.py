@@ -1,4 +1,4 @@
-"""Replay a pack: its tree laid out, each step carried out in it, each result compared."""
+"""Replay a pack: lay out its tree, run each step in it, and compare each result."""
 
 from __future__ import annotations
 
@@ -11,48 +11,56 @@ from typing import NamedTuple
 
 from substrate import __version__
 from substrate.errors import DamagedStoreError
-from substrate.packs.base_tree import BASE_NAME, BaseTree, lay_out, read_base
-from substrate.packs.confined_tree import ConfinedTree
-from substrate.packs.manifest import NO_TIME, Manifest, Pack
-from substrate.packs.objects import Objects
-from substrate.packs.read_manifest import instant_ns
-from substrate.packs.replay_steps import (
+from substrate.packs.format import NO_TIME, Manifest, Pack, instant_ns
+from substrate.packs.replay import (
+    BASE_NAME,
+    BaseTree,
     Options,
     OutputReport,
     StepReplay,
     StepReport,
     compare_outputs,
     fidelity,
+    lay_out,
+    read_base,
 )
-from substrate.packs.store import Store
-from substrate.packs.tool_names import BUILT_IN
-from substrate.packs.tool_protocol import own_tools
-from substrate.packs.tools import Limits, Registry, Tool, ToolContext
-from substrate.packs.tree_state import TreeState
-from substrate.recorder import replay_world, tool_trust, tool_versions
-from substrate.recorder.scratch_shell import ScratchShell, known_variables
-from substrate.recorder.tool_versions import Drift
-from substrate.system import files, platform
-from substrate.system.environment import Environment
-from substrate.world.protocol import Isolation
+from substrate.packs.store import Objects, Store
+from substrate.packs.tools import (
+    BUILT_IN,
+    ConfinedTree,
+    Limits,
+    Registry,
+    Tool,
+    ToolContext,
+    TreeState,
+    own_tools,
+)
+from substrate.recorder.packing import redacted_bytes
+from substrate.recorder.replay import replay_world, tool_trust, tool_versions
+from substrate.recorder.replay.replay_shell import ScratchShell, known_variables
+from substrate.recorder.replay.tool_versions import Drift
+from substrate.system import Environment
+from substrate.system.files import files
+from substrate.system.process import process_identity
+from substrate.world import Isolation
 
 Progress = Callable[[int, int], None]
 
 
 class ReplayOptions(NamedTuple):
-    #: Carry out non-deterministic steps too.
+    #: Run non-deterministic steps, too.
     rerun: bool = False
-    #: Of each step.
+    #: The timeout of each step.
     timeout_s: float = 600.0
-    #: Variables that the user gives: a secret in place of its placeholder.
+    #: Variables that the user sets: a secret in place of its placeholder.
     variables: Mapping[str, str] = {}
-    #: The strategy that must be used, or `None` for the best.
+    #: The required strategy, or `None` for the best available.
     strategy: str | None = None
-    #: Leave the scratch directory where it is.
+    #: Keep the scratch directory.
     keep: bool = False
-    #: What the commands reach: open, off or allow:HOST:PORT,…
+    #: What the commands may connect to: open, off or allow:HOST:PORT,…
     network: str = replay_world.OPEN
-    #: The programs of this project's configuration may run, now and from now on.
+    #: Trust the programs of this project's configuration, now and in later replays.
     trust_tools: bool = False
 
 
@@ -65,7 +73,7 @@ class Replayed(NamedTuple):
     drift: tuple[Drift, ...] = ()
     unchecked: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    #: Where the tree was left, if it was to be kept.
+    #: Where the tree is, if it was kept.
     kept: Path | None = None
 
 
@@ -73,10 +81,10 @@ def replay_pack(
     store: Store,
     pack: Pack,
     environment: Environment,
-    options: ReplayOptions = ReplayOptions(),  # noqa: B008  a tuple: nobody can change it
+    options: ReplayOptions = ReplayOptions(),  # noqa: B008  a tuple: immutable
     progress: Progress = lambda done, total: None,
 ) -> Replayed:
-    """Carry a pack out again, in a private tree. Nothing comes from, or goes to, a live one."""
+    """Replay a pack in a private tree. It neither reads nor writes a live tree."""
     own = own_tools(store.config(), store.directory.parent)
     used = _own_used(pack.manifest, own, options)
     if used:
@@ -92,7 +100,7 @@ def replay_from(
     own: Mapping[str, Tool] | None = None,
     progress: Progress = lambda done, total: None,
 ) -> Replayed:
-    """The same for a pack that need not be listed anywhere: only its objects must be there."""
+    """Replay a pack that need not be listed in a store: only its objects must exist."""
     manifest = pack.manifest
     base = base_of(manifest, objects)
     with _scratch(options.keep) as scratch:
@@ -105,8 +113,9 @@ def replay_from(
         watch = TreeState(tree_dir) if _records_changes(manifest) else None
         context = ToolContext(tree, shell.run, Limits(timeout_s=options.timeout_s), objects.read)
         replay = StepReplay(
-            objects, context, Registry(own), watch, Options(options.rerun, lambda: shell.mapped)
-        )
+            objects, context, Registry(own), watch,
+            Options(options.rerun, lambda: shell.mapped, redacted_bytes),
+        )  # fmt: skip
         steps = []
         for number, step in enumerate(manifest.steps):
             progress(number, len(manifest.steps))
@@ -122,7 +131,7 @@ def replay_from(
 
 
 def base_of(manifest: Manifest, objects: Objects) -> BaseTree:
-    """What the pack says of the tree it started from."""
+    """What the pack records about the tree it started from."""
     for item in manifest.inputs:
         if item.name == BASE_NAME:
             try:
@@ -136,10 +145,10 @@ def base_of(manifest: Manifest, objects: Objects) -> BaseTree:
 
 
 def _before(manifest: Manifest) -> int:
-    """A moment before the first step: what is older then was older in the recording."""
+    """A time before the first step for the files of the base tree, as in the recording."""
     times = (step.timestamp for step in manifest.steps if step.timestamp != NO_TIME)
     before = instant_ns(next(times, "2001-09-09T01:46:40Z")) - 3600 * 10**9
-    # Whatever a log claims, every file system can hold it.
+    # Clamp it: every file system can store this time, whatever the log claims.
     return min(max(before, 0), (2**31 - 1) * 10**9)
 
 
@@ -148,10 +157,10 @@ def _records_changes(manifest: Manifest) -> bool:
 
 
 def _drift(manifest: Manifest, variables: Mapping[str, str]) -> tuple[list[Drift], list[str]]:
-    """Environment drift: the system, the programs."""
+    """Drift of the environment: the system and the programs."""
     recorded = manifest.environment
     out = []
-    here = platform.os_name()
+    here = process_identity.os_name()
     if recorded.os not in ("", "unknown", here):
         out.append(Drift("os", recorded.os, here))
     runtime = f"substrate {__version__}"
@@ -174,13 +183,14 @@ def _shell_notes(manifest: Manifest, shell: ScratchShell) -> Iterator[str]:
         for step in manifest.steps
     )
     if unknown:
-        yield f"{unknown} commands could read a stdin that is not recorded: here it is empty"
+        counted = "1 command" if unknown == 1 else f"{unknown} commands"
+        yield f"{counted} could read a stdin that was not kept: in the replay it is empty"
 
 
 def _own_notes(
     manifest: Manifest, own: Mapping[str, Tool] | None, options: ReplayOptions
 ) -> Iterator[str]:
-    """A project's own tools are programs too, and what `isolation` says does not hold them."""
+    """A project's own tools are programs, too, and run outside the reported isolation."""
     ran = _own_used(manifest, own or {}, options)
     if ran:
         held = "" if options.network == replay_world.OPEN else f" and --net {options.network}"
@@ -194,7 +204,7 @@ def _own_used(manifest: Manifest, own: Mapping[str, Tool], options: ReplayOption
 
 @contextmanager
 def _scratch(keep: bool) -> Iterator[Path]:
-    """A private directory, gone afterwards unless it is to be kept."""
+    """A private directory, removed afterwards unless `keep`."""
     directory = Path(tempfile.mkdtemp(prefix="substrate-replay-"))
     try:
         yield Path(os.path.realpath(directory))

@@ -1,8 +1,8 @@
-"""Running the commands of a replay in its private tree, their output kept to be compared.
+"""Run the commands of a replay in its private tree, and keep their output for comparison.
 
-The tree is a copy that nobody else uses. Where the system can, it is put at the very path where it
-was recorded, in a world; elsewhere the commands run in it as it lies, and paths in their text and
-their output are translated. Either way the live tree is not touched.
+No other process uses the tree. If the system supports it, a world shows the tree at the path where
+it was recorded. Otherwise the commands run at the tree's present path, and paths in their text and
+their output are translated. In both cases the live tree is not touched.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.packs.confined_tree import ConfinedTree, TreeError
-from substrate.packs.tools import ShellCall, ShellDone
-from substrate.system import forked, process
-from substrate.system.environment import Environment
-from substrate.trace.spans import REPLAYED_VARIABLES
-from substrate.world.protocol import Isolation
+from substrate.packs.tools import ConfinedTree, ShellCall, ShellDone, TreeError
+from substrate.system import Environment, umask
+from substrate.system.process import fork_workers, process
+from substrate.trace import REPLAYED_VARIABLES
+from substrate.world import Isolation
 
 _CHUNK = 1 << 16
-#: How long the last output may take to arrive once the command is over.
+#: How long to wait for the last output after the command has ended.
 _LAST_WORDS_S = 10.0
+#: Exit statuses of a program that is not executable, or does not exist.
+_NOT_STARTED = (126, 127)
 
 DIRECT_REASON = (
     "the commands run in a private copy of the tree, but with no world around them: "
@@ -48,14 +49,14 @@ class Streams(NamedTuple):
 
 class CommandToRun(NamedTuple):
     argv: tuple[str | bytes, ...]
-    #: In the tree as it lies on this machine.
+    #: In the tree, at its present path on this machine.
     cwd: Path
     env: Mapping[str, str]
     timeout_s: float
 
 
 class ScratchShell:
-    """Runs commands in a tree without a world; a world around it is `replay_world`'s business."""
+    """Runs commands in a tree without a world; `replay_world` adds one."""
 
     def __init__(
         self, scratch: Path, tree: ConfinedTree, variables: Mapping[str, str], why: str = ""
@@ -70,7 +71,7 @@ class ScratchShell:
 
     @property
     def mapped(self) -> tuple[tuple[bytes, bytes], ...]:
-        """(path now, path then), where the tree is not seen at the path it was recorded at."""
+        """(present path, recorded path), if commands do not see the tree at its recorded path."""
         if not self.tree.recorded_root:
             return ()
         now, then = os.fsencode(self.tree.directory), os.fsencode(self.tree.recorded_root)
@@ -94,14 +95,22 @@ class ScratchShell:
             finally:
                 capped = pump.finish()
         problem = done.problem
+        is_not_started = bool(problem) and done.exit in _NOT_STARTED and not capped
         if capped:
             problem = f"it printed more than {call.output_bytes} bytes"
         return ShellDone(
-            done.exit, done.timed_out, files[0], files[1], files[2], problem, done.scopes
+            done.exit,
+            done.timed_out,
+            files[0],
+            files[1],
+            files[2],
+            problem,
+            done.scopes,
+            is_not_started,
         )
 
     def start(self, command: CommandToRun, streams: Streams) -> Done:
-        """Run one command to its end; a world does it its own way."""
+        """Run one command to its end; `WorldShell` overrides this."""
         return self.start_outside(command, streams)
 
     def start_outside(self, command: CommandToRun, streams: Streams) -> Done:
@@ -149,8 +158,8 @@ class ScratchShell:
 def joined_path(recorded: str, here: str) -> str:
     """The PATH to replay with: the recorded one, and what only the present one has.
 
-    recorded  /a:/b       here  /new:/a:/b   ->  /new:/a:/b   somebody put a tool before the others
-    recorded  /mine:/a    here  /a:/c        ->  /mine:/a:/c  the recorded order rules
+    recorded  /a:/b       here  /new:/a:/b   ->  /new:/a:/b   the user put a tool before the others
+    recorded  /mine:/a    here  /a:/c        ->  /mine:/a:/c  the recorded order wins
     """
     then = [part for part in recorded.split(os.pathsep) if part]
     now = [part for part in here.split(os.pathsep) if part]
@@ -161,7 +170,7 @@ def joined_path(recorded: str, here: str) -> str:
 
 
 def known_variables(environment: Environment, given: Mapping[str, str]) -> dict[str, str]:
-    """Of our own environment what a command's behaviour hangs on, never a secret; and `given`."""
+    """The variables of our environment that affect commands, never a secret, and `given`."""
     variables = environment.variables
     known = {name: variables[name] for name in REPLAYED_VARIABLES if name in variables}
     return known | dict(given)
@@ -171,27 +180,27 @@ def known_variables(environment: Environment, given: Mapping[str, str]) -> dict[
 
 
 class _Pump:
-    """Takes a command's output to files, in the order of arrival, up to a cap.
+    """Writes a command's output to files, in the order of arrival, up to a cap.
 
-    A child process does it: a thread beside us would make it unsafe to fork a world.
+    A child process does it: a thread in this process would make it unsafe to fork a world.
     """
 
     def __init__(self, files: list[Path], cap: int) -> None:
         self._files = files
         self._cap = cap
-        self._child: forked.Forked | None = None
-        if not forked.can_fork():
+        self._child: fork_workers.Forked | None = None
+        if not fork_workers.can_fork():
             self.stdout, self.stderr = (os.open(path, os.O_WRONLY) for path in files[:2])
             return
         out_reader, self.stdout = os.pipe()
         err_reader, self.stderr = os.pipe()
         readers = (out_reader, err_reader)
-        self._child = forked.fork(lambda: self._work(readers))
+        self._child = fork_workers.fork(lambda: self._work(readers))
         for reader in readers:
             os.close(reader)
 
     def finish(self) -> bool:
-        """Everything has arrived; whether there was too much of it."""
+        """Wait for the rest of the output. Returns whether it exceeded the cap."""
         for fd in (self.stdout, self.stderr):
             os.close(fd)
         if self._child is None:
@@ -215,7 +224,7 @@ class _Pump:
                     continue
                 total += len(data)
                 if total > self._cap:
-                    return True  # the command's next write meets a closed pipe
+                    return True  # the command's next write fails on a closed pipe
                 _write(open_ends[reader], data)
                 _write(writers[2], data)
         return False
@@ -243,12 +252,13 @@ def _stdin(scratch: Path, data: bytes) -> Iterator[int]:
 
 
 @contextmanager
-def _umask(umask: int | None) -> Iterator[None]:
-    if umask is None:
+def _umask(wanted: int | None) -> Iterator[None]:
+    if wanted is None:
         yield
         return
-    before = os.umask(umask & 0o777)
+    before = umask.current()
+    umask.take(wanted)
     try:
         yield
     finally:
-        os.umask(before)
+        umask.take(before)

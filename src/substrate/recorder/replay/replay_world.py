@@ -1,4 +1,4 @@
-"""What the commands of a replay run in: a world where there is one, else a plain directory."""
+"""What the commands of a replay run in: a world if available, else a plain directory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from substrate.errors import MissingDependencyError, SubstrateError, UsageError
-from substrate.packs.confined_tree import ConfinedTree
-from substrate.recorder.scratch_shell import (
+from substrate.packs.tools import ConfinedTree
+from substrate.recorder.replay.replay_shell import (
     DIRECT_REASON,
     CommandToRun,
     Done,
@@ -19,16 +19,16 @@ from substrate.recorder.scratch_shell import (
     Streams,
 )
 from substrate.system.process import Stdio
+from substrate.world import STRATEGIES, Isolation
 from substrate.world.network import rules
-from substrate.world.protocol import STRATEGIES, Isolation
 
 if TYPE_CHECKING:
-    from substrate.world.scratch import ScratchWorld
+    from substrate.world.strategies import ScratchWorld
 
 DIRECT, COPY = "direct", "copy-diff"
 OPEN = "open"
 _TRIAL_S = 60.0
-#: Seen at such a path the tree would hide what commands need.
+#: Shown at one of these paths, the tree would hide what commands need.
 _NOT_AT = frozenset({"/", "/usr", "/bin", "/lib", "/lib64", "/etc", "/dev", "/run"})
 _NOT_BELOW = ("/proc", "/sys")
 
@@ -40,11 +40,11 @@ def shell_for(
     strategy: str | None,
     network: str = OPEN,
 ) -> ScratchShell:
-    """The best there is for the commands of `tree`, or the strategy that was asked for.
+    """The best shell for the commands of `tree`, or the strategy that was asked for.
 
-    A `network` other than open takes a world: without one nothing would hold it.
+    A `network` other than open requires a world: without one it cannot be enforced.
     """
-    rules.parse(network)  # wrong words are an error before anything is laid out
+    rules.parse(network)  # report a usage error before anything is laid out
     is_held = network != OPEN
     if strategy is not None and strategy not in STRATEGIES:
         raise UsageError(
@@ -75,15 +75,16 @@ def shell_for(
 def _why_no_world() -> str:
     if not sys.platform.startswith("linux"):
         return f"there are no worlds on {sys.platform}"
-    from substrate.world.probe import finding
+    from substrate.world.capabilities import finding
 
     found = finding("overlay")
     return "" if found.works else found.why
 
 
 def _places(tree: ConfinedTree) -> list[Path]:
-    """Where the tree may be seen, best first. The last is always possible: a pack that names a
-    place where no tree can be must not get out of its world by that.
+    """Paths at which a world may show the tree, best first.
+
+    The last one is always possible: a pack must not escape its world by naming an impossible path.
     """
     wanted = os.path.normpath(tree.recorded_root) if tree.recorded_root else ""
     shut = wanted in _NOT_AT or any(Path(wanted).is_relative_to(top) for top in _NOT_BELOW)
@@ -92,9 +93,9 @@ def _places(tree: ConfinedTree) -> list[Path]:
 
 
 class WorldShell(ScratchShell):
-    """Runs commands in a world in which the tree is where it was recorded, if that can be.
+    """Runs commands in a world that shows the tree at its recorded path, if possible.
 
-    The first command shows how much of a world there is; what holds for it holds for all.
+    A trial before the first command finds the world that works; all commands use it.
     """
 
     def __init__(
@@ -109,11 +110,11 @@ class WorldShell(ScratchShell):
         self._settled = False
 
     def settle(self) -> None:
-        """Find out what works: the guarded world, a plain one, or none."""
+        """Find out what works: a guarded world, a plain one, or none."""
         if self._settled:
             return
         self._settled = True
-        from substrate.world.scratch import ScratchWorld
+        from substrate.world.strategies import ScratchWorld
 
         home = self._variables.get("HOME", "")
         refusals: list[str] = []
@@ -153,7 +154,7 @@ class WorldShell(ScratchShell):
         self.settle()
         if self._world is None:
             return super().start(command, streams)
-        from substrate.world.network.choose import network_for
+        from substrate.world.network import network_for
 
         network = network_for(self._network)
         try:

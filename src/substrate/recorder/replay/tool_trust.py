@@ -1,8 +1,8 @@
 """Whether the programs that a project registers as tools may run in a replay.
 
-They run outside any world, and `.ctx/config.json` may have come with a clone. So a person says yes
-once for each set of them in each project; a changed configuration is asked about again, and so is
-a changed program that lies in the project, where any command in a world can write.
+They run outside any world, and `.ctx/config.json` may have come with a clone. So the user confirms
+each set of tools once per project. A changed configuration must be confirmed again, and so must a
+changed program inside the project, where any command in a world can write.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 
 from substrate.errors import RefusedError
 from substrate.packs.store import Store
-from substrate.system import files
-from substrate.system.environment import Environment
+from substrate.system import Environment
+from substrate.system.files import files
 
 _NAME = "trusted-tools"
 
 
 def require(environment: Environment, store: Store, names: Sequence[str], *, given: bool) -> None:
-    """`RefusedError` unless these tools were trusted before, or trust is `given` now."""
+    """Raise `RefusedError` unless these tools were trusted before, or trust is `given` now."""
     memory = environment.substrate_home / _NAME
     mark = _mark(store)
     if mark in _marks(memory):
@@ -30,7 +30,7 @@ def require(environment: Environment, store: Store, names: Sequence[str], *, giv
     if not given:
         raise RefusedError(
             f"{store.directory / 'config.json'} has programs run for {', '.join(names)}, outside"
-            " any world, and nobody has said that they may, as they are now",
+            " any world, and you have not allowed them as they are now",
             hint="read it; then `ctx replay --trust-tools …` runs them, now and from now on",
         )
     memory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def require(environment: Environment, store: Store, names: Sequence[str], *, giv
 
 
 def _mark(store: Store) -> str:
-    """This project's tools as they are configured now."""
+    """A hash of this project's tools as they are configured now."""
     tools = store.config().get("tools")
     said = {
         "project": str(store.directory.resolve()),
@@ -49,14 +49,14 @@ def _mark(store: Store) -> str:
 
 
 def _programs(tools: object, project: Path) -> list[str]:
-    """What the tools' files hold that are named by a path, in their order."""
+    """Hashes of the files that the tools' commands name by a path, in order."""
     found: list[str] = []
     for one in tools.values() if isinstance(tools, dict) else ():
         command = one.get("command") if isinstance(one, dict) else None
         words = [command] if isinstance(command, str) else command
         if not isinstance(words, list):
             continue
-        # An interpreter's script, too.
+        # All words, because a script may follow its interpreter.
         paths = [project / word for word in words if isinstance(word, str) and os.sep in word]
         found += [hashlib.sha256(p.read_bytes()).hexdigest() for p in paths if p.is_file()]
     return found

@@ -1,4 +1,4 @@
-"""Which programs a run used, and which versions of them are on this machine."""
+"""Which programs a run used, and their versions on this machine."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError
-from substrate.system import process
+from substrate.system.process import process
 
-#: Programs known to answer `--version` at once and to do nothing else. No other is ever started.
+#: Programs known to answer `--version` at once and do nothing else. No other program is started.
 _ASKABLE = frozenset(
     {
         *(
@@ -52,7 +52,7 @@ _VERSION_S = 10.0
 _HASHED_CAP = 512 << 20
 _WORD = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 _SEPARATORS = re.compile(r"\|\||&&|[;|&\n()]")
-#: Words of the shell itself, and programs that say nothing about a result.
+#: Shell keywords and builtins, and programs that do not affect a result.
 _NO_PROGRAM = frozenset(
     {
         *(
@@ -111,9 +111,9 @@ def _first_word(part: str) -> str:
 
 
 def versions_of(names: Iterable[str], search_path: str, since_ns: int = 0) -> dict[str, str]:
-    """The version of each program that is found: what it says itself, and its bytes' hash.
+    """The version of each program that is found: its own answer, and the hash of its file.
 
-    A program that was changed after `since_ns` is marked: what it was before is not known.
+    A program that was changed after `since_ns` is marked: its earlier version is not known.
     """
     out = {}
     for name in names:
@@ -163,9 +163,9 @@ def _changed_ns(path: Path) -> int:
 
 
 def drift(recorded: Mapping[str, str], search_path: str) -> tuple[list[Drift], list[str]]:
-    """What differs from the recorded versions, and the names nothing can be said of.
+    """What differs from the recorded versions, and the names that cannot be checked.
 
-    A version that a person wrote into a log (`12.2`) agrees with any answer that contains it.
+    A version that a user wrote into a log (`12.2`) matches any answer that contains it.
     """
     known = {name for name, version in recorded.items() if "sha256:" in version or name in _ASKABLE}
     present = versions_of(sorted(known), search_path)

@@ -1,12 +1,12 @@
-"""What somebody wrote into the real ``.git`` while a world was away, told by the files' times.
+"""What others wrote into the real ``.git`` while a world ran, found by file times.
 
-A directory that the world removed goes as a whole, with all that others put there since: a new
-branch beside a deleted one, objects of a `git add` where the world's `git gc` had packed. Such
-objects stay (one too many does no harm); anything else is a collision.
+A directory that the world removed is removed as a whole, with everything that others put there
+since: a new branch beside a deleted one, objects of a `git add` where the world's `git gc` had
+packed. Such objects stay (an extra object does no harm); anything else is a collision.
 
-A lock that somebody holds now stays, too. The world seems to have removed it: one that shows up
-there while a git has the same lock of its own leaves a whiteout when that is done, and so does
-one that was taken out of the view (`world/absent.py`).
+A lock that another process holds now stays, too, although the layer shows it as removed. Two cases
+leave such a whiteout: a git in the world released its own lock of the same name while the real one
+existed, or the lock was hidden from the world (`world/process/hide_git_locks.py`).
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.model.nodes import ABSENT, Kind
-from substrate.model.paths import RelPath, display
+from substrate.model import ABSENT, Hold, HoldCause, Kind, RelPath, display
 from substrate.system.files import read_bytes_or_none
-from substrate.workspace.layer import LayerDiff, LayerEntry
-from substrate.workspace.newer import changed_since, holds_newer
-from substrate.workspace.probe import blob_id
+from substrate.workspace.apply import LayerDiff, LayerEntry
+from substrate.workspace.paths import blob_id, changed_since, holds_newer
 
-#: A file that was just made may look older by this much: file systems have a clock of their own.
+#: A new file may look older by this much: file systems use a coarser clock.
 _TICK_NS = 20_000_000
 
 
 class Spared(NamedTuple):
-    """The change without what would take others' objects away."""
+    """The change without removals of objects that others added."""
 
     diff: LayerDiff
-    #: Directories other than those of objects, for people.
-    collisions: tuple[str, ...]
+    #: Directories other than those of objects.
+    collisions: tuple[HoldCause, ...]
 
 
 def spare_what_is_new(root: Path, upper: Path, diff: LayerDiff, since_ns: int) -> Spared:
@@ -48,7 +46,7 @@ def spare_what_is_new(root: Path, upper: Path, diff: LayerDiff, since_ns: int) -
             continue
         if not _is_of_objects(path):
             if one.old.kind is Kind.DIRECTORY:  # single files are compared one by one
-                collisions.append(f"something was written in {display(path)} meanwhile")
+                collisions.append(HoldCause(Hold.GIT_DIRECTORY_WRITTEN, (display(path),)))
         elif one.new == ABSENT:
             del entries[path]
         else:
@@ -73,7 +71,7 @@ def _is_of_objects(path: RelPath) -> bool:
 
 
 def _bring_one_by_one(upper: Path, entries: dict[RelPath, LayerEntry], whole: LayerEntry) -> None:
-    """Instead of the directory: what the world has in it, beside what stands there."""
+    """Instead of replacing the directory, add the world's files to the existing ones."""
     entries[whole.path] = whole._replace(is_whole=False)
     for path, one in entries.items():
         if path.startswith(whole.path + b"/") and one.new.kind is Kind.FILE:

@@ -1,14 +1,13 @@
-"""A repository whose own directory lies outside the workspace: a linked worktree, a submodule.
+"""A repository with its git directory outside the workspace: a linked worktree, a submodule.
 
-No view covers it: a command's commit is written there at once and is there whatever becomes of
-its world. The span says so, where its refs stood is written down, and `undo --with-git` moves
-them back. What the tiers that shut everything leave open is what a commit needs, and nothing by
-which other programs could be made to run code: no hook, no configuration, no pointer to another
-repository.
+No world covers it: a command's commit is written there at once and stays, whatever happens to the
+world. The span says so, the previous values of its refs are recorded, and `undo --with-git` moves
+them back. The strict tiers leave only those parts writable that a commit needs, and nothing that
+could make other programs run code: no hook, no configuration, no pointer to another repository.
 
-The pointer to it, a file `.git`, is a file that commands may write: it is believed only if the
-repository points back, from where those tiers let nobody write. Otherwise one command could say
-what the next one may write to, or in `full` see.
+Commands may write the pointer to it, a file `.git`. So it is trusted only if the repository points
+back, from a place that no command can write to in those tiers. Otherwise one command could choose
+what the next one may write to, or see in `full`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.system.files import read_bytes_or_none
-from substrate.workspace.locate import Workspace, first_line
+from substrate.workspace import Workspace, first_line
 
-#: Of the shared directory: what commits, branches, merges and fetches write.
+#: In the shared directory: what commits, branches, merges and fetches write.
 _WRITTEN = ("objects", "refs", "logs")
-#: Of a worktree's own directory: where it looks for all the rest, and its own configuration, and
-#: that of its submodules.
+#: In a worktree's own directory: the pointers to everything else, its own configuration, and the
+#: directory of its submodules.
 _OWN_CONFIG = "config.worktree"
 _POINTERS = ("commondir", "gitdir", _OWN_CONFIG, "modules")
 _WORK_TREE = re.compile(
@@ -36,12 +35,12 @@ Stamp = tuple[int, int, int]
 
 
 class GitOutside(NamedTuple):
-    """What a world must know of it; all empty where the repository lies in the workspace."""
+    """What a world must know about it; all empty if the git directory is in the workspace."""
 
     readable: tuple[Path, ...] = ()
-    #: What stays open where everything is shut.
+    #: What stays writable in the strict tiers.
     writable: tuple[Path, ...] = ()
-    #: What stays shut in there.
+    #: What stays read-only inside the writable directories.
     read_only: tuple[Path, ...] = ()
     #: For the span.
     note: str = ""
@@ -55,15 +54,16 @@ def git_outside(workspace: Workspace) -> GitOutside:
     git_dir, common = workspace.git_dir, workspace.git_common_dir
     if git_dir is None or common is None or not is_outside(workspace):
         return GitOutside()
-    note = f"the repository's own directory lies outside the workspace, not protected: {git_dir}"
+    note = f"the repository's own directory is outside the workspace, not protected: {git_dir}"
     settings = _content(common / _CONFIG)
     if not _points_back(workspace.root, git_dir, common, settings):
         return GitOutside(note=f"{note}; it does not name this workspace")
     if git_dir == common:
-        # A submodule's: whoever may write there may write its configuration.
+        # A submodule: a command that can write there could also write its configuration.
         return GitOutside((common,), note=note)
     if b"worktreeconfig" in settings.lower() and not os.path.lexists(git_dir / _OWN_CONFIG):
-        # It would be read as soon as a command made it, and what is not there cannot be shut.
+        # Git would read that file once a command created it, and a missing file cannot be made
+        # read-only.
         return GitOutside((git_dir, common), note=note)
     return GitOutside(
         (git_dir, common),
@@ -88,12 +88,12 @@ def _leads_to(git_dir: Path, named: bytes, wanted: Path) -> bool:
 def _content(path: Path) -> bytes:
     try:
         return read_bytes_or_none(path) or b""
-    except OSError:  # a FIFO, a directory: a command can make anything of it
+    except OSError:  # a FIFO, a directory: a command can put anything there
         return b""
 
 
 def branches_of_others(workspace: Workspace) -> set[str]:
-    """Branches that other worktrees have checked out: git lets nobody else move them."""
+    """Branches that other worktrees have checked out: git lets only those move them."""
     git_dir, common = workspace.git_dir, workspace.git_common_dir
     if git_dir is None or common is None:
         return set()
@@ -116,7 +116,7 @@ def branches_of_others(workspace: Workspace) -> set[str]:
 
 
 def code_stamps(workspace: Workspace) -> dict[str, Stamp]:
-    """Of what makes other programs run code, where no layer would tell that it changed."""
+    """Stamps of files that make other programs run code and that no layer covers."""
     common = workspace.git_common_dir
     if common is None or not is_outside(workspace):
         return {}
@@ -136,7 +136,7 @@ def code_stamps(workspace: Workspace) -> dict[str, Stamp]:
 
 
 def code_changed(before: dict[str, Stamp], workspace: Workspace) -> list[str]:
-    """What was made or changed since; samples that git never runs are not told."""
+    """Files that were created or changed since; without samples, which git never runs."""
     now = code_stamps(workspace)
     changed = sorted(path for path in now if now[path] != before.get(path))
     return [path for path in changed if not path.endswith(".sample")]

@@ -1,6 +1,6 @@
-"""What a command did to the user's own git repository: where HEAD and the refs stood, and stand.
+"""What a command did to the user's own git repository: HEAD and refs before and after.
 
-History never holds a ``.git``, so an undo does not move branches back unless asked; it says how to.
+History never records a ``.git``, so an undo moves branches back only on request; it says how to.
 """
 
 from __future__ import annotations
@@ -9,38 +9,40 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.objects import refs
-from substrate.objects.worktree_git import WorktreeGit
-from substrate.recorder.git_outside import branches_of_others
+from substrate.objects.git import WorktreeGit
+from substrate.objects.store import refs
+from substrate.recorder.user_git.outside_git_dir import branches_of_others
 from substrate.system.files import read_bytes_or_none
-from substrate.workspace.locate import Workspace
+from substrate.workspace import Workspace
 
+#: What moved: HEAD and refs, each with its old and its new value, as the ledger has it.
+Effect = dict[str, object]
 _ZERO = "0" * 40
 _SHOWN = 20
 
 
 class GitState(NamedTuple):
-    """What the files say. Every command asks: what few need to know is worked out when needed."""
+    """The content of the ref files. Every command reads them, so parsing happens only if needed."""
 
     #: ``ref: refs/heads/main`` or a commit.
     head: str = ""
-    #: The refs that have a file of their own.
+    #: The refs with a file of their own.
     loose: Mapping[str, str] = {}
-    #: The file of the others.
+    #: The content of packed-refs, with the other refs.
     packed: bytes = b""
 
     @property
     def refs(self) -> dict[str, str]:
-        """Every ref and what it says: a commit, or ``ref: …``."""
+        """Every ref and its value: a commit, or ``ref: …``."""
         return {**refs.packed_texts(self.packed), **self.loose}
 
 
 def git_state(workspace: Workspace) -> GitState:
-    """Where the user's HEAD and refs stand; empty where there is no repository."""
+    """The values of the user's HEAD and refs; empty if there is no repository."""
     if workspace.git_dir is None or workspace.git_common_dir is None:
         return GitState()
     common = workspace.git_common_dir
-    # The loose ones first: `git pack-refs` writes the packed file before it removes them.
+    # Loose refs first: `git pack-refs` writes the packed file before it removes them.
     loose = refs.loose_texts(common)
     return GitState(_read_head(workspace.git_dir), loose, _content(common / "packed-refs"))
 
@@ -52,13 +54,13 @@ def _read_head(git_dir: Path) -> str:
 def _content(path: Path) -> bytes:
     try:
         return b"" if path.is_symlink() else read_bytes_or_none(path) or b""
-    except OSError:  # a FIFO, a directory: a command can make anything of it
+    except OSError:  # a FIFO, a directory: a command can put anything there
         return b""
 
 
-def git_effect(before: GitState, after: GitState) -> dict[str, object]:
+def git_effect(before: GitState, after: GitState) -> Effect:
     """The difference, for the span and the ledger; empty when nothing moved."""
-    effect: dict[str, object] = {}
+    effect: Effect = {}
     if before.head != after.head:
         effect["head"] = [before.head, after.head]
     if (before.loose, before.packed) == (after.loose, after.packed):
@@ -75,13 +77,15 @@ def git_effect(before: GitState, after: GitState) -> dict[str, object]:
 
 
 def _is_symbolic(*texts: str | None) -> bool:
-    """Such a ref follows another one, and needs no moving back."""
+    """Whether a ref is symbolic: it follows another one, and need not be moved back."""
     return any(text is not None and text.startswith("ref:") for text in texts)
 
 
-def effect_since(workspace: Workspace, before: GitState) -> dict[str, object]:
-    """What moved since `before`, without the branches that other worktrees have checked out:
-    whoever moved those was not here."""
+def effect_since(workspace: Workspace, before: GitState) -> Effect:
+    """What moved since `before`, without branches that other worktrees have checked out.
+
+    Their moves belong to commands in those worktrees.
+    """
     effect = git_effect(before, git_state(workspace))
     moved = effect.get("refs")
     if not isinstance(moved, dict):
@@ -92,9 +96,11 @@ def effect_since(workspace: Workspace, before: GitState) -> dict[str, object]:
     return {**effect, "refs": mine} if mine else effect
 
 
-def joined(effects: Iterable[object]) -> dict[str, object]:
-    """Several commands' effects as one, newest first. A ref that somebody else moved in between
-    is left out: between those commands it was not theirs."""
+def joined(effects: Iterable[object]) -> Effect:
+    """Combine the effects of several commands, newest first.
+
+    A ref that another process moved between those commands is left out: it is not only their work.
+    """
     moved: dict[str, list[str | None]] = {}
     apart: set[str] = set()
     head: list[str] = []
@@ -112,14 +118,44 @@ def joined(effects: Iterable[object]) -> dict[str, object]:
             head = [was, head[1] if head else now]
     kept = {name: pair for name, pair in sorted(moved.items()) if name not in apart}
     kept = {name: pair for name, pair in kept.items() if pair[0] != pair[1]}
-    whole: dict[str, object] = {"refs": kept} if kept else {}
+    whole: Effect = {"refs": kept} if kept else {}
     if head and head[0] != head[1]:
         whole["head"] = head
     return whole
 
 
-def put_back(workspace: Workspace, effect: dict[str, object], why: str) -> str:
-    """Move refs and HEAD back if all of them still stand where the command left them.
+def outstanding(workspace: Workspace, effect: Effect) -> Effect:
+    """`effect` without the refs that already have their old value again."""
+    if not effect:
+        return {}
+    now = git_state(workspace)
+    present = now.refs
+    refs_moved, head = effect.get("refs"), effect.get("head")
+    left: Effect = {}
+    if isinstance(refs_moved, dict):
+        still = {n: pair for n, pair in refs_moved.items() if present.get(n) != pair[0]}
+        if still:
+            left["refs"] = still
+    if isinstance(head, list) and head[0] != now.head:
+        left["head"] = head
+    return left
+
+
+def moved_again(workspace: Workspace, effect: Effect) -> list[str]:
+    """The refs that have moved since the command moved them: they cannot be moved back."""
+    now = git_state(workspace)
+    present = now.refs
+    refs_moved, head = effect.get("refs"), effect.get("head")
+    out = [
+        name
+        for name, (_, left) in (refs_moved.items() if isinstance(refs_moved, dict) else ())
+        if present.get(name) != left
+    ]
+    return [*out, *(["HEAD"] if isinstance(head, list) and head[1] != now.head else [])]
+
+
+def put_back(workspace: Workspace, effect: Effect, why: str) -> str:
+    """Move refs and HEAD back if all of them still have the value that the command set.
 
     All or none, each compared and swapped by git itself. Returns a sentence for the user.
     """
@@ -154,9 +190,9 @@ def put_back(workspace: Workspace, effect: dict[str, object], why: str) -> str:
 
 
 def how_to_put_back(effect: object) -> list[str]:
-    """The commands that bring refs and HEAD back, each refusing if they moved again since.
+    """The commands that move refs and HEAD back; each refuses if the ref has moved again since.
 
-    They are made to be pasted into a shell, and a ref may be called ``refs/heads/$(reboot)``.
+    Users paste them into a shell, so names are quoted: a ref may be ``refs/heads/$(reboot)``.
     """
     from shlex import quote  # rarely needed
 

@@ -1,8 +1,9 @@
-"""An index that a command refreshed in its world, put in place of the real one as git would.
+"""Replace the real index with one that a command refreshed in its world, as git would.
 
-After a checkout in a world the index knows the files as they were there: without this every later
-``git status`` would read them again. It says nothing new, so it gives way to everybody: it comes
-when all else has arrived, under git's own lock, and only if it is true of the real files.
+After a checkout in a world, the world's index has the stat data of the files. Without it, every
+later ``git status`` would read them again. It stages nothing new, so it has the lowest priority: it
+is installed after everything else has arrived, under git's own lock, and only if it matches the
+real files.
 """
 
 from __future__ import annotations
@@ -13,30 +14,35 @@ from contextlib import suppress
 from pathlib import Path
 
 from substrate.errors import LockedError
-from substrate.model.paths import RelPath
-from substrate.objects.index_sameness import FileStat, Fresh
-from substrate.system.files import fsync_fd, read_bytes_or_none, write_all
-from substrate.workspace import index_lock
-from substrate.workspace.dirwalk import Walker
-from substrate.workspace.locate import Workspace
-from substrate.workspace.newer import Stamp, stamp
+from substrate.model import RelPath
+from substrate.objects.index import FileStat, Fresh, index_lock, write_like
+from substrate.system.files import read_bytes_or_none
+from substrate.workspace import Workspace
+from substrate.workspace.paths import Stamp, Walker, stamp
 
 INDEX = RelPath(b".git/index")
 
 
 def put_in_place(workspace: Workspace, upper: Path, fresh: Fresh, stood: Stamp | None) -> bool:
-    """Whether it came. `stood`: what the real one looked like when the world started."""
+    """Returns whether it was installed. `stood`: the real index when the world started."""
     root = workspace.root
     if workspace.git_dir != root / ".git" or not fresh.stats or not fresh.is_all:
         return False
     if not _is_true(os.fsencode(root), fresh):
         return False
-    # Written beside the layer: what a kill leaves there goes with it, and the lock is held briefly.
+    # Written beside the layer: a leftover is removed with the layer, and the lock is held briefly.
     made = upper.parent / "fresh-index"
     try:
         parent, name = Walker(root).parent_of(INDEX)
         with parent:
-            _write(made, upper / os.fsdecode(INDEX), parent.lstat(name))
+            source = upper / os.fsdecode(INDEX)
+            data, times = read_bytes_or_none(source), source.lstat()
+            if data is None:
+                return False
+            if not stat.S_ISREG(times.st_mode):
+                return False
+            stands = parent.lstat(name)
+            write_like(made, data, stands, (times.st_atime_ns, times.st_mtime_ns))
             with index_lock.held(workspace.git_dir):
                 if stamp(parent.lstat(name)) != stood:
                     return False
@@ -49,26 +55,12 @@ def put_in_place(workspace: Workspace, upper: Path, fresh: Fresh, stood: Stamp |
             made.unlink()
 
 
-def _write(made: Path, source: Path, stood: os.stat_result) -> None:
-    """As the world's, for whoever the real one belongs to."""
-    data, times = read_bytes_or_none(source), source.lstat()
-    if data is None or not (stat.S_ISREG(stood.st_mode) and stat.S_ISREG(times.st_mode)):
-        raise FileNotFoundError(source)
-    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        write_all(fd, data)
-        os.fchown(fd, stood.st_uid, stood.st_gid)
-        os.fchmod(fd, stat.S_IMODE(stood.st_mode))
-        # By its time git knows which files may have been written since.
-        os.utime(fd, ns=(times.st_atime_ns, times.st_mtime_ns))
-        fsync_fd(fd)
-    finally:
-        os.close(fd)
-
-
 def _is_true(root: bytes, fresh: Fresh) -> bool:
-    """Also of what git noted in the second of a file's writing and was not sure of, but would
-    trust from now on: the world may have seen it before another was put in its place."""
+    """Whether the index matches the real files.
+
+    This includes racy entries, recorded in the same second as the file's last write: with the new
+    index git would trust them, but the file may have been replaced after the world saw it.
+    """
     noted = {**fresh.unsure, **fresh.stats}
     return all(_is_so(root, name, one) for name, one in noted.items())
 
