@@ -1,6 +1,6 @@
-"""The words that an agent typed, out of what its own shell wraps around them: for people to read.
+"""Extract the command that an agent typed from its shell wrapper, for display.
 
-Records keep the whole of it. Claude Code's looks like this, and fills a line of any list:
+Records keep the whole text. That of Claude Code looks like this and fills a line of any list:
 
     source /…/snapshot-bash-….sh 2>/dev/null || true && eval 'make test' && pwd -P >| /tmp/…-cwd
 """
@@ -10,24 +10,33 @@ from __future__ import annotations
 import re
 import shlex
 
-_EVAL, _DIRECTORY = "eval ", " && pwd -P >| "
-#: All that may stand before and after it: whatever else is done there must not be hidden, be it
-#: that a file of the project is read as a script, or written over.
+_EVAL, _DIRECTORY, _BUILTIN = "eval ", "pwd -P >| ", "\\builtin "
+#: The only texts allowed before and after the command. Anything else must stay visible, for
+#: example reading a project file as a script, or overwriting it.
 _CWD_FILE = re.compile(r"(/[\w.-]+)*/(claude-[\w.-]+-cwd|claude[\w.-]*/cwd-[\w-]+)")
 _PREPARES = re.compile(
-    r"source (/[\w.-]+)*/\.claude/shell-snapshots/snapshot-[\w.-]+ 2>/dev/null \|\| true"
+    r"(\\builtin )?source (/[\w.-]+)*/\.claude/shell-snapshots/snapshot-[\w.-]+"
+    r" 2>/dev/null \|\| true"
     r"|(shopt -u extglob|setopt NO_EXTENDED_GLOB( NO_BARE_GLOB_QUAL)?) 2>/dev/null \|\| true"
+    # Since 2.1.325: a group for both shells, which also removes aliases and functions.
+    r"|\{ (\\builtin )?shopt -u extglob"
+    r" \|\| (\\builtin )?setopt NO_EXTENDED_GLOB( NO_[A-Z_]+)*; \}"
+    r" (>/dev/null 2>&1|2>/dev/null) \|\| true"
+    r"|\{ \\builtin unalias -- '[\w-]+'; \\builtin unset -f -- '[\w-]+'; \}"
+    r" >/dev/null 2>&1 \|\| true"
     r"|export( TE?MP=[\w/.-]+)+"
     r"|export BUN_OPTIONS=\"--smol\$\{BUN_OPTIONS:\+ \$BUN_OPTIONS\}\""
 )
 
 
 def typed(command: str) -> str:
-    """What stands in the middle; the command itself if nobody wrapped it in a way known here."""
+    """The command inside the wrapper; the whole text if it has no known wrapper."""
     head, found, file = command.rpartition(_DIRECTORY)
-    if not found or not _CWD_FILE.fullmatch(file):
+    head = head.removesuffix(_BUILTIN)
+    if not found or not _CWD_FILE.fullmatch(file) or not head.endswith(" && "):
         return command
-    before, found, words = head.partition(_EVAL)
+    before, found, words = head.removesuffix(" && ").partition(_EVAL)
+    before = before.removesuffix(_BUILTIN)
     if not found or not all(_PREPARES.fullmatch(part) for part in before.split(" && ")[:-1]):
         return command
     if before and not before.endswith(" && "):
@@ -36,8 +45,8 @@ def typed(command: str) -> str:
         first, *others = shlex.split(words)
     except ValueError:
         return command
-    # Of several lines a list shows the first: it must be the one that the shell begins with.
+    # A list shows only the first of several lines: it must be the first that the shell runs.
     if not first.split("\n", 1)[0].strip() or first.count("\\\n") != words.count("\\\n"):
         return command
-    # Its input is nothing, at most: anything else would be left out of what one reads.
+    # Only an empty input may follow: anything else would be hidden from the reader.
     return first if "".join(others) in ("", "<", "</dev/null") else command
