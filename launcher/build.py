@@ -22,8 +22,8 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 _HERE = Path(__file__).parent
 _SCRIPT = _HERE / "substrate"
-_ENTRY_POINTS = {"ctx": "substrate.cli.entry:ctx"}
-_PORTABLE_ENTRY_POINTS = {**_ENTRY_POINTS, "substrate": "substrate.cli.entry:substrate"}
+_ENTRY_POINTS = {"ctx": "substrate.cli.startup:ctx"}
+_PORTABLE_ENTRY_POINTS = {**_ENTRY_POINTS, "substrate": "substrate.cli.startup:substrate"}
 
 
 def _has_sh() -> bool:

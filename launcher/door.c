@@ -1,14 +1,14 @@
 /* The installed `substrate`, where a compiler was at hand when the wheel was made.
  *
- * It does one thing: hand a call that runs a command to the agent, as client/door.py does, and wait
- * for its status. Starting Python for that would take longer than all the rest of a small command.
+ * It does one thing: hand a call that runs a command, or a coding agent's report (`hook`), to the
+ * daemon, as client/offer_to_daemon.py does, and wait for its status. Starting Python for that would take longer than all the rest of a small command.
  * Whatever else is asked for, or whenever anything is not exactly as expected before the command has
  * started, Python takes this process over, as the shell launcher (`launcher/substrate`, compiled in)
  * starts it; it asks again and knows every case. So nothing here has to be clever: in doubt,
  * `in_python()`.
  *
- * The protocol is described in src/substrate/protocol/door.py, the choice of calls in
- * src/substrate/client/door.py; tests/e2e/test_compiled_client.py compares the two.
+ * The protocol is described in src/substrate/protocol/daemon_wire.py, the choice of calls in
+ * src/substrate/client/offer_to_daemon.py; tests/e2e/test_compiled_client.py compares the two.
  * Why: docs/decisions/0034-a-compiled-client.md.
  */
 #define _GNU_SOURCE
@@ -16,16 +16,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "launcher.h" /* written by build.py: LAUNCHER, PYTHON, VERSION */
@@ -37,6 +42,11 @@
 #define LAST_MINOR 40
 
 extern char **environ;
+
+/* How long a coding agent waits for its report to be recorded, and how long we wait for the agent to
+ * finish writing it. */
+#define HOOK_PATIENCE_MS 50
+#define HOOK_INPUT_MS 2000
 
 static char **words; /* argv, with our own name */
 static char me[PATH_MAX];
@@ -53,7 +63,7 @@ static const char *const valued[] = {
 
 /* ------------------------------------------------------------------------------ the long way */
 
-/* Python does not start with a directory as one of its streams: cli/entry.py takes it back. */
+/* Python does not start with a directory as one of its streams: cli/startup.py takes it back. */
 static void set_directories_aside(void) {
     char where[64] = "";
     struct stat found;
@@ -123,10 +133,14 @@ static int is_set(const char *name) {
     return value != NULL && *value != '\0';
 }
 
+static int is_off(const char *name) {
+    const char *value = getenv(name);
+    return value != NULL && strcasecmp(value, "off") == 0;
+}
+
 static int is_wanted(void) {
-    const char *agent = getenv("SUBSTRATE_AGENT");
-    return !(agent != NULL && strcasecmp(agent, "off") == 0) && !is_set("SUBSTRATE_PARENT_SPAN") &&
-           !is_set("SUBSTRATE_WORLD_ID");
+    return !is_off("SUBSTRATE_DAEMON") && !is_off("SUBSTRATE_AGENT") /* its former name */ &&
+           !is_set("SUBSTRATE_PARENT_SPAN") && !is_set("SUBSTRATE_WORLD_ID");
 }
 
 static int has_terminal(void) {
@@ -152,7 +166,7 @@ static int names_descriptor(void) {
     return 0;
 }
 
-/* Whether make or cargo say by which descriptors a job is asked for; a FIFO goes by its path. */
+/* Whether make or cargo name the descriptors of their job server; a FIFO goes by its path. */
 static int names_job_server(void) {
     static const char *const names[] = {"MAKEFLAGS", "CARGO_MAKEFLAGS"};
     static const char *const options[] = {"--jobserver-auth=", "--jobserver-fds="};
@@ -169,7 +183,7 @@ static int names_job_server(void) {
 
 /* Whether we were given more than 0, 1 and 2, and the command would miss it. */
 static int has_more_descriptors(void) {
-    if (!names_descriptor() && !names_job_server()) return 0; /* many callers leave some open that nobody uses */
+    if (!names_descriptor() && !names_job_server()) return 0; /* many callers leave some open that are not used */
     DIR *open_ones = opendir("/proc/self/fd");
     if (open_ones == NULL) return 1;
     int found = 0;
@@ -181,7 +195,7 @@ static int has_more_descriptors(void) {
     return found;
 }
 
-/* A coding agent's own hook, which it has put the same prefix before: client/hooks.py says why it
+/* A coding agent's own hook, which it has put the same prefix before: client/hook_passthrough.py says why it
  * goes straight through. */
 static void pass_hook_through(void) {
     static const char ending[] = "_harness";
@@ -194,6 +208,66 @@ static void pass_hook_through(void) {
     char *bash[] = {"/bin/bash", "-c", words[2], NULL}, *sh[] = {"/bin/sh", "-c", words[2], NULL};
     execv(bash[0], bash);
     execv(sh[0], sh);
+}
+
+/* ------------------------------------------------------------------- a coding agent's report */
+
+static long now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000L + now.tv_nsec / 1000000L;
+}
+
+/* The daemon may serve the report after the tool has written: it compares files' times with this. */
+static void note_time(void) {
+    struct timespec now;
+    char text[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    snprintf(text, sizeof text, "%lld%09ld", (long long)now.tv_sec, now.tv_nsec);
+    setenv("SUBSTRATE_HOOK_NS", text, 1);
+}
+
+/* Whether the descriptor can be read before `deadline`. */
+static int is_ready(int fd, long deadline) {
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    for (;;) {
+        long left = deadline - now_ms();
+        int found = poll(&one, 1, left > 0 ? (int)left : 0);
+        if (found >= 0 || errno != EINTR) return found > 0;
+    }
+}
+
+#include "files_before.h"
+
+/* Take the report off the agent's pipe, and let go of all its pipes: it waits until the last copy is
+ * closed, and must not wait for what is done after our exit. */
+static int take_report(void) {
+    static char part[65536];
+    int report = memfd_create("substrate-hook", MFD_CLOEXEC), null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (report < 0 || null < 0) _exit(0);
+    int out = fcntl(1, F_DUPFD_CLOEXEC, 3);
+    long deadline = now_ms() + HOOK_INPUT_MS;
+    size_t total = 0;
+    while (total < MOST_REPLY_BYTES && is_ready(0, deadline)) {
+        ssize_t got = read(0, part, sizeof part);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        for (ssize_t done = 0, put_now; done < got; done += put_now)
+            if ((put_now = write(report, part + done, (size_t)(got - done))) <= 0) _exit(0);
+        total += (size_t)got;
+    }
+    keep_files_before(report, total);
+    if (lseek(report, 0, SEEK_SET) != 0 || dup2(report, 0) != 0) _exit(0);
+    if (dup2(null, 1) != 1 || dup2(null, 2) != 2) _exit(0);
+    return out;
+}
+
+/* Hand the agent what the recorder printed. */
+static void pass_output(int from, int to) {
+    static char part[65536];
+    fcntl(from, F_SETFL, O_NONBLOCK);
+    ssize_t got = read(from, part, sizeof part);
+    if (got > 0 && to >= 0) (void)!write(to, part, (size_t)got);
 }
 
 /* --------------------------------------------------------------------------- where things are */
@@ -284,7 +358,7 @@ static void find_install(char *out, size_t room) {
     if (above == bin || !find_package(prefixes[1], out, room)) in_python();
 }
 
-/* ------------------------------------------------------------------------------- the agent */
+/* ------------------------------------------------------------------------------ the daemon */
 
 static int meet(const char *directory) {
     struct stat found;
@@ -392,7 +466,7 @@ static void send_request(int fd, const char *install) {
 /* ---------------------------------------------------------------- signals while it runs */
 
 static volatile sig_atomic_t connection = -1;
-/* The process group of whoever runs the command. Never 0 or 1: those would be our own, or all. */
+/* The process group of the process that runs the command. Never 0 or 1: those would be our own, or all. */
 static volatile sig_atomic_t runner;
 
 static void pass_on(int number) {
@@ -409,8 +483,8 @@ static void pass_on(int number) {
     errno = before;
 }
 
-/* Only from the start on. Whoever is ended before has not started anything, and need not wait for an
- * agent that does not answer; and a signal is not lost to one that declines. */
+/* Only from the start on. A caller that is ended before has not started anything, and need not wait
+ * for a daemon that does not answer; and a signal is not lost to one that declines. */
 static void relay(int fd) {
     static const int forwarded[] = {
         SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT,
@@ -436,7 +510,7 @@ static int receive(int fd, unsigned char *out, size_t size) {
     return 1;
 }
 
-/* The next reply's kind, its payload as a number if it is one; 0 if the agent is gone. */
+/* The next reply's kind, its payload as a number if it is one; 0 if the daemon is gone. */
 static int next_reply(int fd, long *value) {
     unsigned char header[5], payload[4096];
     if (!receive(fd, header, sizeof header)) return 0;
@@ -457,13 +531,68 @@ static int next_reply(int fd, long *value) {
     return header[0];
 }
 
+/* As the command died, so that a loop in the caller's shell stops at Ctrl-C; as pid 1, or where the
+ * signal cannot kill, with 128 + its number. A core file would be of us, not of the command. */
+static _Noreturn void die_of(int number) {
+    struct rlimit core;
+    if (getrlimit(RLIMIT_CORE, &core) == 0) {
+        core.rlim_cur = 0;
+        setrlimit(RLIMIT_CORE, &core);
+    }
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    signal(number, SIG_DFL);
+    sigset_t own;
+    sigemptyset(&own);
+    sigaddset(&own, number);
+    sigprocmask(SIG_UNBLOCK, &own, NULL);
+    kill(getpid(), number);
+    _exit(128 + number);
+}
+
 static _Noreturn void lost(void) {
     static const char text[] =
-        "substrate: error: the agent was lost while the command ran\n"
+        "substrate: error: the daemon was lost while the command ran\n"
         "hint: `substrate log` shows what was recorded; the next call records what is missing\n";
-    if (runner > 1) killpg((pid_t)runner, SIGKILL); /* what it still did would be nobody's */
+    if (runner > 1) killpg((pid_t)runner, SIGKILL); /* what it still did would belong to no command */
     (void)!write(2, text, sizeof text - 1);
     _exit(EXIT_RUN_FAILED);
+}
+
+/* A child hands the report over, and outlives us if that takes longer than the agent should wait: the
+ * daemon may be starting, or busy. It has no deadline, and where there is no daemon it becomes Python,
+ * which records the report by itself and starts one. */
+static _Noreturn void report_hook(const char *install) {
+    char directory[PATH_MAX];
+    int done[2], said[2];
+    note_time();
+    int out = take_report();
+    if (pipe2(done, O_CLOEXEC) != 0 || pipe2(said, O_CLOEXEC) != 0) _exit(0);
+    pid_t child = fork();
+    if (child != 0) {
+        close(done[1]);
+        if (child > 0) {
+            (void)is_ready(done[0], now_ms() + HOOK_PATIENCE_MS);
+            pass_output(said[0], out);
+        }
+        _exit(0);
+    }
+    /* The agent waits for the last copy of its pipe; and a recorder that prints after our parent's
+     * exit must notice that its reader is gone. */
+    if (out >= 0) close(out);
+    close(said[0]);
+    if (dup2(said[1], 1) != 1) _exit(0);
+    close(said[1]);
+    setsid();
+    find_directory(directory, sizeof directory);
+    int fd = meet(directory);
+    send_request(fd, install);
+    for (int started = 0;;) {
+        long value;
+        int kind = next_reply(fd, &value);
+        if (kind == 'S') started = 1;
+        else if (started) _exit(0);
+        else in_python(); /* declined, or gone */
+    }
 }
 
 int main(int argc, char **argv) {
@@ -472,7 +601,11 @@ int main(int argc, char **argv) {
     words = argv;
     if (argv[0] == NULL) return EXIT_RUN_FAILED;
     pass_hook_through();
+    int hook = argv[1] != NULL && strcmp(argv[1], "hook") == 0 && argv[2] != NULL && argv[2][0] != '-' &&
+               argv[3] == NULL;
+    if (hook && is_set("SUBSTRATE_WORLD_ID")) return 0;
     find_install(install, sizeof install);
+    if (hook && is_wanted() && !isatty(0)) report_hook(install);
     if (!is_run() || !is_wanted() || has_terminal() || has_more_descriptors()) in_python();
     find_directory(directory, sizeof directory);
     int fd = meet(directory);
@@ -485,6 +618,7 @@ int main(int argc, char **argv) {
             runner = (sig_atomic_t)value;
             relay(fd);
         } else if (kind == 'X' && started) {
+            if (value < 0 && value > -NSIG) die_of((int)-value);
             _exit((int)(value & 0xff));
         } else if (kind == 'R' && started) {
             continue;

@@ -1,4 +1,4 @@
-"""One call from inside a world, in a process of its own: hear it, answer it, and end."""
+"""Answers one call from inside a world, in its own process."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn, TextIO
 
+from substrate.broker import nested_commands
+from substrate.broker.nested_commands import Begun, State
 from substrate.errors import EXIT_REFUSED, SubstrateError
-from substrate.inside import nested
-from substrate.inside.nested import Begun, State
-from substrate.protocol import inside
-from substrate.recorder.inside import Scene, UndoWish
-from substrate.system.channel import Channel, ClosedError
+from substrate.protocol import broker_wire
+from substrate.recorder.command import Scene, UndoWish
+from substrate.system.process import Channel, ClosedError
 
 __all__ = ["Answer", "Begun", "Call", "State", "close_all", "handle"]
 
-#: A question is sent at once, or not at all.
+#: The time limit for receiving the question.
 _HEARING_S = 3
-#: A reader inside may be a pager; but nobody is waited for all day.
+#: The reader inside may be a pager, so the limit is long.
 _LONGEST_S = 600
 _LONGEST_CPU_S = 120
-#: What it takes counts for no limit of the command's.
+#: A limit of our own, because the command's limits do not apply to this process.
 _MOST_MEMORY = 1 << 30
 #: More of them would push older ones out of what is kept.
 MOST_UNDOS = 50
 MOST_CHECKPOINTS = 20
 
-close_all = nested.close_all
+close_all = nested_commands.close_all
 
 
 class Call(NamedTuple):
-    """A call as the command line is to see it."""
+    """A call as the command line sees it."""
 
     words: list[str]
-    #: Below the workspace's root; it may exist inside only.
+    #: Below the workspace's root; the directory may exist only inside the world.
     cwd: Path
     stdout: TextIO
     stderr: TextIO
     no_color: bool
     columns: int
     scene: Scene
-    #: Commands whose undo is settled already.
+    #: Commands for which an undo is already requested.
     already: tuple[str, ...]
     may_undo: bool
     may_mark: bool
@@ -53,7 +53,7 @@ class Call(NamedTuple):
 
 class Answered(NamedTuple):
     status: int
-    #: What is wanted when the command is over.
+    #: The undo to do when the command has ended.
     undo: UndoWish | None = None
     #: Whether a checkpoint was made.
     marked: bool = False
@@ -69,30 +69,30 @@ def handle(
     """Called right after the fork."""
     try:
         signal.alarm(_HEARING_S)
-        question = inside.receive_question(connection)
+        question = broker_wire.receive_question(connection)
         _limit()
-        inside.send_frame(connection, inside.HEARD)
-        if question.kind == inside.ASK:
+        broker_wire.send_frame(connection, broker_wire.HEARD)
+        if question.kind == broker_wire.ASK:
             status = _ask(connection, question, tell, scene, state, answer)
         else:
             status = _note(connection, question, tell, scene, state)
-        inside.send_frame(connection, inside.EXITED, b"%d" % status)
+        broker_wire.send_frame(connection, broker_wire.EXITED, b"%d" % status)
     except (OSError, EOFError, ValueError, ClosedError):
-        pass  # whoever it was is gone, or spoke another language
+        pass  # the caller is gone, or sent something else than a question
     finally:
         os._exit(0)
 
 
 def _ask(
     connection: _socket.socket,
-    question: inside.Question,
+    question: broker_wire.Question,
     tell: Channel,
     scene: Scene,
     state: State,
     answer: Answer,
 ) -> int:
-    stdout = _stream(connection, inside.OUT, b"o" in question.flags)
-    stderr = _stream(connection, inside.ERR, b"e" in question.flags)
+    stdout = _stream(connection, broker_wire.OUT, b"o" in question.flags)
+    stderr = _stream(connection, broker_wire.ERR, b"e" in question.flags)
     call = Call(
         [os.fsdecode(word) for word in question.words], _directory(scene, question.cwd),
         stdout, stderr, b"n" in question.flags, question.columns, scene,
@@ -123,29 +123,31 @@ def _limit() -> None:
 
 def _note(
     connection: _socket.socket,
-    question: inside.Question,
+    question: broker_wire.Question,
     tell: Channel,
     scene: Scene,
     state: State,
 ) -> int:
-    """A command begins inside, or has ended."""
+    """Record that a command inside begins, or has ended."""
     try:
-        if question.kind == inside.BEGIN:
-            begun = nested.begin(scene, state, question.words, _directory(scene, question.cwd))
+        if question.kind == broker_wire.BEGIN:
+            begun = nested_commands.begin(
+                scene, state, question.words, _directory(scene, question.cwd)
+            )
             tell.send("begun", tuple(begun))
             ids = f"{begun.span_id} {scene.session_id}"
-            inside.send_frame(connection, inside.IDS, ids.encode())
+            broker_wire.send_frame(connection, broker_wire.IDS, ids.encode())
         else:
-            tell.send("ended", nested.end(scene, state, question.words))
+            tell.send("ended", nested_commands.end(scene, state, question.words))
     except SubstrateError as error:
         said = f"{error.message}\n{error.hint}"
-        inside.send_frame(connection, inside.ERR, said.encode("utf-8", "replace"))
+        broker_wire.send_frame(connection, broker_wire.ERR, said.encode("utf-8", "replace"))
         return EXIT_REFUSED
     return 0
 
 
 def _directory(scene: Scene, cwd: bytes) -> Path:
-    """Where the caller stands, by name alone; outside the workspace it counts for nothing."""
+    """The caller's directory, by name only; the root if it is outside the workspace."""
     here = os.path.normpath(cwd)
     root = os.fsencode(scene.place.workspace.root)
     is_below = here == root or here.startswith(root.rstrip(b"/") + b"/")
@@ -153,7 +155,7 @@ def _directory(scene: Scene, cwd: bytes) -> Path:
 
 
 class _Frames(io.RawIOBase):
-    """A stream whose bytes go to the caller, who writes them to its own."""
+    """A stream whose bytes go to the caller, which writes them to its own stream."""
 
     def __init__(self, connection: _socket.socket, kind: bytes, is_terminal: bool) -> None:
         self._connection = connection
@@ -168,10 +170,10 @@ class _Frames(io.RawIOBase):
 
     def write(self, data: object) -> int:
         raw = bytes(memoryview(data))  # type: ignore[arg-type]
-        inside.send_frame(self._connection, self._kind, raw)
+        broker_wire.send_frame(self._connection, self._kind, raw)
         return len(raw)
 
 
 def _stream(connection: _socket.socket, kind: bytes, is_terminal: bool) -> TextIO:
-    raw = io.BufferedWriter(_Frames(connection, kind, is_terminal), inside.MOST_FRAME_BYTES)
+    raw = io.BufferedWriter(_Frames(connection, kind, is_terminal), broker_wire.MOST_FRAME_BYTES)
     return io.TextIOWrapper(raw, "utf-8", "backslashreplace")

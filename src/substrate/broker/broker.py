@@ -1,8 +1,8 @@
-"""Answers calls of `substrate` from inside one world. It runs outside, so it trusts nobody there.
+"""Answers calls of `substrate` from inside one world. It runs outside and trusts no caller.
 
-The process that waits for the command starts it when the first call comes, and ends it with the
-command. Each call is looked at in a process of its own, so that none can hold up another; what
-one of them has settled (an undo for later, a command that began) comes back over a channel.
+The process that waits for the command starts the broker when the first call comes, and ends it
+with the command. Each call is handled in its own process, so no call can delay another. The
+results that must be kept (a requested undo, a command that began) come back over a channel.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn, cast
 
-from substrate.inside import answering
-from substrate.inside.answering import Answer, Begun, State
-from substrate.recorder.inside import Scene, UndoWish
-from substrate.system import afterwards, agent_place, process_tree
-from substrate.system import channel as channels
-from substrate.system.channel import Channel, ClosedError
+from substrate.broker import answer_call
+from substrate.broker.answer_call import Answer, Begun, State
+from substrate.recorder.command import Scene, UndoWish
+from substrate.system import daemon_paths
 from substrate.system.linux import process_name
+from substrate.system.process import Channel, ClosedError, deferred_work, fork_child, process_tree
+from substrate.system.process import fd_channel as channels
 
-#: Calls looked at at once; the others wait at the door.
+#: Calls handled at the same time; the others wait in the socket's queue.
 MOST_AT_ONCE = 8
-#: How long what is under way may take when the command is over.
+#: How long calls under way may take after the command has ended.
 _GRACE_S = 2.0
 #: closerange costs nothing for descriptors that are not there.
 _MOST_FDS = 1 << 20
-#: So deep is no tree of processes that means well.
+#: More than any reasonable depth of a process tree.
 _MOST_GENERATIONS = 1000
 
 
@@ -40,12 +40,12 @@ def serve(
     try:
         _leave_the_waiting_process(listener, control.fileno())
         _Server(listener, control, init_pid, scene, load()).run()
-    finally:  # whatever it was: never return into a second copy of our caller
+    finally:  # in every case: never return into a second copy of the caller's code
         os._exit(0)
 
 
 def _leave_the_waiting_process(*kept: int) -> None:
-    """Nothing of what it holds or waits for is ours: not its descriptors, not its signals."""
+    """Give up what we inherited from the waiting process: its descriptors and its signals."""
     from substrate.trace import writer
 
     os.setpgid(0, 0)  # the terminal's keys are for the command
@@ -65,7 +65,7 @@ def _leave_the_waiting_process(*kept: int) -> None:
     os.chdir("/")
     process_name.call_ourselves(b"substrate-broker")
     writer.watchers.clear()
-    afterwards.forget()
+    deferred_work.forget()
 
 
 class _Server:
@@ -88,7 +88,7 @@ class _Server:
             if len(self._calls) < MOST_AT_ONCE:
                 others.append(self._listener.fileno())
             ready = self._wait(others, None)
-            # What is settled comes first: the next call may build on it.
+            # Results come first: the next call may depend on them.
             for fd in ready & set(self._calls):
                 self._hear(fd)
             if self._control.fileno() in ready:
@@ -99,19 +99,19 @@ class _Server:
         self._finish()
 
     def _finish(self) -> None:
-        """The command is over; whatever is still under way was asked by what outlives it."""
+        """The command has ended. Calls still under way come from processes that outlive it."""
         while self._calls and (ready := self._wait([], _GRACE_S)):
             for fd in ready:
                 self._hear(fd)
         for pid, _ in self._calls.values():
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        spans = answering.close_all(self._scene, self._state)
+        spans = answer_call.close_all(self._scene, self._state)
         with suppress(ClosedError):
             self._control.send("asked", [tuple(wish) for wish in self._state.undos], spans)
 
     def _wait(self, others: list[int], timeout_s: float | None) -> set[int]:
-        """Which of the calls under way, and of `others`, have something to say."""
+        """Which of the calls under way, and of `others`, are readable."""
         poll = select.poll()
         for fd in (*self._calls, *others):
             poll.register(fd, select.POLLIN)
@@ -147,11 +147,13 @@ class _Server:
             if not _is_from(call, self._init_pid):
                 return
             ours, theirs = channels.pair()
-            pid = os.fork()
-            if pid == 0:
+
+            def handle() -> None:
                 self._listener.close()
                 ours.close()
-                answering.handle(call, theirs, self._scene, self._state, self._answer)
+                answer_call.handle(call, theirs, self._scene, self._state, self._answer)
+
+            pid = fork_child(handle)
             theirs.close()
             self._calls[ours.fileno()] = (pid, ours)
         finally:
@@ -159,11 +161,11 @@ class _Server:
 
 
 def _is_from(call: _socket.socket, init_pid: int) -> bool:
-    """Whether the caller is of our user, and descends from the init of this world.
+    """Whether the caller belongs to our user and descends from the init of this world.
 
-    What nobody waits for any more is a child of the init, so this finds all of them.
+    A process whose parent has ended is a child of the init, so this finds all descendants.
     """
-    pid, uid, _ = agent_place.peer(call)
+    pid, uid, _ = daemon_paths.peer(call)
     if uid != os.geteuid():
         return False
     for _ in range(_MOST_GENERATIONS):

@@ -1,7 +1,7 @@
-"""Commands that run inside a world by `substrate -c`: spans of their own below the outer one.
+"""Commands that run inside a world by `substrate -c`: their own spans, below the outer one.
 
-What is written of them is what their world says: exit status and words may be made up by the
-command around them, and the span says so. What they change is part of that command's change.
+The exit status and the words come from inside the world, so the outer command could invent them;
+the span says so. What nested commands change is part of the outer command's change.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import RefusedError, SubstrateError
-from substrate.recorder.inside import Scene, UndoWish
+from substrate.recorder.command import Scene, UndoWish
 from substrate.system import clock, ids
-from substrate.trace import spans
-from substrate.trace.fs_diff import FsDiff
-from substrate.trace.writer import TraceWriter
-from substrate.world.protocol import TIERS
+from substrate.trace import FsDiff, TraceWriter, spans
+from substrate.world import TIERS
 
-#: The trace is for everybody's commands: one world must not fill it.
+#: All commands share the trace: one world must not fill it.
 MOST_SPANS = 5000
 MOST_TEXT_BYTES = 4 * 1024 * 1024
 _SHOWN_BYTES = 4096
@@ -31,7 +29,7 @@ class Begun(NamedTuple):
     span_id: str
     parent_span: str
     cwd: str
-    #: Either of them.
+    #: Only one of `argv` and `shell` is set.
     argv: tuple[bytes, ...]
     shell: bytes
     started_ns: int
@@ -42,7 +40,7 @@ class Begun(NamedTuple):
 
 
 class State:
-    """What calls have settled so far."""
+    """What the calls have requested and reported so far."""
 
     def __init__(self) -> None:
         self.undos: list[UndoWish] = []
@@ -61,7 +59,7 @@ class State:
 
 
 def begin(scene: Scene, state: State, words: list[bytes], cwd: Path) -> Begun:
-    """Words: the tier that is wanted (or nothing), the parent's span, c or v, then its own."""
+    """Words: the requested tier (or nothing), the parent's span, c or v, then its own words."""
     if len(words) < 4 or words[2] not in (b"c", b"v"):
         raise SubstrateError("the call was not understood")
     tier, parent, kind, *own = words
@@ -69,7 +67,7 @@ def begin(scene: Scene, state: State, words: list[bytes], cwd: Path) -> Begun:
     if len(state.spans) >= MOST_SPANS or state.text_bytes >= MOST_TEXT_BYTES:
         raise RefusedError(
             f"more than {MOST_SPANS} commands inside one are not written down",
-            hint="they run all the same, as a part of the command around them",
+            hint="they still run, as a part of the command around them",
         )
     known = parent.decode("ascii", "replace")
     shown = _shown(own)
@@ -85,7 +83,7 @@ def begin(scene: Scene, state: State, words: list[bytes], cwd: Path) -> Begun:
 
 
 def end(scene: Scene, state: State, words: list[bytes]) -> str:
-    """Words: the span, the exit status, the signal or 0, and how long it took."""
+    """Words: the span, the exit status, the signal or 0, and the duration."""
     span_id = words[0].decode("ascii", "replace") if words else ""
     begun = state.begun.get(span_id)
     if begun is None or len(words) != 4 or not all(word.isdigit() for word in words[1:]):
@@ -97,8 +95,8 @@ def end(scene: Scene, state: State, words: list[bytes]) -> str:
 
 
 def close_all(scene: Scene, state: State) -> tuple[str, ...]:
-    """What has begun and never said that it ended was ended with the command around it, or left
-    by it; all spans that were made."""
+    """Complete the spans of commands that never reported their end: they ended with the outer
+    command, or outlive it. Returns all spans that were made."""
     now_ns = clock.now_ns()
     for begun in state.begun.values():
         _complete(scene, begun, None, (now_ns - begun.started_ns) // 1_000_000, "unknown")
@@ -112,7 +110,7 @@ def _complete(scene: Scene, begun: Begun, status: int | None, ms: int, outcome: 
     )  # fmt: skip
     command = _command(scene, begun)
     context = spans.replay_context(command, {}, umask=0, stdin="unknown")
-    del context["umask"], context["env"]  # nobody out here has seen them
+    del context["umask"], context["env"]  # unknown out here
     span = spans.command_complete(command, completion, context)
     TraceWriter.of(scene.place.environment).append(span)
 
@@ -145,7 +143,7 @@ def _part_of(scene: Scene) -> dict[str, object]:
 
 
 def _shown(words: list[bytes]) -> list[bytes]:
-    """As much of it as belongs in a trace."""
+    """The words, shortened for the trace."""
     shown, room = [], _SHOWN_BYTES
     for word in words:
         if len(word) > room:

@@ -1,4 +1,4 @@
-"""The waiting side of calls from inside a world: it costs nothing as long as nobody calls."""
+"""The waiting side of calls from inside a world: it costs nothing until the first call."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from substrate.recorder.inside import Asked, Scene, UndoWish
-from substrate.recorder.place import Kept
-from substrate.system import channel as channels
-from substrate.system.channel import Channel, ClosedError
+from substrate.recorder import Kept
+from substrate.recorder.command import NestedRequest, Scene, UndoWish
+from substrate.system.process import Channel, ClosedError, fork_child
+from substrate.system.process import fd_channel as channels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from substrate.inside.answering import Answer
+    from substrate.broker.answer_call import Answer
 
-#: How long the broker may take to end what is under way.
+#: How long the broker may take to end the calls under way.
 _PATIENCE_S = 10.0
 
 
 class InsideCalls:
-    """Implements `recorder.inside.Inside`. For one command only."""
+    """Implements `recorder.command.Inside`. For one command only."""
 
     def __init__(self, load: Callable[[], Answer]) -> None:
-        """`load` is called in the broker's process: it imports what answering takes."""
+        """`load` is called in the broker's process: it imports what answering needs."""
         self._load = load
         self._scene: Scene | None = None
         self._kept: Kept | None = None
@@ -39,39 +39,40 @@ class InsideCalls:
     def on_call(self, listener: int, init_pid: int) -> None:
         import warnings
 
-        from substrate.inside import broker
+        from substrate.broker import broker
 
-        assert self._scene is not None
+        scene = self._scene
+        assert scene is not None
         if self._kept is not None:
             self._kept.let_go()
         ours, theirs = channels.pair()
         with warnings.catch_warnings():
-            # Threads of ours watch the network and the output: what they hold is not used there.
+            # Our threads watch the network and the output; the child uses nothing that they hold.
             warnings.simplefilter("ignore", DeprecationWarning)
-            self._pid = os.fork()
-        if self._pid == 0:
-            broker.serve(listener, theirs, init_pid, self._scene, self._load)
+            self._pid = fork_child(
+                lambda: broker.serve(listener, theirs, init_pid, scene, self._load)
+            )
         theirs.close()
         self._channel = ours
 
-    def finish(self) -> Asked:
+    def finish(self) -> NestedRequest:
         if self._channel is None:
-            return Asked()
+            return NestedRequest()
         try:
             self._channel.send("finish")
             if not self._channel.ready(_PATIENCE_S):
-                return Asked()
+                return NestedRequest()
             message, _ = self._channel.receive()
             undos = [UndoWish(*wish) for wish in cast("list[tuple[str]]", message[1])]
-            return Asked(tuple(undos), cast("tuple[str, ...]", message[2]))
+            return NestedRequest(tuple(undos), cast("tuple[str, ...]", message[2]))
         except ClosedError:
-            return Asked()
+            return NestedRequest()
         finally:
             self._channel.close()
             self._end()
 
     def _end(self) -> None:
-        """It has nothing more to do, and whoever it still looks after has nobody to answer to."""
+        """Kill the broker and its calls: their callers have outlived the command."""
         for kill in (os.killpg, os.kill):
             with suppress(OSError):
                 kill(self._pid, signal.SIGKILL)

@@ -1,3 +1,3 @@
-"""The thin client: hands a command to the agent, and starts one when there is none."""
+"""The thin client: hands a command to the daemon, and starts a daemon when there is none."""
 
 from __future__ import annotations

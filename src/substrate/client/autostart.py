@@ -1,7 +1,7 @@
-"""Start an agent beside this call, at most one, and never wait for it.
+"""Start a daemon beside this call, at most one, and never wait for it.
 
-The call that finds no agent runs its command in its own process; the agent is for the calls
-that follow. Ten first calls at once: the one that gets the lock starts it.
+A call that finds no daemon runs its command in its own process; the daemon is for the calls that
+follow. If several first calls run at the same time, the one that gets the lock starts the daemon.
 """
 
 from __future__ import annotations
@@ -10,24 +10,27 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from substrate.system import agent_place
+from substrate.system import daemon_paths
 
-#: After an agent that did not come up, and between two warnings.
+#: The pause after a daemon that did not come up, and between two warnings.
 _PAUSE_S = 60.0
 
 _WARNING = b"substrate: warn: shell world-agent exec failed, running direct\n"
 
-#: The agent serves many: of the variables of the call that happened to start it, it keeps these.
+#: The daemon serves many calls: it keeps only these variables of the call that started it.
 _KEPT = (
     *(b"HOME", b"PATH", b"USER", b"LOGNAME", b"SHELL", b"LANG", b"LANGUAGE", b"TZ", b"TMPDIR"),
-    *(b"SUBSTRATE_HOME", b"SUBSTRATE_SOCKET", b"SUBSTRATE_TRACE", b"SUBSTRATE_AGENT_IDLE_S"),
-    b"SUBSTRATE_AGENT_IDLE_WORK_S",
+    *(b"SUBSTRATE_HOME", b"SUBSTRATE_SOCKET", b"SUBSTRATE_TRACE", b"SUBSTRATE_DAEMON_IDLE_S"),
+    *(b"SUBSTRATE_DAEMON_IDLE_WORK_S", b"SUBSTRATE_AGENT_IDLE_S", b"SUBSTRATE_AGENT_IDLE_WORK_S"),
+    b"SUBSTRATE_DAEMON_SPEED",
     *(b"PYTHONPATH", b"PYTHONHOME", b"LD_LIBRARY_PATH"),
 )
 
+_PATHS = (b"SUBSTRATE_HOME", b"SUBSTRATE_SOCKET", b"SUBSTRATE_TRACE")
+
 
 def start(socket: bytes, *, replace: bool = False) -> None:
-    """Start an agent for `socket` unless somebody just did; failing is no error."""
+    """Start a daemon for `socket` unless another call just did; failure is not an error."""
     try:
         directory = _own_directory(socket)
         if directory is None or _is_confined():
@@ -40,7 +43,7 @@ def start(socket: bytes, *, replace: bool = False) -> None:
     if lock is None:
         return
     try:
-        # Asked again under the lock, which the winner holds until it has left its mark.
+        # Check again under the lock: the call that gets it first touches the file before unlocking.
         if not _is_recent(directory + b"/start", _PAUSE_S if not replace else 5.0):
             _touch(directory + b"/start")
             _spawn(directory, replace)
@@ -51,9 +54,9 @@ def start(socket: bytes, *, replace: bool = False) -> None:
 
 
 def say_fallback(socket: bytes, argv: Sequence[bytes]) -> None:
-    """Warn, now and then, that the command runs in this process; not where a world is required:
-    there it runs in one, or not at all."""
-    if agent_place.variables().get(b"SUBSTRATE_WORLD", b"").lower() == b"enabled":
+    """Warn, now and then, that the command runs in this process. If a world is required, there is
+    no warning: the command runs in a world, or not at all."""
+    if daemon_paths.variables().get(b"SUBSTRATE_WORLD", b"").lower() == b"enabled":
         return
     options = argv[: argv.index(b"--")] if b"--" in argv else argv
     if any(word in (b"--world", b"--hold") or word.startswith(b"--isolate") for word in options):
@@ -68,7 +71,7 @@ def say_fallback(socket: bytes, argv: Sequence[bytes]) -> None:
 
 
 def _is_confined() -> bool:
-    """Whether it would have limits of ours that are not for who serves others, and for long."""
+    """Whether this process has resource limits that the long-lived daemon must not inherit."""
     import resource
 
     bounds = (resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU)
@@ -76,7 +79,7 @@ def _is_confined() -> bool:
 
 
 def _own_directory(socket: bytes) -> bytes | None:
-    directory = agent_place.directory(socket)
+    directory = daemon_paths.directory(socket)
     above = os.path.dirname(directory)
     if not os.path.isdir(above):
         os.makedirs(above, 0o700)
@@ -84,7 +87,7 @@ def _own_directory(socket: bytes) -> bytes | None:
         os.mkdir(directory, 0o700)
     except FileExistsError:
         pass
-    return directory if agent_place.is_ours(directory) else None
+    return directory if daemon_paths.is_ours(directory) else None
 
 
 def _is_recent(path: bytes, pause_s: float) -> bool:
@@ -115,26 +118,32 @@ def _lock(path: bytes) -> int | None:
 
 
 def environment_for(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    return {name: value for name, value in env.items() if name in _KEPT or name.startswith(b"LC_")}
+    kept = {name: value for name, value in env.items() if name in _KEPT or name.startswith(b"LC_")}
+    for name in _PATHS:  # the daemon does not stay in our directory
+        if kept.get(name):
+            kept[name] = os.path.abspath(kept[name])
+    return kept
 
 
 def _spawn(directory: bytes, replace: bool) -> None:
-    """Fork twice, so that the agent is nobody's child; its words go to a log."""
-    argv = [sys.executable, "-m", "substrate", "agent", "serve", "--background"]
+    """Fork twice, so that the daemon is no caller's child; its output goes to a log."""
+    from substrate.system.process import process
+
+    argv = [sys.executable, "-m", "substrate", "daemon", "serve", "--background"]
     if replace:
         argv.append("--replace")
-    child = os.fork()
-    if child:
-        os.waitpid(child, 0)
-        return
-    try:
+    environment = environment_for(daemon_paths.variables())
+
+    def serve() -> None:
+        _redirect(directory)
+        os.chdir("/")
+        process.become(sys.executable, argv, environment)
+
+    def detach() -> None:
         os.setsid()
-        if os.fork() == 0:
-            _redirect(directory)
-            os.chdir("/")
-            os.execve(sys.executable, argv, environment_for(agent_place.variables()))
-    finally:
-        os._exit(0)
+        process.fork_child(serve)
+
+    os.waitpid(process.fork_child(detach), 0)
 
 
 def _redirect(directory: bytes) -> None:

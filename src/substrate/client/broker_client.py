@@ -1,6 +1,6 @@
-"""Inside a world: history lies outside, and a broker there answers for the command around us.
+"""Inside a world: history is outside, and a broker there answers for the command around us.
 
-`ask` hands a whole call to it; `begin` and `end` tell it of a command that runs in this world.
+`ask` hands a whole call to the broker; `begin` and `end` report a command that runs in this world.
 """
 
 from __future__ import annotations
@@ -12,65 +12,64 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from substrate.errors import RefusedError
-from substrate.protocol import inside
-from substrate.system.agent_place import Address
-from substrate.system.environment import Environment
+from substrate.protocol import broker_wire
+from substrate.system import Address, Environment
 
 _SHOWN_BYTES = 32 * 1024
 
 
 class Nested(NamedTuple):
-    """A command that the broker knows of."""
+    """A command that the broker has recorded."""
 
     span_id: str
     session_id: str
 
 
 def is_there(environment: Environment) -> bool:
-    return environment.get(inside.VARIABLE) is not None
+    return environment.get(broker_wire.VARIABLE) is not None
 
 
 def ask(environment: Environment, words: Sequence[str]) -> int:
-    """Have a call answered outside, its output on our streams; its exit status."""
+    """Have a call answered outside, with its output on our streams; returns its exit status."""
     sys.stdout.flush()
     sys.stderr.flush()
-    with _call(environment, inside.ASK, [os.fsencode(word) for word in words]) as connection:
+    with _call(environment, broker_wire.ASK, [os.fsencode(word) for word in words]) as connection:
         while True:
             kind, payload = _hear(connection)
-            if kind == inside.EXITED:
+            if kind == broker_wire.EXITED:
                 return int(payload)
-            if kind in (inside.OUT, inside.ERR):
-                _write(1 if kind == inside.OUT else 2, payload)
+            if kind in (broker_wire.OUT, broker_wire.ERR):
+                _write(1 if kind == broker_wire.OUT else 2, payload)
 
 
 def begin(environment: Environment, *words: str | bytes) -> Nested:
-    """A command starts in this world: how it is wanted, then its words."""
+    """A command starts in this world. Words: the tier, parent span and kind, then its own."""
     texts = [os.fsencode(word)[:_SHOWN_BYTES] for word in words]
-    while sum(map(len, texts)) > inside.MOST_BYTES // 2:  # its words are for the record only
+    while sum(map(len, texts)) > broker_wire.MOST_BYTES // 2:  # its words are for the record only
         texts.pop()
-    with _call(environment, inside.BEGIN, texts) as connection:
+    with _call(environment, broker_wire.BEGIN, texts) as connection:
         return Nested(*_answer(connection).decode().split(" "))
 
 
 def end(environment: Environment, nested: Nested, exit_code: int, signum: int, ms: int) -> None:
-    """It is over. Nobody waits for the answer, nor fails for want of it."""
+    """The command has ended. The caller does not need the answer: if none comes, ignore that."""
     words = [nested.span_id.encode(), b"%d" % exit_code, b"%d" % signum, b"%d" % ms]
     try:
-        with _call(environment, inside.END, words) as connection:
+        with _call(environment, broker_wire.END, words) as connection:
             _answer(connection)
     except RefusedError:
         pass
 
 
 class _call:  # noqa: N801  used as a function
-    """An open connection with the question on its way."""
+    """An open connection on which the question has been sent."""
 
     def __init__(self, environment: Environment, kind: bytes, words: list[bytes]) -> None:
         flags = b"o" * os.isatty(1) + b"e" * os.isatty(2)
         flags += b"n" * (environment.no_color or environment.get("TERM") == "dumb")
         here = os.fsencode(os.getcwd())
-        self._question = inside.Question(kind, words, here, flags, _columns())
-        self._path = os.fsencode(environment.get(inside.VARIABLE) or "")
+        self._question = broker_wire.Question(kind, words, here, flags, _columns())
+        self._path = os.fsencode(environment.get(broker_wire.VARIABLE) or "")
 
     def __enter__(self) -> _socket.socket:
         self._connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -78,10 +77,10 @@ class _call:  # noqa: N801  used as a function
             self._wait_for_room()
             with Address(self._path) as address:
                 self._connection.connect(address)
-            self._connection.settimeout(inside.PATIENCE_S)
-            inside.send_question(self._connection, self._question)
-            kind, _ = inside.receive_frame(self._connection)
-            if kind != inside.HEARD:
+            self._connection.settimeout(broker_wire.PATIENCE_S)
+            broker_wire.send_question(self._connection, self._question)
+            kind, _ = broker_wire.receive_frame(self._connection)
+            if kind != broker_wire.HEARD:
                 raise ValueError(kind)
             self._connection.settimeout(None)
         except (OSError, EOFError, ValueError) as error:
@@ -93,23 +92,23 @@ class _call:  # noqa: N801  used as a function
         self._connection.close()
 
     def _wait_for_room(self) -> None:
-        """Where many call at once; with Python's own timeout the kernel would not wait at all."""
+        """Wait while the queue is full; with Python's own timeout, connect would fail at once."""
         import struct
 
-        patience = struct.pack("@ll", int(inside.PATIENCE_S), 0)
+        patience = struct.pack("@ll", int(broker_wire.PATIENCE_S), 0)
         self._connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, patience)
 
 
 def _answer(connection: _socket.socket) -> bytes:
-    """The ids of a nested command; an error of the other side becomes ours."""
+    """The ids of a nested command; an error that the broker reports is raised here."""
     said = b""
     while True:
         kind, payload = _hear(connection)
-        if kind == inside.ERR:
+        if kind == broker_wire.ERR:
             said += payload
-        elif kind == inside.IDS:
+        elif kind == broker_wire.IDS:
             return payload
-        elif kind == inside.EXITED:
+        elif kind == broker_wire.EXITED:
             if int(payload):
                 message, _, hint = said.decode("utf-8", "replace").partition("\n")
                 raise RefusedError(message, hint=hint)
@@ -118,14 +117,14 @@ def _answer(connection: _socket.socket) -> bytes:
 
 def _hear(connection: _socket.socket) -> tuple[bytes, bytes]:
     try:
-        return inside.receive_frame(connection)
+        return broker_wire.receive_frame(connection)
     except (OSError, EOFError, ValueError) as error:
         raise _unreachable(error) from error
 
 
 def _unreachable(error: Exception) -> RefusedError:
     if isinstance(error, TimeoutError | BlockingIOError):
-        why = "nobody answers outside"
+        why = "no answer from outside the world"
     elif isinstance(error, ValueError):
         why = "the call was not understood"
     else:
@@ -151,5 +150,5 @@ def _write(fd: int, data: bytes) -> None:
     while data:
         try:
             data = data[os.write(fd, data) :]
-        except BlockingIOError:  # somebody made it so; it is ours only to use
+        except BlockingIOError:  # another process made it non-blocking, and it is shared
             select.select([], [fd], [])

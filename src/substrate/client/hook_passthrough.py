@@ -1,12 +1,12 @@
-"""A coding agent's own hooks go straight through.
+"""A coding agent's own hooks run directly, without Substrate.
 
-Claude Code puts its shell prefix (`substrate -c`) before its hooks, too. They are the user's own
-programs, run by the agent's machinery and not by the model: they must see the real files, take no
-longer than they do bare, and are nobody's commands. Who really wants one recorded says
-`substrate run -- …` in it. `launcher/door.c` does the same.
+Claude Code puts its shell prefix (`substrate -c`) before its hooks, too. Hooks are the user's own
+programs, started by the coding agent's harness and not by the model: they must see the real files,
+must not become slower, and are not commands of the model. To record one anyway, put
+`substrate run -- …` in the hook. `launcher/door.c` does the same.
 
-Only the environment tells a hook, and files of the project (`.envrc`) may have a say in that. So it
-does not go before `SUBSTRATE_WORLD`: who requires a world gets one for each call.
+Only the environment identifies a hook, and files of the project (`.envrc`) can set variables. So
+`SUBSTRATE_WORLD` has precedence: if it requires a world, every call gets one.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-#: What the agent says of who runs a command: ``claude-code_2-1-325_harness``, or ``…_agent``.
+#: How the coding agent labels what runs a command: ``claude-code_2-1-325_harness``, ``…_agent``.
 _VARIABLE, _OF_HOOKS = b"AI_AGENT", b"_harness"
-#: Whatever else it says: a world is required, or `main` tells that it does not know the word.
+#: With any other value a world is required, or `main` reports that it does not know the value.
 _WORLD, _NOT_REQUIRED = b"SUBSTRATE_WORLD", (b"", b"disabled")
 
 
 def is_hook(words: Sequence[str], env: Mapping[bytes, bytes]) -> bool:
-    """With any option beside it, the call is not of the agent's making."""
+    """With any other option, the call is not one that the coding agent's harness makes."""
     is_plain = len(words) == 2 and words[0] == "-c" and words[1] != ""
     is_free = env.get(_WORLD, b"").lower() in _NOT_REQUIRED
     return is_plain and is_free and env.get(_VARIABLE, b"").endswith(_OF_HOOKS)
 
 
 def pass_through(words: Sequence[str]) -> None:
-    """Become the shell that runs it, if it is a hook."""
-    if sys.platform == "win32":  # no agent knows of a prefix there
+    """If the call is a hook, become the shell that runs it."""
+    if sys.platform == "win32":  # no coding agent supports a prefix there
         return
     import posix
 
     if not is_hook(words, posix.environ):
         return
-    from substrate.system import process, spawn
+    from substrate.system.process import process, spawn
 
     spawn.restore_dispositions()
     argv = process.shell_argv(words[1])
     try:
-        posix.execve(argv[0], argv, posix.environ)
+        process.become(argv[0], argv, posix.environ)
     except OSError:
-        pass  # it is run all the same, and recorded
+        pass  # then run it like any other command, and record it

@@ -1,12 +1,13 @@
-"""Hand this call to the agent, if that changes nothing but the time it takes.
+"""Hand this call to the daemon, if that changes nothing but the time it takes.
 
 The interpreter's start is most of what a small command costs, so nothing is imported here that
 is not loaded anyway, besides `_socket`: no `os`, `socket`, `signal`, `typing` or `json`.
 
-The agent's process runs the same command line with our descriptors, directory, environment and
-umask, but in a session of its own. Who has a terminal would notice (Ctrl-Z, /dev/tty, background
-jobs), so with one the call stays in this process; so does a call that has more descriptors than
-three and names one (or make has: its job server), and a call inside a command that we run.
+The daemon's process runs the same command line with our descriptors, directory, environment and
+umask, but in its own session. With a terminal, the command would notice that (Ctrl-Z, /dev/tty,
+background jobs). So a call runs in this process if it has a terminal; if it has more than three
+descriptors and it (or make, for its job server) names one; or if it is inside a command that we
+run.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import posix
 import sys
 
 import substrate
-from substrate.system import agent_place
+from substrate.system import daemon_paths, umask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import signal as _signal
     from collections.abc import Mapping, Sequence
 
-    from substrate.protocol import door
+    from substrate.protocol import daemon_wire
 else:
     import _signal
 
@@ -32,48 +33,46 @@ _VALUED = (
     *(b"--session", b"--agent-id", b"--workspace", b"-C", b"--isolate", b"--net", b"--timeout"),
     *(b"--writable", b"--limit-pids", b"--limit-memory", b"--limit-cpus"),
 )
-_LOST = b"""substrate: error: the agent was lost while the command ran
+_LOST = b"""substrate: error: the daemon was lost while the command ran
 hint: `substrate log` shows what was recorded; the next call records what is missing
 """
 EXIT_RUN_FAILED = 125
 
 
 def offer(words: Sequence[str]) -> int | None:
-    """The command's exit status from the agent; None: run it in this process."""
-    env = agent_place.variables()
+    """The command's exit status from the daemon; None: run it in this process."""
+    env = daemon_paths.variables()
     argv = [_encoded(word) for word in words]
-    if not is_run(argv) or not is_wanted(env) or has_terminal():
+    if not is_wanted(env) or not (is_hook(argv) or (is_run(argv) and not has_terminal())):
         return None
     if (names_descriptor(argv) or names_job_server(env)) and has_more_descriptors():
         return None
-    socket = agent_place.socket_path(env)
+    socket = daemon_paths.socket_path(env)
     if socket is None:
         return None
     try:
-        connection = _meet(agent_place.directory(socket))
+        connection = _meet(daemon_paths.directory(socket))
     except OSError:
-        _start_agent(socket, b"")
+        _start_daemon(socket, b"")
         return None
-    # Only now: while this is imported, the agent wakes up.
-    from substrate.protocol import door
+    # Import this only now: the daemon wakes up during the import.
+    from substrate.protocol import daemon_wire
 
-    umask = posix.umask(0o077)
-    posix.umask(umask)
-    request = door.Request(
+    request = daemon_wire.Request(
         b"run", argv, [name + b"=" + value for name, value in env.items()],
-        version=substrate.__version__.encode(), install=install(), umask=umask,
+        version=substrate.__version__.encode(), install=install(), umask=umask.current(),
     )  # fmt: skip
     return _converse(connection, request, socket)
 
 
 def _meet(directory: bytes) -> _socket.socket:
-    if not agent_place.is_ours(directory):
-        raise FileNotFoundError("no agent")
-    return agent_place.connect(agent_place.door(directory))
+    if not daemon_paths.is_ours(directory):
+        raise FileNotFoundError("no daemon")
+    return daemon_paths.connect(daemon_paths.door(directory))
 
 
 def is_run(argv: Sequence[bytes]) -> bool:
-    """Whether these words run a command: the verb is `run`, or -c or -f stands for it."""
+    """Whether these words run a command: the verb is `run`, or -c or -f takes its place."""
     skip = False
     for word in argv:
         if skip:
@@ -87,11 +86,17 @@ def is_run(argv: Sequence[bytes]) -> bool:
     return False
 
 
+def is_hook(argv: Sequence[bytes]) -> bool:
+    """Whether a coding agent reports something; the terminal is the agent's, and not used."""
+    return len(argv) == 2 and argv[0] == b"hook" and not argv[1].startswith(b"-")
+
+
 def is_wanted(env: Mapping[bytes, bytes]) -> bool:
-    # Inside a command of ours the agent is out of reach, and the call's parent is right here.
+    # Inside a command of ours the daemon is unreachable, and that command is the call's parent.
     return (
         sys.platform == "linux"
-        and env.get(b"SUBSTRATE_AGENT", b"").lower() != b"off"
+        and env.get(b"SUBSTRATE_DAEMON", b"").lower() != b"off"
+        and env.get(b"SUBSTRATE_AGENT", b"").lower() != b"off"  # its former name
         and not env.get(b"SUBSTRATE_PARENT_SPAN")
         and not env.get(b"SUBSTRATE_WORLD_ID")
     )
@@ -114,7 +119,7 @@ def has_terminal() -> bool:
 
 
 def names_descriptor(argv: Sequence[bytes]) -> bool:
-    """Whether a word speaks of a descriptor above 2, as `/dev/fd/63` or `<&3`."""
+    """Whether a word names a descriptor above 2, as `/dev/fd/63` or `<&3`."""
     for word in argv:
         if b"/fd/" in word:
             return True
@@ -126,7 +131,7 @@ def names_descriptor(argv: Sequence[bytes]) -> bool:
 
 
 def names_job_server(env: Mapping[bytes, bytes]) -> bool:
-    """Whether make or cargo say by which descriptors to ask for a job; a FIFO goes by its path."""
+    """Whether make or cargo names descriptors of a job server; a FIFO is named by its path."""
     for name in (b"MAKEFLAGS", b"CARGO_MAKEFLAGS"):
         for option in (b"--jobserver-auth=", b"--jobserver-fds="):
             if env.get(name, b"").partition(option)[2][:1].isdigit():
@@ -135,18 +140,18 @@ def names_job_server(env: Mapping[bytes, bytes]) -> bool:
 
 
 def has_more_descriptors() -> bool:
-    """Besides 0, 1 and 2. Many callers leave some open that nobody uses: this alone says little."""
+    """Besides 0, 1 and 2. Many callers leave unused ones open, so this alone says little."""
     for name in posix.listdir("/proc/self/fd"):
         try:
             if int(name) > 2 and posix.get_inheritable(int(name)):
                 return True
-        except OSError:  # what this list was read from
+        except OSError:  # the descriptor that this list was read from
             continue
     return False
 
 
 def install() -> bytes:
-    """Which installation this is: two of them can have the same version."""
+    """Identifies this installation: two installations can have the same version."""
     return _encoded(substrate.__file__.rpartition("/")[0])
 
 
@@ -154,25 +159,27 @@ def _encoded(word: str) -> bytes:
     return word.encode(sys.getfilesystemencoding(), "surrogateescape")
 
 
-def _converse(connection: _socket.socket, request: door.Request, socket: bytes) -> int | None:
-    from substrate.protocol import door
+def _converse(
+    connection: _socket.socket, request: daemon_wire.Request, socket: bytes
+) -> int | None:
+    from substrate.protocol import daemon_wire
 
     relay = _Relay(connection)
     started = False
     try:
         here = posix.open(".", posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
-        door.send_request(connection, request, (0, 1, 2, here))
+        daemon_wire.send_request(connection, request, (0, 1, 2, here))
         while True:
-            kind, payload = door.receive_reply(connection)
-            if kind == door.STARTED:
+            kind, payload = daemon_wire.receive_reply(connection)
+            if kind == daemon_wire.STARTED:
                 started = True
                 relay.runner = int(payload)
                 relay.install()
-            elif kind == door.DECLINED:
-                if payload in (door.STALE, door.NEWER_CLIENT):
-                    _start_agent(socket, payload)
+            elif kind == daemon_wire.DECLINED:
+                if payload in (daemon_wire.STALE, daemon_wire.NEWER_CLIENT):
+                    _start_daemon(socket, payload)
                 return None
-            elif kind == door.EXITED:
+            elif kind == daemon_wire.EXITED:
                 return int(payload)
     except (OSError, EOFError, ValueError):
         if started:
@@ -187,10 +194,10 @@ def _converse(connection: _socket.socket, request: door.Request, socket: bytes) 
 
 
 class _Relay:
-    """Passes on the signals we get while the agent runs the command.
+    """Passes on the signals we get while the daemon runs the command.
 
-    Only from its start on: whoever is ended before has not started anything, and need not wait for
-    an agent that does not answer; and a signal is not lost to one that declines.
+    It begins when the command starts. A signal before that ends this process as usual, even if the
+    daemon does not answer, and no signal goes to a daemon that then declines.
     """
 
     def __init__(self, connection: _socket.socket) -> None:
@@ -218,8 +225,8 @@ class _Relay:
             pass
 
     def end_command(self) -> None:
-        """Nobody records it any more; what it still did would be nobody's."""
-        if self.runner <= 1:  # our own group, or everybody
+        """Kill the command: its recorder is gone, so what it does from now on would be lost."""
+        if self.runner <= 1:  # our own group, or every process
             return
         try:
             posix.killpg(self.runner, _signal.SIGKILL)
@@ -227,7 +234,7 @@ class _Relay:
             pass
 
     def _stop_or_go_on(self, number: int) -> None:
-        """A stopped process reads nothing: its group is stopped and continued from here."""
+        """A stopped process reads nothing, so stop and continue its process group from here."""
         stopping = number == _signal.SIGTSTP
         if self.runner > 1:
             try:
@@ -238,7 +245,7 @@ class _Relay:
             posix.kill(posix.getpid(), _signal.SIGSTOP)
 
 
-def _start_agent(socket: bytes, reason: bytes) -> None:
+def _start_daemon(socket: bytes, reason: bytes) -> None:
     from substrate.client import autostart
 
     autostart.start(socket, replace=bool(reason))

@@ -1,10 +1,11 @@
-"""What the shell tells us, and what we answer, over two named pipes.
+"""Messages from the shell, and our answers, over two named pipes.
 
-Named, because descriptors would be inherited by everything that is run in the shell.
+The pipes are named because every process that the shell starts would inherit open descriptors.
 
-Ctrl-C may end the shell's side in the middle of a word, or of reading an answer. So each message
-says where it begins and ends, by a token; what does not fit is skipped. An answer that got lost is
-given again: who waits for one in vain says the same once more, with the same token.
+Ctrl-C may stop the shell in the middle of writing a message or reading an answer. Therefore a
+token marks where each message begins and ends, and anything that does not fit is skipped. If an
+answer is lost, the shell times out and sends the same message with the same token, and we repeat
+the answer.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from typing import NamedTuple
 _TICK_S = 0.2
 #: Fields between the two tokens.
 _FIELDS = {b"\1begin": 3, b"\1end": 2, b"\1left": 0}
-#: Anything in the shell's world can write here: which fields are numbers, and bounds for the rest.
+#: Any process in the shell's world can write here, so these fields must be numbers, and the rest
+#: is bounded.
 _NUMBERS = {b"\1begin": (2,), b"\1end": (2, 3), b"\1left": ()}
 _MOST_DIGITS = 9
 _MOST_BYTES = 4 * 1024 * 1024
-#: Who only ever reads would not see that the shell is over.
+#: After this many reads in a row, check whether the shell has ended.
 _MOST_READS = 64
-#: How many answers are known again: one is enough, if nobody writes here but the shell.
+#: How many answers are remembered. One is enough if only the shell writes here.
 _REMEMBERED = 16
 
 
 class Message(NamedTuple):
     kind: str
-    #: To be given back with the answer.
+    #: The answer repeats it.
     token: bytes
     #: `begin`: the number of the newest entry in the shell's history, the line and the directory;
     #: `end`: the number and the status.
@@ -47,14 +49,14 @@ class Message(NamedTuple):
 
 
 class Channel:
-    """Our ends of the pipes; both are held open for reading and writing, so nobody blocks."""
+    """Our ends of the pipes. Both are open for reading and writing, so neither side blocks."""
 
     def __init__(self, directory: Path) -> None:
         self._said = _pipe(directory / "said")
         self._answer = _pipe(directory / "answer")
         self._fields: list[bytes] = []
         self._rest = b""
-        #: What was answered to each token; None: we are at it.
+        #: The answer to each token; None: the message is still being handled.
         self._answers: dict[bytes, str | None] = {}
 
     def close(self) -> None:
@@ -64,9 +66,9 @@ class Channel:
     def next(
         self, is_over: Callable[[], bool], others: Callable[[], Mapping[int, Callable[[], None]]]
     ) -> Message | None:
-        """The next message; None when it `is_over`, which is asked now and then.
+        """The next message; None once `is_over` returns true, which is checked now and then.
 
-        `others`: whom to call when other descriptors become readable meanwhile.
+        `others`: the functions to call when other descriptors become readable while we wait.
         """
         reads = 0
         while True:
@@ -94,7 +96,7 @@ class Channel:
         try:
             os.write(self._answer, token + b" " + word.encode() + b"\n")
         except BlockingIOError:
-            pass  # full of answers that nobody reads any more; the shell asks again
+            pass  # full of answers that are never read; the shell asks again
 
     def _read(self) -> None:
         *whole, self._rest = (self._rest + os.read(self._said, 8192)).split(b"\0")

@@ -1,17 +1,17 @@
-"""The rc file for the user's bash: their own first, then ours.
+"""The rc file for the user's bash: the user's own file first, then our hooks.
 
-PS0 is expanded after a line was read and before it runs, in a subshell, so nothing of the
-user's is in the way: no DEBUG trap is taken from them. PROMPT_COMMAND runs before each prompt;
-ours comes first. Where it can be an array, a second call of ours stands behind the user's: the
-first is lost to whoever sets the variable anew.
+bash expands PS0 after reading a line and before running it, in a subshell. So we do not need the
+DEBUG trap, and the user can keep theirs. PROMPT_COMMAND runs before each prompt, and our hook is
+its first command. Where PROMPT_COMMAND can be an array, our hook is also its last entry, in case
+the user's code overwrites the first.
 
 The line's text is bash's own history entry. A line that bash does not keep (a leading blank
-under `ignorespace`, HISTIGNORE) is recorded without its text: its author did not want it kept.
-`ignoredups` would make a repeated line look like one of these, so it is switched off and done
-here instead.
+under `ignorespace`, HISTIGNORE) is recorded without its text: the user did not want it kept.
+`ignoredups` would make a repeated line look like one of these, so we switch it off and remove
+duplicates here.
 
-When the view of the workspace is changed, bash must not be in the old one: it steps aside to `/`
-and comes back. Meanwhile Ctrl-C is ignored, or it would stay there.
+When the view of the workspace is changed, bash must not be in the old view: it changes to `/` and
+comes back. Ctrl-C is ignored until it is back; otherwise it could stay in `/`.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ fi
 
 
 def bash_rc(directory: Path, pid: int | None) -> str:
-    """The text; the recorder's pipes are in `directory`, and it is process `pid`.
+    """The text of the rc file; the recorder is process `pid` and its pipes are in `directory`.
 
-    None where bash cannot see it: in a world, which ends with the recorder.
+    `pid` is None in a world, where bash cannot see the recorder; that world ends with the recorder.
     """
     known = "" if pid is None else str(pid)
     return f"__substrate_dir={shlex.quote(str(directory))}\n__substrate_pid={known}\n{_RC}"

@@ -1,11 +1,11 @@
-"""One line of the shell, as a world sees a command: it starts, and some time later it is over."""
+"""One line of the shell in the role of a command in a world: it starts, and later it ends."""
 
 from __future__ import annotations
 
 from substrate.shell.lines import Lines
-from substrate.shell.turn import Turn
+from substrate.shell.shell_line import Turn
 from substrate.system import clock
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
+from substrate.world import Isolation, Layer, RunOutcome, RunRequest
 
 _CANNOT_PROMISE = (
     "a line of an interactive shell runs in that shell, on the real files; what jobs in the "
@@ -15,10 +15,10 @@ _CANNOT_PROMISE = (
 
 
 class DirectLine:
-    """`run` lets the shell go on and returns when it is back at its prompt."""
+    """`run` lets the shell continue and returns when the shell is back at its prompt."""
 
     def __init__(self, turn: Turn, why: str) -> None:
-        """`why` tells what led here, such as ``--no-world`` or a missing kernel feature."""
+        """`why`: why there is no world, such as ``--no-world`` or a missing kernel feature."""
         self._turn = turn
         reason = f"{why}; {_CANNOT_PROMISE}" if why else _CANNOT_PROMISE
         self.isolation = Isolation("direct", "none", "open", reason)
@@ -28,11 +28,11 @@ class DirectLine:
         return _outcome(self._turn.run(), started, self.isolation)
 
     def discard(self, layer: Layer) -> None:
-        """There is none."""
+        """No-op: there is no layer."""
 
 
 class WorldLine:
-    """The same in the shell's world, where the line has a layer of its own."""
+    """The same in the shell's world, where the line has its own layer."""
 
     def __init__(self, turn: Turn, lines: Lines) -> None:
         self._turn = turn

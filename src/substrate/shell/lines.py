@@ -1,11 +1,11 @@
-"""The world that a shell lives in: a view of the workspace for each line that changes something.
+"""The world that a shell runs in: each line that changes something has its own workspace view.
 
-A line's view takes the place of the one before when that one's line is over. Jobs of earlier lines
-that go on stay in theirs, by their directory and their open files, and what they write there is
-recorded with their line, once the last of them is gone from it. A path from the root leads
-everybody to the view of the line that runs.
+When a line ends, the next line's view takes the place of its view. Jobs of earlier lines that
+keep running stay in their view, through their current directory and their open files. What they
+write there is recorded with their line once the last of them has left the view. An absolute path
+leads every process to the view of the line that is running now.
 
-The view of a line that changed nothing, and left nobody behind, is kept for the next line.
+If a line changed nothing and left no process behind, the next line uses the same view.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError, WorldFailedError
-from substrate.history import record, settle, unclaimed
-from substrate.recorder.held_worlds import collect_detached
-from substrate.recorder.place import Place
-from substrate.recorder.record_command import CommandRequest
-from substrate.recorder.world_choice import overlay_for
+from substrate.history.arrival import orphan_worlds
+from substrate.history.maintenance import crash_recovery
+from substrate.history.record import record_entry
+from substrate.recorder import Place
+from substrate.recorder.arrival import collect_detached
+from substrate.recorder.command import CommandRequest, overlay_for
 from substrate.shell import directory as directories
-from substrate.shell.turn import Turn
-from substrate.system import clock, ids, process_tree, spawn
-from substrate.world import layers
-from substrate.world.command import with_reason
-from substrate.world.layered import LayeredWorld
-from substrate.world.network.command_network import CommandNetwork
-from substrate.world.nothing_done import is_untouched
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
-from substrate.world.standing_world import open_standing_world
+from substrate.shell.shell_line import Turn
+from substrate.system import clock, ids
+from substrate.system.process import process_tree, spawn
+from substrate.system.sync import liveness_locks
+from substrate.world import Isolation, Layer, RunOutcome, RunRequest, with_reason
+from substrate.world.layer import is_untouched, layer_dirs
+from substrate.world.network import CommandNetwork
+from substrate.world.standing import open_standing_world
+from substrate.world.strategies import LayeredWorld
 
-#: With the listening socket, and the world's init.
+#: Called with the listening socket and the pid of the world's init.
 OnCall = Callable[[int, int], None]
 
 _REASON = (
@@ -47,25 +48,25 @@ _HANG_UP_S = 2.0
 
 
 class Shown(NamedTuple):
-    """The view that is at the workspace's path."""
+    """The view that is mounted at the workspace's path."""
 
     layer: Layer
     key: str
-    #: What history said when it was made, and when that was.
+    #: The tip of the history when the view was made, and the time of that.
     base: bytes
     since_ns: int
 
 
 class Lines:
     def __init__(self, place: Place, room: Path, network: CommandNetwork | None) -> None:
-        """`room`: an empty directory. Raises `SubstrateError` where no such world can be had."""
+        """`room`: an empty directory. Raises `SubstrateError` where such a world is impossible."""
         self.place = place
         self._room = room
         workspace = place.workspace
         with place.history() as store, store.writing("open a shell"):
-            record.ensure_baseline(store)
-            # Where this file system can hold no layer, they lie there.
-            settle.sweep_elsewhere(store, place.environment.substrate_home / "worlds")
+            record_entry.ensure_baseline(store)
+            # Where this file system cannot hold layers, they are in that directory.
+            crash_recovery.sweep_elsewhere(store, place.environment.substrate_home / "worlds")
         made = overlay_for(place)
         assert isinstance(made, LayeredWorld)
         self._world = made
@@ -76,8 +77,10 @@ class Lines:
             request = RunRequest(workspace.root, network=network)
             self._standing = open_standing_world(made, request, layer)
         except BaseException:
-            layers.remove(layer)
+            layer_dirs.remove(layer)
             raise
+        #: Shows that our views are in use. Our standing world ends with us, unless we let it go.
+        self._lock = liveness_locks.handle(layer.directory.parent.parent)
         self._shell = 0
         self._on_call: OnCall | None = None
         self._shown: Shown | None = None
@@ -86,15 +89,15 @@ class Lines:
         except BaseException:
             self._standing.close()
             raise
-        #: Views of lines that are over, in which somebody still is.
+        #: Views of lines that have ended, in which processes are still running.
         self._lingering: dict[str, Layer] = {}
         self._is_fresh = False
         self._done_with: list[Layer] = []
-        #: A view is at rest, and what is in it not yet brought in.
+        #: A view has come to rest, and its contents are not recorded yet.
         self._is_due = False
-        #: The shell's status and what it left running, once it has ended.
+        #: The shell's status and the number of processes it left running, once it has ended.
         self.ended: tuple[int, int] | None = None
-        #: What the user should be told at the next prompt.
+        #: Notes to show to the user at the next prompt.
         self.notes: list[str] = []
 
     # ------------------------------------------------------------------ the shell itself
@@ -105,7 +108,7 @@ class Lines:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What the shell's environment says of its world."""
+        """The environment variables that describe the shell's world."""
         assert self._shown is not None
         found = {"SUBSTRATE_WORLD_ID": self._shown.layer.world_id}
         if self._standing.door >= 0:
@@ -120,7 +123,7 @@ class Lines:
         self._shell = self._standing.start(program)
 
     def heard(self, stopped: Callable[[int], None]) -> dict[int, Callable[[], None]]:
-        """Whom to call when a descriptor becomes readable."""
+        """The function to call for each descriptor that becomes readable."""
 
         def init() -> None:
             if self.ended is None:
@@ -135,7 +138,7 @@ class Lines:
         return found if self.ended is not None else {news: init, **found}
 
     def answer_by(self, on_call: OnCall | None) -> None:
-        """Who answers calls of `substrate` from inside, from now on."""
+        """Set the function that answers calls of `substrate` from inside, from now on."""
         self._on_call = on_call
 
     def _called(self) -> None:
@@ -145,7 +148,7 @@ class Lines:
                 on_call(self._standing.door, self._standing.init_pid)
 
     def hang_up(self) -> None:
-        """The shell was killed: what it ran is told what a terminal would tell it."""
+        """The shell was killed: send the processes it started the hangup a terminal would send."""
         others = self._standing.others(self._shell)
         process_tree.send(others, signal.SIGHUP)
         process_tree.send(others, signal.SIGCONT)
@@ -156,30 +159,33 @@ class Lines:
             self.ended = self.ended[0], len(left)
 
     def close(self) -> None:
-        """The shell is over, and all its lines are recorded."""
+        """The shell has ended, and all its lines are recorded."""
         self.tidy()
         if self._network is not None:
             self._network.finish()
         if self.ended is not None and self.ended[1] > 0:
-            directories.keep_for(self._room, self._standing.init_pid)
-            self._standing.let_go()
+            kept = liveness_locks.handle(directories.home_of(self._room))
+            directories.keep_for(self._room, self._standing.init_pid, kept.token)
+            self._standing.let_go(tuple(one.fd for one in (self._lock, kept) if one.token))
+            kept.close()
         else:
             self._standing.close()
             for layer in self._lingering.values():
-                layers.note_kind(layer)
+                layer_dirs.note_kind(layer)
         if self._shown is not None and is_untouched(self._shown.layer):
-            layers.remove(self._shown.layer)
+            layer_dirs.remove(self._shown.layer)
+        self._lock.close()
         if self._lingering or self._is_due:
             self.notes += collect_detached(self.place)[0]
 
     # ------------------------------------------------------------------ lines
 
     def is_touched(self) -> bool:
-        """Whether somebody wrote in the view since the last line was over."""
+        """Whether a process wrote in the view after the last line ended."""
         return self._shown is not None and not is_untouched(self._shown.layer)
 
     def as_given(self, request: CommandRequest) -> CommandRequest:
-        """The request of a line that is to have the view that is shown."""
+        """The request of a line that will run in the view that is shown now."""
         shown = self._shown
         if shown is None:
             return request
@@ -187,29 +193,29 @@ class Lines:
         return request._replace(world_id=shown.layer.world_id, made_from=made_from)
 
     def prepare(self) -> None:
-        """Before a line: it shall see the workspace as it is now."""
+        """Before a line: make it see the workspace as it is now."""
         self.collect()
         if self._shown is None:
             self._try_to_show()
         else:
-            layers.look_again(self._shown.layer)
+            layer_dirs.look_again(self._shown.layer)
             self._refresh()
 
     def adopt(self, absent: tuple[bytes, ...] = ()) -> Layer:
-        """The view becomes that of a line, which does not see it if any of the `absent` comes."""
+        """Give the view to a line, which does not see the `absent` paths if they appear."""
         if self._shown is None:
             raise WorldFailedError("no view of the workspace could be made")
-        with suppress(WorldFailedError):  # it then sees them, as it would bare
+        with suppress(WorldFailedError):  # the line then sees them, as it would without a world
             self._standing.seek(absent)
         self._is_fresh = False
         return self._shown.layer
 
     def part(self, turn: Turn) -> int:
-        """The line is over. How many processes still are in its view; 0: it is at rest."""
+        """The line has ended. Returns how many processes are still in its view; 0: at rest."""
         shown = self._shown
         assert shown is not None
         others = self._standing.others(self._shell)
-        is_as_it_was = is_untouched(shown.layer) and not layers.new_look(shown.layer)
+        is_as_it_was = is_untouched(shown.layer) and not layer_dirs.new_look(shown.layer)
         if self.ended is None and not others and is_as_it_was:
             return 0
         if self.ended is None and self._is_inside():
@@ -227,22 +233,22 @@ class Lines:
                 return 0
             if not others:
                 clock.sleep(_PAUSE_S)
-        layers.note_running(shown.layer, self._standing.init_pid)
+        layer_dirs.note_running(shown.layer, self._standing.init_pid, self._lock.token)
         self._lingering[shown.key] = shown.layer
         return max(1, len(others))
 
     def discard(self, layer: Layer) -> None:
-        """It has arrived; unless it is shown still, nobody needs it."""
+        """The layer's changes are applied; remove the layer unless it is still shown."""
         if self._shown is None or layer != self._shown.layer:
             self._done_with.append(layer)
 
     def tidy(self) -> None:
-        """Nobody waits for this: the prompt is there."""
+        """Remove layers that are no longer needed, after the prompt is shown."""
         while self._done_with:
-            layers.remove(self._done_with.pop())
+            layer_dirs.remove(self._done_with.pop())
 
     def after(self) -> None:
-        """The line is recorded and has arrived."""
+        """The line is recorded, and its changes are applied."""
         if self._shown is not None:
             if self._is_fresh:
                 self._refresh()
@@ -250,16 +256,16 @@ class Lines:
         self.collect()
 
     def _rebase(self, shown: Shown) -> None:
-        """Who writes in it from now on has seen what history says now."""
+        """What is written in the view from now on is based on the current tip of the history."""
         base, since_ns = self._tip(), clock.now_ns()
-        # Otherwise it holds what was made from the state before.
+        # A view that is touched holds changes made from the earlier tip.
         if is_untouched(shown.layer):
             self._shown = shown._replace(base=base, since_ns=since_ns)
             if base != shown.base:
                 self._note_origin(self._shown)
 
     def collect(self) -> None:
-        """Bring in what jobs wrote that are gone from their views."""
+        """Record what jobs wrote, once they have left their views."""
         if self._lingering:
             self._gone()
         if not self._is_due:
@@ -272,17 +278,17 @@ class Lines:
             self.notes.append(error.message)
 
     def _gone(self) -> list[str]:
-        """Keys of views at rest; their layers say so, too."""
+        """Keys of views that are at rest now; marks their layers as ended, too."""
         try:
             keys = self._standing.gone()
-        except WorldFailedError:  # nobody can tell: they are at rest when the world ends
+        except WorldFailedError:  # unknown: the views are at rest when the world ends
             return []
         for key in keys:
             layer = self._lingering.pop(key, None)
             with suppress(OSError):
                 os.rmdir(self._room / key)
             if layer is not None and layer.directory.is_dir():
-                layers.note_kind(layer)
+                layer_dirs.note_kind(layer)
                 self._is_due = True
         return keys
 
@@ -290,11 +296,11 @@ class Lines:
         try:
             where = os.readlink(f"/proc/{self._shell}/cwd")
         except OSError:
-            return True  # we may not look: better once too often
+            return True  # not readable: stepping aside once too often does no harm
         return where == self._root or where.startswith(self._root + "/")
 
     def with_scopes(self, outcome: RunOutcome) -> RunOutcome:
-        """What the line reached over the network, with what jobs did meanwhile."""
+        """Add what the line, and jobs during the line, reached over the network."""
         if self._network is None:
             return outcome
         scopes = self._network.take()
@@ -311,7 +317,7 @@ class Lines:
             self.notes.append(f"edits from outside may not be seen: {error.message}")
 
     def _stow(self, key: str) -> Path:
-        """Where the view of a line goes, while its jobs are in it."""
+        """The directory to move a line's view to while its jobs are running in it."""
         path = self._room / key
         path.mkdir(0o700)
         return path
@@ -329,7 +335,7 @@ class Lines:
         try:
             shown = Shown(layer, self._standing.show(layer, stow), base, since_ns)
         except BaseException:
-            layers.remove(layer)
+            layer_dirs.remove(layer)
             raise
         self._shown = shown
         self._note_origin(shown)
@@ -339,8 +345,8 @@ class Lines:
             return store.tip_commit or b""
 
     def _note_origin(self, shown: Shown) -> None:
-        """For whoever finds it after a kill, with something in it that no line has claimed."""
-        origin = unclaimed.Origin(
+        """For recovery after a kill, when the view holds changes that belong to no line."""
+        origin = orphan_worlds.Origin(
             shown.base.hex(), shown.since_ns, self.place.session, self.place.agent_id
         )
-        unclaimed.note(shown.layer.directory, origin)
+        orphan_worlds.note(shown.layer.directory, origin)

@@ -1,4 +1,4 @@
-"""Which shell is the user's own, and what it is given to start with."""
+"""Finds the user's own shell, and prepares its start files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from substrate.errors import MissingDependencyError
 from substrate.shell.hooks import bash_rc
 from substrate.shell.zsh_hooks import zsh_files
-from substrate.system.environment import Environment
+from substrate.system import Environment
 
 
 class ShellProgram(NamedTuple):
@@ -30,7 +30,7 @@ def find(environment: Environment) -> str:
 
 
 def prepare(path: str, directory: Path, pid: int | None, environment: Environment) -> ShellProgram:
-    """Write its start files; `pid` as in `hooks.bash_rc`."""
+    """Write its start files; `pid` is as in `hooks.bash_rc`."""
     program = os.fsencode(path)
     if os.path.basename(path) == "zsh":
         own = environment.get("ZDOTDIR") or ""

@@ -1,8 +1,8 @@
-"""From the first prompt to the last: bash on this very terminal, and we beside it.
+"""The whole session, from the first prompt to the last: bash on this terminal, and us beside it.
 
-No terminal of our own stands between: bash has the real one, so job control, editors, window
-sizes and completion are what they always are. Before a line runs, and when it is done, bash
-waits for us; in between we wait for bash.
+There is no pseudo-terminal in between: bash has the real terminal, so job control, editors, window
+sizes and completion work as usual. Before a line runs, and after it has ended, bash waits for us;
+in between we wait for bash.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import RefusedError, SubstrateError
-from substrate.history.unclaimed import COMMAND as BETWEEN
-from substrate.recorder.place import Place
-from substrate.recorder.record_command import CommandRequest, Recording, record_command
+from substrate.history.arrival import COMMAND as BETWEEN
+from substrate.recorder import Place
+from substrate.recorder.command import CommandRequest, Recording, record_command
 from substrate.shell import directory as directories
 from substrate.shell import program as programs
 from substrate.shell import terminal
 from substrate.shell.channel import Channel, Message
-from substrate.shell.inside import BetweenLines, Make, OfLine
 from substrate.shell.line_world import DirectLine, WorldLine
 from substrate.shell.lines import Lines
 from substrate.shell.program import ShellProgram
-from substrate.shell.turn import Turn
-from substrate.system import files, process, spawn
-from substrate.system.environment import Environment
+from substrate.shell.shell_broker import BetweenLines, Make, OfLine
+from substrate.shell.shell_line import Turn
+from substrate.system import Environment
+from substrate.system.files import files
+from substrate.system.process import process, spawn
 
 NOT_KEPT = "(a line that the shell's history does not keep)"
 
 
 class Surroundings(NamedTuple):
-    """Where the shell starts, who acts in it, and whom to tell what."""
+    """Where the shell starts, on whose behalf it records, and the functions that report."""
 
     cwd: Path
     environment: Environment
@@ -42,7 +43,7 @@ class Surroundings(NamedTuple):
     recorded: Callable[[Recording], None]
     failed: Callable[[SubstrateError], None]
     note: Callable[[str], None]
-    #: Makes what answers calls from inside the shell.
+    #: Makes the object that answers calls from inside the shell.
     inside: Make
     #: ``--world`` and ``--no-world``.
     world: bool = False
@@ -86,7 +87,7 @@ def _run_in(home: Place, path: str, directory: Path, around: Surroundings) -> in
 
 
 def _greet(home: Place, around: Surroundings, no_world: str) -> None:
-    """The prompt is the user's own, and nothing else tells this shell from the one around it."""
+    """Say that this is a recorded shell: the prompt is the user's own and shows no difference."""
     if home.workspace.history_refused:  # said with the first line
         return
     where = f"on the real files ({no_world})" if no_world else "in a world"
@@ -97,14 +98,13 @@ def _greet(home: Place, around: Surroundings, no_world: str) -> None:
 
 
 def _world(home: Place, around: Surroundings, room: Path) -> tuple[Lines | None, str]:
-    """The world that the shell shall live in; or why there is none."""
+    """The world that the shell will run in, or why there is none."""
     required = around.world or around.environment.world == "enabled"
     if around.no_world or (around.environment.world == "disabled" and not around.world):
         return None, "asked for"
     if home.workspace.history_refused and not required:
         return None, f"no history is kept here ({home.workspace.history_refused})"
-    from substrate.world.network.command_network import CommandNetwork
-    from substrate.world.network.rules import parse
+    from substrate.world.network import CommandNetwork, parse
 
     try:
         return Lines(home, room, CommandNetwork(parse("open"))), ""
@@ -119,7 +119,7 @@ class _Shell:
         self, program: ShellProgram, channel: Channel, around: Surroundings, home: Place,
         world: tuple[Lines | None, str],
     ) -> None:  # fmt: skip
-        """`world`: or why there is none."""
+        """`world`: the shell's world, or why there is none."""
         self._lines, self._why = lines, _ = world
         self._home = home
         self._configuration: list[bytes | None] = []
@@ -162,7 +162,7 @@ class _Shell:
         )
 
     def _record(self, begin: Message) -> Message | None:
-        """One line, whole: recorded as a command, from its start to the next prompt."""
+        """Record one line as a command, from its start to the next prompt."""
         kept = begin.number != self._number
         line = begin.fields[1] if kept else NOT_KEPT.encode()
         again = kept and line == self._line
@@ -171,7 +171,7 @@ class _Shell:
         turn = Turn(self, begin, self._ended)
         self._attempt(lambda: self._record_line(turn, line, Path(os.fsdecode(begin.fields[2]))))
         if not turn.has_run:
-            turn.run()  # the line runs all the same
+            turn.run()  # recording failed before the line ran: run it anyway
         self._tell()
         turn.close("again" if again else "ok")
         if self._lines is not None:
@@ -193,7 +193,7 @@ class _Shell:
         self._record_rest(turn, line)
 
     def _heed_configuration(self) -> None:
-        """What was open all the while knows the settings of its time."""
+        """Reopen the history if a configuration file has changed since it was opened."""
         home = self._home
         paths = (home.workspace.store, home.environment.substrate_home)
         said = [files.read_bytes_or_none(path / "config.toml") for path in paths]
@@ -222,7 +222,7 @@ class _Shell:
             self._lines.notes += between.finish()
 
     def _record_rest(self, turn: Turn, line: bytes) -> None:
-        """What is in the view although no line of this workspace has put it there."""
+        """Record what is in the view although no line of this workspace wrote it."""
         lines = self._lines
         if lines is not None and lines.is_touched():
             self._attempt(lambda: self._record_in_world(turn, line, lines.place))

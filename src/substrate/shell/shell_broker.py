@@ -1,21 +1,21 @@
 """Calls of `substrate` from inside the shell, in its lines and between them.
 
-A line's calls are answered for that line. What the prompt asks afterwards, or a completion, is
-answered as if the last line asked it.
+Calls during a line are answered for that line. Calls after it (from the prompt or a completion)
+are answered as if the last line had made them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from substrate.recorder.inside import Asked, Inside, Scene, carry_out
+from substrate.recorder.command import Inside, NestedRequest, Scene, carry_out
 
-#: Makes what answers for one command.
+#: Makes the object that answers for one command.
 Make = Callable[[], Inside]
 
 
 class OfLine:
-    """Implements `recorder.inside.Inside`, and remembers for whom it answered."""
+    """Implements `recorder.command.Inside`, and remembers the scene it answers for."""
 
     def __init__(self, make: Make) -> None:
         self._inside = make()
@@ -28,15 +28,15 @@ class OfLine:
     def on_call(self, listener: int, init_pid: int) -> None:
         self._inside.on_call(listener, init_pid)
 
-    def finish(self) -> Asked:
+    def finish(self) -> NestedRequest:
         return self._inside.finish()
 
 
 class BetweenLines:
-    """Until the next line begins."""
+    """Answers calls after one line has ended, until the next line begins."""
 
     def __init__(self, make: Make, scene: Scene) -> None:
-        # With the history that the shell has open: whoever answers must not inherit it.
+        # The scene has the history that the shell holds open; the broker must not inherit it.
         self._scene = scene
         self._inside = make()
         self._inside.open(self._scene)
@@ -46,5 +46,5 @@ class BetweenLines:
         return self._inside.on_call
 
     def finish(self) -> list[str]:
-        """Do what was asked for; sentences about it, for the user."""
-        return carry_out(self._scene.place, self._inside.finish().undos, "")
+        """Do what the calls asked for; returns sentences about it for the user."""
+        return carry_out(self._scene.place, self._inside.finish().undos, is_held=False)

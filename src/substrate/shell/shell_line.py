@@ -1,4 +1,4 @@
-"""One line from the shell's side: it asks to begin, it runs, and says how it ended."""
+"""One line as the shell reports it: it asks to begin, runs, and reports its status."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from substrate.shell.channel import Channel, Message
 
 
 class Listener(Protocol):
-    """Who waits for the shell's next word."""
+    """The object that waits for the shell's next message."""
 
     @property
     def channel(self) -> Channel: ...
 
     def next(self) -> Message | None:
-        """None when the shell is over."""
+        """None when the shell has ended."""
         ...
 
 
@@ -23,17 +23,17 @@ class Turn:
     """`run` lets the line run; the shell then waits until `close`."""
 
     def __init__(self, listener: Listener, begin: Message | None, over: Callable[[], int]) -> None:
-        """Without a `begin` nothing is run; `over` tells the status of a shell that has ended."""
+        """Without a `begin` nothing is run; `over` returns the status of a shell that has ended."""
         self._listener = listener
         self._begin = begin
         self._over = over
         self._waiting: Message | None = None
         self.has_run = begin is None
-        #: The next line, if the end of this one was never said: somebody took our hook away.
+        #: The next line, if the shell never reported the end of this one: our hook was removed.
         self.successor: Message | None = None
 
     def run(self, *, merge: bool = False) -> int:
-        """The line's status. `merge`: one that begins before this one's end is a part of it."""
+        """The line's status. `merge`: a line that begins before this one ends is part of it."""
         if self.has_run or self._begin is None:
             return 0
         self.has_run = True
@@ -54,7 +54,7 @@ class Turn:
                 self._listener.channel.answer(message, "ok")
 
     def step_aside(self) -> None:
-        """Have the shell leave its directory until `close`."""
+        """Make the shell leave its directory until `close`."""
         if self._waiting is None:
             return
         self._listener.channel.answer(self._waiting, "leave")

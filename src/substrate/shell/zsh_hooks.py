@@ -1,11 +1,11 @@
-"""The start files for the user's zsh: their own first, then ours.
+"""The start files for the user's zsh: the user's own files first, then our hooks.
 
-zsh reads them from ``ZDOTDIR``, so that is ours until the last of them is read. `preexec` and
-`precmd` are called in the shell itself, beside the user's own hooks; ours come first. What is
-said and answered is the same as in `hooks`, which tells more.
+zsh reads them from ``ZDOTDIR``, so that points to our directory until the last of them is read.
+zsh calls `preexec` and `precmd` in the shell itself, beside the user's own hooks; ours come first.
+The messages and answers are the same as in `hooks`, which explains more.
 
-zsh gives the line to `preexec`, kept in its history or not. One that begins with a blank under
-``HIST_IGNORE_SPACE`` is recorded without its text.
+zsh passes each line to `preexec`, whether its history keeps the line or not. A line that begins
+with a blank under ``HIST_IGNORE_SPACE`` is recorded without its text.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ precmd_functions=(__substrate_end ${precmd_functions-})
 
 
 def zsh_files(directory: Path, pid: int | None, zdotdir: str) -> dict[str, str]:
-    """By name; `zdotdir` is the user's own, the rest is as in `hooks.bash_rc`."""
+    """The files by name; `zdotdir` is the user's own. The rest is as in `hooks.bash_rc`."""
     known = "" if pid is None else str(pid)
     head = (
         f"__substrate_dir={shlex.quote(str(directory))}\n"

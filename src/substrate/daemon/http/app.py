@@ -1,4 +1,4 @@
-"""What the agent answers over HTTP: the routes of docs/agent.md."""
+"""What the daemon answers over HTTP: the routes of docs/daemon.md."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -19,24 +20,29 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ExceptionHandler
 from starlette.websockets import WebSocket
 
-from substrate.agent import answers, execution, pty_stream
-from substrate.agent.capabilities import capabilities
-from substrate.agent.execution import Call, Execution, chunks
-from substrate.agent.guard import Guard
-from substrate.agent.limits import MOST_OUTPUT_BYTES, Limits
+import substrate
+from substrate.daemon.http import http_command, pty_stream, responses
+from substrate.daemon.http.http_command import Call, Execution, chunks
+from substrate.daemon.http.http_limits import MOST_OUTPUT_BYTES, Limits
+from substrate.daemon.http.request_checks import Guard
 from substrate.errors import NotFoundError, SubstrateError, UsageError
-from substrate.protocol import http
+from substrate.protocol import http_bodies
 from substrate.system import environment
-from substrate.trace.reader import TraceReader
+from substrate.trace import TraceReader
+from substrate.workspace import find_workspace
+from substrate.world import STRATEGIES, TIERS
+from substrate.world.capabilities import finding
 
+#: What a client may ask this daemon for.
+FEATURES = ("execute", "stream", "cancel", "pty", "trace", "doctor", "fs_diff")
 _BODY_S = 30.0
 _SPAN_ID = re.compile(r"spn_[0-9a-z]{1,64}")
-#: As nginx has it: the client closed the connection; nobody will read this.
+#: As in nginx: the client closed the connection, so this status is never read.
 _CLIENT_GONE = 499
 
 
 class Service:
-    """The agent's HTTP side: where the door is, and what is running."""
+    """The daemon's HTTP side: the path of the door socket, and the commands that are running."""
 
     def __init__(self, door_path: Path) -> None:
         self.door_path = door_path
@@ -60,33 +66,40 @@ class Service:
         }
         return Guard(Starlette(routes=routes, exception_handlers=handlers))
 
-    async def _capabilities(self, _: Request) -> Response:
-        return JSONResponse(await asyncio.to_thread(capabilities))
+    async def _capabilities(self, request: Request) -> Response:
+        directory = _directory(request)
+        answer = await asyncio.to_thread(capabilities)
+        return JSONResponse(await self._with_interrupted(answer, directory))
 
-    async def _doctor(self, _: Request) -> Response:
-        call = Call([b"doctor", b"--json"], "/", {})
-        with self.limits.executing_one():
-            async with execution.piped(self.door_path, call) as (running, out, err):
-                said, complaint = await asyncio.gather(
-                    _collect(out, running), _collect(err, running)
-                )
-                ended = await running.ended
-        answer = answers.own_answer(ended, said[0], complaint[0])
+    async def _doctor(self, request: Request) -> Response:
+        answer = await self._asked([b"doctor", b"--json"], _directory(request) or "/")
         return Response(answer, media_type="application/json")
+
+    async def _asked(self, words: list[bytes], directory: str) -> bytes:
+        """The command line's answer with `--json`."""
+        with self.limits.executing_one():
+            async with http_command.piped(self.door_path, Call(words, directory, {})) as running_on:
+                running, out, err = running_on
+                said, _ = await asyncio.gather(_collect(out, running), _collect(err, running))
+                ended = await running.ended
+                return responses.own_answer(ended, said[0], await running.all_notes())
 
     async def _execute(self, request: Request) -> Response:
         call = Call.of(await _wanted(request))
         with self.limits.executing_one():
-            async with execution.piped(self.door_path, call) as (running, out, err):
+            async with http_command.piped(self.door_path, call) as (running, out, err):
                 with self._listed(running):
                     work = asyncio.gather(_collect(out, running), _collect(err, running))
                     if not await _done_before_disconnect(request, work):
                         return Response(status_code=_CLIENT_GONE)
                     (stdout, more_out), (stderr, more_err) = work.result()
                     ended = await running.ended
-        answer = answers.answer(ended, stderr)
+                    notes = await running.all_notes()
+        answer = responses.answer(ended, notes)
         answer["stdout_b64"] = base64.b64encode(stdout).decode("ascii")
         answer["stderr_b64"] = base64.b64encode(stderr).decode("ascii")
+        if notes:
+            answer["notes"] = notes
         if more_out or more_err:
             answer["output_truncated"] = True
         return JSONResponse(answer)
@@ -105,20 +118,22 @@ class Service:
 
     async def _frames(self, call: Call) -> AsyncIterator[dict[str, object]]:
         try:
-            async with execution.piped(self.door_path, call) as (running, out, err):
+            async with http_command.piped(self.door_path, call) as (running, out, err):
                 with self._listed(running):
-                    tail = b""
+                    notes = ""
                     async for name, chunk in _merged(running, out, err):
                         if name == "start":
-                            yield {"type": name, **answers.started(running.started.result())}
-                            continue
-                        if name == "stderr":
-                            tail = (tail + chunk)[-65536:]
-                        yield {"type": name, "data_b64": base64.b64encode(chunk).decode("ascii")}
+                            yield {"type": name, **responses.started(running.started.result())}
+                        elif name == "note":
+                            notes += chunk.decode()
+                            yield {"type": name, "text": chunk.decode()}
+                        else:
+                            data = base64.b64encode(chunk).decode("ascii")
+                            yield {"type": name, "data_b64": data}
                     ended = await running.ended
-            yield {"type": "exit", "code": ended.status, **answers.answer(ended, tail)}
+            yield {"type": "exit", "code": ended.status, **responses.answer(ended, notes)}
         except SubstrateError as error:
-            yield {"type": "error", **answers.error_document(error)}
+            yield {"type": "error", **responses.error_document(error)}
 
     async def _cancel(self, request: Request) -> Response:
         document = await _document(request)
@@ -137,14 +152,33 @@ class Service:
         events = await asyncio.to_thread(reader.find, span_id)
         if not events:
             raise NotFoundError(f"no span {span_id}", hint="substrate trace lists them")
-        return JSONResponse({"span_id": span_id, "events": events})
+        answer: dict[str, object] = {"span_id": span_id, "events": events}
+        workspace = str(events[0].get("workspace", ""))
+        return JSONResponse(await self._with_interrupted(answer, workspace))
+
+    async def _with_interrupted(
+        self, answer: dict[str, object], workspace: str
+    ) -> dict[str, object]:
+        """`answer`, plus what a kill interrupted in the workspace, as `stats --json` reports it."""
+        found = await self._interrupted(workspace) if workspace else None
+        return {**answer, "interrupted": found} if found else answer
+
+    async def _interrupted(self, workspace: str) -> object:
+        try:  # ask only if there may be something: asking starts a process
+            found = await asyncio.to_thread(find_workspace, Path(workspace))
+            if not os.path.getsize(found.root / ".substrate-git" / "lock"):
+                return None
+            said = await self._asked([b"stats", b"--json"], workspace)
+            return json.loads(said).get("interrupted")
+        except (OSError, ValueError, SubstrateError):
+            return None
 
     async def _pty(self, websocket: WebSocket) -> None:
         await pty_stream.serve(websocket, self.door_path, self.limits, self._listed)
 
     @contextlib.contextmanager
     def _listed(self, running: Execution) -> Iterator[None]:
-        """Where `cancel` finds it, as soon as it has an id."""
+        """Put it where `cancel` finds it, as soon as it has an id."""
         names: list[str] = []
 
         def enter(started: asyncio.Future[Mapping[str, object]]) -> None:
@@ -161,9 +195,17 @@ class Service:
                 self.running.pop(name, None)
 
 
-async def _wanted(request: Request) -> http.Execute:
+def _directory(request: Request) -> str:
+    """The directory that names the request's workspace; empty if the request names none."""
+    wanted = request.query_params.get("cwd", "")
+    if wanted and not (wanted.startswith("/") and os.path.isdir(wanted)):
+        raise UsageError("cwd: not a directory", hint="cwd takes an absolute path")
+    return wanted
+
+
+async def _wanted(request: Request) -> http_bodies.Execute:
     home = environment.current().home
-    wanted = http.execute(await _document(request), str(home) if home else "/")
+    wanted = http_bodies.execute(await _document(request), str(home) if home else "/")
     if wanted.pty:
         raise UsageError("pty: a terminal needs a stream", hint="WebSocket /v1/stream")
     return wanted
@@ -171,28 +213,28 @@ async def _wanted(request: Request) -> http.Execute:
 
 async def _document(request: Request) -> dict[str, object]:
     said = request.headers.get("content-length", "")
-    if said.isdigit() and int(said) > http.MOST_BODY_BYTES:
+    if said.isdigit() and int(said) > http_bodies.MOST_BODY_BYTES:
         raise _too_large()
     body = b""
     try:
         async with asyncio.timeout(_BODY_S):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > http.MOST_BODY_BYTES:
+                if len(body) > http_bodies.MOST_BODY_BYTES:
                     raise _too_large()
     except TimeoutError:
         raise HTTPException(408, "the body does not come") from None
     except ClientDisconnect:
         raise HTTPException(400, "the body is not whole") from None
-    return http.parse_json(body)
+    return http_bodies.parse_json(body)
 
 
 def _too_large() -> HTTPException:
-    return HTTPException(413, f"the body is larger than {http.MOST_BODY_BYTES} bytes")
+    return HTTPException(413, f"the body is larger than {http_bodies.MOST_BODY_BYTES} bytes")
 
 
 async def _collect(reader: asyncio.StreamReader, running: Execution) -> tuple[bytes, bool]:
-    """The output up to the cap, and whether there was more."""
+    """The output up to the maximum, and whether there was more."""
     kept: list[bytes] = []
     room = MOST_OUTPUT_BYTES
     more = False
@@ -207,7 +249,8 @@ async def _collect(reader: asyncio.StreamReader, running: Execution) -> tuple[by
 async def _merged(
     running: Execution, out: asyncio.StreamReader, err: asyncio.StreamReader
 ) -> AsyncIterator[tuple[str, bytes]]:
-    """Both streams as they come, behind the start; one chunk waits at a time."""
+    """Both streams and Substrate's notes as they come, after the start; at most one chunk waits at
+    a time."""
     queue: asyncio.Queue[tuple[str, bytes] | None] = asyncio.Queue(1)
 
     async def copy(name: str, reader: asyncio.StreamReader) -> None:
@@ -215,10 +258,16 @@ async def _merged(
             await queue.put((name, chunk))
         await queue.put(None)
 
+    async def notes() -> None:
+        while (text := await running.notes.get()) is not None:
+            await queue.put(("note", text.encode("utf-8", "backslashreplace")))
+        await queue.put(None)
+
     await running.started_or_ended()
     if running.started.done() and not running.started.cancelled():
         yield "start", b""
-    copies = [asyncio.create_task(copy("stdout", out)), asyncio.create_task(copy("stderr", err))]
+    copying = (copy("stdout", out), copy("stderr", err), notes())
+    copies = [asyncio.create_task(one) for one in copying]
     try:
         left = len(copies)
         while left:
@@ -254,9 +303,9 @@ async def _gone(request: Request) -> None:
 
 async def _failed(_: Request, error: Exception) -> Response:
     assert isinstance(error, SubstrateError)
-    status = answers.status_of(error)
+    status = responses.status_of(error)
     headers = {"retry-after": "1"} if status == 429 else None
-    return JSONResponse(answers.error_document(error), status_code=status, headers=headers)
+    return JSONResponse(responses.error_document(error), status_code=status, headers=headers)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
@@ -265,7 +314,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
     document = {
         "kind": kinds.get(error.status_code, "usage"),
         "message": str(error.detail),
-        "hint": "docs/agent.md lists the routes",
+        "hint": "docs/daemon.md lists the routes",
     }
     headers = {**(error.headers or {}), "connection": "close"}
     return JSONResponse({"error": document}, status_code=error.status_code, headers=headers)
@@ -275,6 +324,23 @@ async def _bug(_: Request, error: Exception) -> Response:
     document = {
         "kind": "bug",
         "message": f"a bug in Substrate: {type(error).__name__}",
-        "hint": "the agent's log has more",
+        "hint": "the daemon's log has more",
     }
     return JSONResponse({"error": document}, status_code=500)
+
+
+def capabilities() -> dict[str, object]:
+    """What this daemon can do, and which strategies work on this machine."""
+    return {
+        "version": substrate.__version__,
+        "api": ["v1"],
+        "features": list(FEATURES),
+        "tiers": list(TIERS),
+        "strategies": [{"strategy": name, **_works(name)} for name in STRATEGIES],
+    }
+
+
+def _works(strategy: str) -> dict[str, object]:
+    found = finding(strategy)
+    works = found.works or strategy == "direct"
+    return {"works": works, "why": "" if works else found.why, "fix": "" if works else found.fix}

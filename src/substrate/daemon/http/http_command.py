@@ -1,8 +1,8 @@
-"""One command for an HTTP client: through the door, like any other caller's.
+"""One command for an HTTP client, sent through the door socket like any other caller's command.
 
-The server's process holds the pipes and the connection; the command runs in a fork of the
-zygote, so a fork never copies the server, and a restart of the server is no matter for history.
-Closing the connection ends the command: that is how a client that went away is dealt with.
+The HTTP server's process holds the pipes and the connection; the command runs in a fork of the
+fork server. So a fork never copies the HTTP server, and restarting it does not affect history.
+When a client disconnects, the HTTP server closes the connection, and that ends the command.
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import substrate
+from substrate.daemon import notes_to_client
 from substrate.errors import SubstrateError
-from substrate.protocol import door
-from substrate.protocol.http import Execute
-from substrate.system import agent_place, environment
+from substrate.protocol import daemon_wire
+from substrate.protocol.http_bodies import Execute
+from substrate.system import daemon_paths, environment
 
 _CHUNK_BYTES = 64 * 1024
-#: After the command is done, its background children may hold the pipes open for ever.
+#: After the command has ended, its background children may hold the pipes open for ever.
 _LAST_WORDS_S = 0.2
 
 
 class Call(NamedTuple):
-    """Words for `substrate`, and where and with what to say them."""
+    """Arguments for `substrate`, and the directory and environment to run it in."""
 
     argv: list[bytes]
     cwd: str
-    #: On top of the agent's own environment.
+    #: On top of the daemon's own environment.
     env: Mapping[str, str]
 
     @classmethod
@@ -41,14 +42,14 @@ class Call(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How it went; `span` is None if Substrate failed before there was one."""
+    """How it ended; `span` is None if Substrate failed before there was one."""
 
     status: int
     span: Mapping[str, object] | None
 
 
 class Execution:
-    """A command that was handed over."""
+    """A command that was handed to the fork server."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -57,6 +58,8 @@ class Execution:
         self.started: asyncio.Future[Mapping[str, object]] = (
             asyncio.get_running_loop().create_future()
         )
+        #: Substrate's own messages, in order; None after the last.
+        self.notes: asyncio.Queue[str | None] = asyncio.Queue()
         self.ended = asyncio.ensure_future(self._follow())
 
     async def started_or_ended(self) -> None:
@@ -64,12 +67,12 @@ class Execution:
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
 
     def send(self, signum: int) -> None:
-        """Signal the command, as a terminal would: all of it."""
+        """Signal all processes of the command, as a terminal would."""
         if not self.ended.done():
             self._writer.write(bytes((signum,)))
 
     async def close(self) -> None:
-        """Let go; a command that still runs is ended and recorded."""
+        """Close the connection; a command that is still running is ended and recorded."""
         self._writer.close()
         if not self.ended.done():
             self.ended.cancel()
@@ -80,20 +83,23 @@ class Execution:
         try:
             while True:
                 kind, payload = await self._reply()
-                if kind == door.REPORT:
+                if kind == daemon_wire.REPORT:
                     event = json.loads(payload)
-                    if event.get("event_type") == "command_complete":
+                    if event.get("event_type") == notes_to_client.EVENT:
+                        self.notes.put_nowait(str(event.get("text", "")))
+                    elif event.get("event_type") == "command_complete":
                         span = event
                     elif not self.started.done():
                         self.started.set_result(event)
-                elif kind == door.DECLINED:
+                elif kind == daemon_wire.DECLINED:
                     reason = payload.decode("ascii", "replace")
                     raise SubstrateError(
-                        f"the agent does not take the command: {reason}",
-                        hint="try again: an agent that was replaced is back in a moment",
+                        f"the daemon does not take the command: {reason}",
+                        hint="try again: a daemon that was replaced is back in a moment",
                     )
-                elif kind == door.EXITED:
-                    return Ended(int(payload), span)
+                elif kind == daemon_wire.EXITED:
+                    status = int(payload)  # below 0: minus the signal that ended the command
+                    return Ended(status if status >= 0 else 128 - status, span)
         except (OSError, asyncio.IncompleteReadError, ValueError) as error:
             raise SubstrateError(
                 "the process that ran the command was lost",
@@ -102,11 +108,19 @@ class Execution:
         finally:
             if not self.started.done():
                 self.started.cancel()
+            self.notes.put_nowait(None)
+
+    async def all_notes(self) -> str:
+        """What Substrate itself wrote, once the command has ended."""
+        said = []
+        while (text := await self.notes.get()) is not None:
+            said.append(text)
+        return "".join(said)
 
     async def _reply(self) -> tuple[bytes, bytes]:
         header = await self._reader.readexactly(5)
         size = int.from_bytes(header[1:], "big")
-        if size > door.MOST_REPLY_BYTES:
+        if size > daemon_wire.MOST_REPLY_BYTES:
             raise ValueError("not a reply")
         return header[:1], await self._reader.readexactly(size)
 
@@ -114,7 +128,7 @@ class Execution:
 async def start(
     door_path: Path, call: Call, stdio: tuple[int, int, int], *, terminal: bool = False
 ) -> Execution:
-    """Hand it over with these descriptors, which stay the caller's to close."""
+    """Hand over the command with these descriptors; the caller still has to close them."""
     connection = await asyncio.to_thread(_hand_over, door_path, call, stdio, terminal)
     reader, writer = await asyncio.open_connection(sock=connection, limit=_CHUNK_BYTES)
     return Execution(reader, writer)
@@ -127,7 +141,7 @@ def _hand_over(
     for name in ("SUBSTRATE_SESSION_ID", "SUBSTRATE_PARENT_SPAN"):
         if name not in call.env:
             variables.pop(name, None)
-    request = door.Request(
+    request = daemon_wire.Request(
         b"run", call.argv,
         [os.fsencode(f"{name}={value}") for name, value in variables.items()],
         version=substrate.__version__.encode(),
@@ -136,9 +150,9 @@ def _hand_over(
     )  # fmt: skip
     directory = os.open(call.cwd, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        connection = agent_place.connect(os.fsencode(door_path))
+        connection = daemon_paths.connect(os.fsencode(door_path))
         try:
-            door.send_request(connection, request, (*stdio, directory))
+            daemon_wire.send_request(connection, request, (*stdio, directory))
             return socket.socket(fileno=connection.detach())
         except BaseException:
             connection.close()
@@ -155,7 +169,7 @@ def _hand_over(
 async def piped(
     door_path: Path, call: Call
 ) -> AsyncIterator[tuple[Execution, asyncio.StreamReader, asyncio.StreamReader]]:
-    """A command with its output in pipes, and nothing to read."""
+    """A command with its output in pipes, and empty input."""
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     out_reader, out_writer = os.pipe()
     err_reader, err_writer = os.pipe()
@@ -178,7 +192,7 @@ async def piped(
 
 async def _read_from(fd: int) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
     loop = asyncio.get_running_loop()
-    # The limit makes a command wait that prints faster than its client reads.
+    # The limit makes a command wait if it prints faster than its client reads.
     reader = asyncio.StreamReader(limit=_CHUNK_BYTES, loop=loop)
     transport, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader, loop=loop), os.fdopen(fd, "rb", buffering=0)
@@ -187,7 +201,7 @@ async def _read_from(fd: int) -> tuple[asyncio.StreamReader, asyncio.BaseTranspo
 
 
 async def chunks(reader: asyncio.StreamReader, execution: Execution) -> AsyncIterator[bytes]:
-    """What comes, until the pipe is closed, or the command is done and nothing more comes."""
+    """The output, until the pipe is closed, or the command has ended and nothing more comes."""
     while True:
         reading = asyncio.ensure_future(reader.read(_CHUNK_BYTES))
         both: set[asyncio.Future[Any]] = {reading, execution.ended}

@@ -1,4 +1,4 @@
-"""How much the HTTP server takes on at once, so that no client can make it grow without end."""
+"""Limits on what the HTTP server does at the same time, so that no client can exhaust it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from substrate.errors import RefusedError
 from substrate.system import clock
 
 MOST_EXECUTING = 16
+#: WebSockets that have not yet sent what to run.
+MOST_WAITING = 32
 #: Per stream of a command whose output is collected; the rest is read and dropped.
 MOST_OUTPUT_BYTES = 4 * 1024 * 1024
 #: Requests that start something: this many at once, then this many a second.
@@ -16,7 +18,7 @@ BURST, RATE = 200, 50.0
 
 
 class BusyError(RefusedError):
-    """Too much at once; the client may try again."""
+    """Too many requests at the same time; the client may try again."""
 
     kind = "busy"
 
@@ -24,12 +26,13 @@ class BusyError(RefusedError):
 class Limits:
     def __init__(self) -> None:
         self.executing = 0
+        self.waiting = 0
         self._tokens = float(BURST)
         self._refilled_ns = clock.monotonic_ns()
 
     @contextmanager
     def executing_one(self) -> Iterator[None]:
-        """Take a place for a command, or raise `BusyError`."""
+        """Take a slot for a command, or raise `BusyError`."""
         self._take_token()
         if self.executing >= MOST_EXECUTING:
             raise BusyError(
@@ -40,6 +43,21 @@ class Limits:
             yield
         finally:
             self.executing -= 1
+
+    @contextmanager
+    def waiting_one(self) -> Iterator[None]:
+        """Take a slot for a WebSocket until its `start` has come, or raise `BusyError`: silent
+        clients must leave room for others."""
+        if self.waiting >= MOST_WAITING:
+            raise BusyError(
+                f"{self.waiting} WebSockets wait to start something",
+                hint="send start, or close some",
+            )
+        self.waiting += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
 
     def _take_token(self) -> None:
         now = clock.monotonic_ns()

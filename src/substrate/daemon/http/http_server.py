@@ -1,7 +1,7 @@
-"""The process that speaks HTTP: uvicorn on the agent's socket, with its gaps closed.
+"""The process that speaks HTTP: uvicorn on the daemon's socket, with two missing checks added.
 
-uvicorn has no limit on how long the headers of a request may take, and knows nothing about who is
-at the other end of a unix socket: both are looked after here, on each connection.
+uvicorn has no time limit for the headers of a request, and does not check which process is at the
+other end of a unix socket. Both are done here, for each connection.
 """
 
 from __future__ import annotations
@@ -15,32 +15,31 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from substrate.agent import peer
-from substrate.agent.app import Service
-from substrate.agent.lifecycle import Home
-from substrate.system import agent_place, clock
+from substrate.daemon.http.app import Service
+from substrate.daemon.server import Home, caller_identity
+from substrate.system import clock, daemon_paths
 
 HEADER_S = 10.0
 MOST_CONNECTIONS = 128
 _MOST_HEADER_BYTES = 32 * 1024
 _MOST_MESSAGE_BYTES = 1024 * 1024
-#: A server that nobody needs ends; the zygote starts another for the next connection.
+#: An idle server ends; the fork server starts another for the next connection.
 _IDLE_S = 120.0
 _LOOK_S = 1.0
 
 
 class GuardedProtocol(H11Protocol):
-    """One connection: from whom, and not for ever without a request."""
+    """One connection: checks the peer, and limits how long a request's headers may take."""
 
     _too_slow: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        stranger = _stranger(transport.get_extra_info("socket"))
+        pid, uid, _ = daemon_paths.peer(transport.get_extra_info("socket"))
         super().connection_made(transport)
-        if stranger == "another user" or len(self.connections) > MOST_CONNECTIONS:
+        if uid != os.geteuid() or len(self.connections) > MOST_CONNECTIONS:
             transport.abort()
             return
-        self.app_state = {**self.app_state, "stranger": stranger}
+        self.app_state = {**self.app_state, "stranger": _stranger(pid)}
         self._expect_headers()
 
     def data_received(self, data: bytes) -> None:
@@ -59,7 +58,7 @@ class GuardedProtocol(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def _is_between_requests(self) -> bool:
-        # h11_impl declares it without None, which it is until the first request.
+        # h11_impl declares it without None, but it is None until the first request.
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is None or cycle.response_complete
 
@@ -73,24 +72,21 @@ class GuardedProtocol(H11Protocol):
             self._too_slow = None
 
 
-_STANDING: list[peer.Standing] = []
+_STANDING: list[caller_identity.Standing] = []
 
 
-def _stranger(connection: socket.socket) -> str:
-    """What makes this peer one that we do not serve; empty if nothing does."""
-    pid, uid, _ = agent_place.peer(connection)
-    if uid != os.geteuid():
-        return "another user"
+def _stranger(pid: int) -> str:
+    """Why we do not serve this process; empty if we do."""
     try:
-        return peer.differs(_STANDING[0], peer.standing(pid))
+        return caller_identity.differs(_STANDING[0], caller_identity.standing(pid))
     except OSError:
         return "no name"
 
 
 def serve(listener: socket.socket, home: Home) -> None:
-    """Serve until idle, told to stop, or left alone by the zygote."""
+    """Serve until idle, told to stop, or the fork server has ended."""
     logging.basicConfig(level=logging.WARNING)
-    _STANDING[:] = [peer.standing(os.getpid())]
+    _STANDING[:] = [caller_identity.standing(os.getpid())]
     service = Service(home.door_path)
     config = uvicorn.Config(
         service.app(), http=GuardedProtocol, ws="websockets-sansio", lifespan="off",
@@ -118,6 +114,6 @@ async def _watch(server: uvicorn.Server, zygote: int) -> None:
         state = server.server_state
         if state.connections or state.tasks:
             used_ns = clock.monotonic_ns()
-        # Without the zygote nothing can be run any more; what is running is finished first.
+        # Without the fork server nothing can be run any more; running commands are finished first.
         if os.getppid() != zygote or clock.monotonic_ns() - used_ns > _IDLE_S * 1e9:
             server.should_exit = True

@@ -3,8 +3,8 @@
     client   start{cmd,cwd,env,cols,rows}   stdin{data_b64}   resize{cols,rows}   signal{sig}
     server   stdout{data_b64}   exit{code,span_id,fs_diff}   error{message}
 
-The terminal's other side goes to the command as its stdin, stdout, stderr and controlling
-terminal: keys, window sizes and a hang-up reach it through the kernel, as they always do.
+The other end of the pseudoterminal is the command's stdin, stdout, stderr and controlling
+terminal: keys, window sizes and a hang-up reach the command through the kernel, as usual.
 """
 
 from __future__ import annotations
@@ -23,50 +23,79 @@ from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from substrate.agent import answers, execution
-from substrate.agent.execution import Call, Execution
-from substrate.agent.limits import Limits
+from substrate.daemon.http import http_command, responses
+from substrate.daemon.http.http_command import Call, Execution
+from substrate.daemon.http.http_limits import BusyError, Limits
 from substrate.errors import SubstrateError, UsageError
-from substrate.protocol import http
+from substrate.protocol import http_bodies
 from substrate.system import environment
 
 _CHUNK_BYTES = 16 * 1024
-_START_S = 30.0
+_START_S = 10.0
+#: RFC 6455: the server is too busy.
+_TRY_AGAIN_LATER = 1013
 _LAST_WORDS_S = 0.2
 
 Listed = Callable[[Execution], AbstractContextManager[None]]
 
 
 async def serve(websocket: WebSocket, door_path: Path, limits: Limits, listed: Listed) -> None:
-    """Serve one terminal to its end."""
-    await websocket.accept()
+    """Serve one terminal until it ends."""
     try:
-        async with asyncio.timeout(_START_S):
-            first = await _message(websocket)
+        with limits.waiting_one():
+            await websocket.accept()
+            async with asyncio.timeout(_START_S):
+                first = await _message(websocket)
+    except BusyError:  # before it is accepted: an HTTP answer, and the connection ends
+        await websocket.close(_TRY_AGAIN_LATER)
+        return
+    except TimeoutError:
+        await _say(websocket, {"type": "error", "message": "no start came", "hint": ""})
+        await _end(websocket)
+        return
+    except SubstrateError as error:
+        await _say(websocket, {"type": "error", "message": error.message, "hint": error.hint})
+        await _end(websocket)
+        return
+    except WebSocketDisconnect:
+        return
+    await _started(websocket, first, door_path, limits, listed)
+
+
+async def _started(
+    websocket: WebSocket,
+    first: dict[str, object],
+    door_path: Path,
+    limits: Limits,
+    listed: Listed,
+) -> None:
+    try:
         if first.get("type") != "start":
             raise UsageError("the first message is start", hint='{"type": "start", "cmd": "bash"}')
         home = environment.current().home
-        wanted = http.execute(first, str(home) if home else "/")
+        wanted = http_bodies.execute(first, str(home) if home else "/")
         with limits.executing_one():
             await _session(websocket, door_path, wanted, listed)
     except SubstrateError as error:
         await _say(websocket, {"type": "error", "message": error.message, "hint": error.hint})
-    except TimeoutError:
-        await _say(websocket, {"type": "error", "message": "no start came", "hint": ""})
     except WebSocketDisconnect:
         return
+    await _end(websocket)
+
+
+async def _end(websocket: WebSocket) -> None:
     with contextlib.suppress(RuntimeError, WebSocketDisconnect):
         await websocket.close()
 
 
 async def _session(
-    websocket: WebSocket, door_path: Path, wanted: http.Execute, listed: Listed
+    websocket: WebSocket, door_path: Path, wanted: http_bodies.Execute, listed: Listed
 ) -> None:
     terminal = Terminal(wanted.cols, wanted.rows)
     try:
         call = Call.of(wanted)
         stdio = (terminal.follower,) * 3
-        running = await execution.start(door_path, call, stdio, terminal=True)
+        running = await http_command.start(door_path, call, stdio, terminal=True)
         terminal.close_follower()
         try:
             with listed(running):
@@ -92,10 +121,10 @@ async def _both_ways(websocket: WebSocket, terminal: Terminal, running: Executio
     try:
         await asyncio.wait({showing, obeying}, return_when=asyncio.FIRST_COMPLETED)
         if obeying.done() and not showing.done():
-            obeying.result()  # raises what the client did wrong, or that it is gone
+            obeying.result()  # raises the client's error, or that it has disconnected
         await showing
         ended = await running.ended
-        answer = answers.answer(ended, bytes(said))
+        answer = responses.answer(ended, said.decode("utf-8", "replace").replace("\r\n", "\n"))
         await _say(websocket, {"type": "exit", "code": ended.status, **answer})
     finally:
         for task in (showing, obeying):
@@ -110,7 +139,8 @@ async def _obey(websocket: WebSocket, terminal: Terminal, running: Execution) ->
         if kind == "stdin":
             await terminal.type(_data(message))
         elif kind == "resize":
-            terminal.resize(http.size(message, "cols", 80), http.size(message, "rows", 24))
+            wanted = http_bodies.size(message)
+            terminal.resize(wanted.cols, wanted.rows)
         elif kind == "signal":
             running.send(signal_number(message.get("sig")))
         else:
@@ -122,11 +152,11 @@ async def _message(websocket: WebSocket) -> dict[str, object]:
     if event["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(event.get("code", 1000))
     said = event.get("text")
-    return http.parse_json(said.encode() if said is not None else event.get("bytes") or b"")
+    return http_bodies.parse_json(said.encode() if said is not None else event.get("bytes") or b"")
 
 
 async def _say(websocket: WebSocket, document: dict[str, object]) -> None:
-    with contextlib.suppress(RuntimeError):  # it has gone; `receive` tells
+    with contextlib.suppress(RuntimeError):  # the client has disconnected; `receive` reports it
         await websocket.send_text(json.dumps(document))
 
 
@@ -138,7 +168,7 @@ def _data(message: dict[str, object]) -> bytes:
 
 
 def signal_number(name: object) -> int:
-    """``INT``, ``SIGINT`` or 2; only what may be sent to a command."""
+    """``INT``, ``SIGINT`` or 2; only signals that may be sent to a command."""
     allowed = {"INT", "TERM", "HUP", "QUIT", "USR1", "USR2"}
     if isinstance(name, int) and not isinstance(name, bool):
         name = signal.Signals(name).name if name in set(signal.Signals) else ""
@@ -164,7 +194,7 @@ class Terminal:
         fcntl.ioctl(self._leader, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
     async def output(self, running: Execution) -> AsyncIterator[bytes]:
-        """What is shown, until the command is done and nothing more comes."""
+        """The terminal's output, until the command has ended and nothing more comes."""
         while True:
             ended = running.ended.done()
             if not await self._readable(running):
@@ -175,14 +205,14 @@ class Terminal:
                 chunk = os.read(self._leader, _CHUNK_BYTES)
             except BlockingIOError:
                 continue
-            except OSError:  # EIO: nobody has it open any more
+            except OSError:  # EIO: no process has it open any more
                 return
             if not chunk:
                 return
             yield chunk
 
     async def _readable(self, running: Execution) -> bool:
-        """Wait for something to read; or for the end, and then for last words."""
+        """Wait until there is something to read; after the command's end, only a short time."""
         reading = asyncio.ensure_future(self._ready(reading=True))
         awaited: set[asyncio.Future[Any]] = {reading}
         ended = running.ended.done()
@@ -195,12 +225,12 @@ class Terminal:
             )  # fmt: skip
             return reading.done()
         finally:
-            # Also when we are cancelled: the descriptor's number is soon somebody else's.
+            # Also when this is cancelled: another file may soon get the same descriptor number.
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
     async def type(self, data: bytes) -> None:
-        """Write it all; a command that does not read makes its client wait."""
+        """Write all of it; a command that does not read makes its client wait."""
         while data:
             await self._ready(reading=False)
             try:

@@ -1,7 +1,7 @@
-"""What every request passes before any route sees it.
+"""Checks that every request must pass before any route sees it.
 
-A browser cannot open a unix socket, but a proxy in front of one can be talked into it by any web
-page: a request must name this machine, and must not come from somebody's page.
+A browser cannot open a unix socket, but a proxy in front of one can, and any web page could use
+that proxy. So a request must name this machine, and must not come from another site's page.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def why_not(scope: Scope) -> str:
         return ""
     stranger = scope.get("state", {}).get("stranger", "")
     if stranger:
-        return f"the agent does not serve a process with {stranger}"
+        return f"the daemon does not serve a process with {stranger}"
     headers = scope["headers"]
     hosts = [value for name, value in headers if name == b"host"]
     if len(hosts) > 1 or not all(_is_local(b"//" + host) for host in hosts):
@@ -54,7 +54,7 @@ def why_not(scope: Scope) -> str:
     for name, value in headers:
         if name == b"origin" and (not _is_local(value) or not urlsplit(value).hostname):
             return "the Origin is not this machine"
-    # Two ways to say where a body ends: whoever stands between us may believe the other one.
+    # With two ways to find the body's end, a proxy in between may choose the other one.
     if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
         return "the request has two lengths"
     return ""
@@ -68,7 +68,7 @@ def _is_local(url: bytes) -> bool:
 
 
 async def _swallow_body(receive: Receive) -> None:
-    """Who is still sending would not read the answer; but there is an end to it."""
+    """Read the body first, within limits: a client that is still sending does not read answers."""
     left = _MOST_SWALLOWED
     try:
         async with asyncio.timeout(_SWALLOW_S):

@@ -1,12 +1,12 @@
-"""What a command's record becomes on the wire, and what an error does."""
+"""How a command's record, or an error, is written as an HTTP answer."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
-from substrate.agent.execution import Ended
-from substrate.agent.limits import BusyError
+from substrate.daemon.http.http_command import Ended
+from substrate.daemon.http.http_limits import BusyError
 from substrate.errors import (
     EXIT_RUN_FAILED,
     MissingDependencyError,
@@ -18,10 +18,21 @@ from substrate.errors import (
 
 Document = dict[str, object]
 
-#: The fields of a span that answer a request.
+#: The fields of a span that are part of the answer.
 _OF_SPAN = (
     *("span_id", "command_id", "session_id", "scopes_used", "fs_diff", "substrate_git_commit"),
-    *("isolation", "outcome", "duration_ms", "conflicts"),
+    *(
+        "net_failed",
+        "net_denied",
+        "fs_denied",
+        "isolation",
+        "outcome",
+        "duration_ms",
+        "conflicts",
+        "held",
+        "held_causes",
+        "world_id",
+    ),
 )
 _STATUS: tuple[tuple[type[SubstrateError], int], ...] = (
     (UsageError, 400),
@@ -32,11 +43,12 @@ _STATUS: tuple[tuple[type[SubstrateError], int], ...] = (
 )
 
 
-def answer(ended: Ended, stderr: bytes) -> Document:
-    """The record of a command that ran; what kept it from running is raised."""
+def answer(ended: Ended, notes: str) -> Document:
+    """The record of a command that ran; raises the error if it did not run. `notes`: what
+    Substrate itself wrote."""
     if ended.span is None:
-        raise _told_on(stderr) or SubstrateError(
-            f"the command was not run (status {ended.status})", hint="see the agent's log"
+        raise _told_on(notes) or SubstrateError(
+            f"the command was not run (status {ended.status})", hint="see the daemon's log"
         )
     return {"exit": ended.status, **{name: ended.span.get(name) for name in _OF_SPAN}}
 
@@ -45,17 +57,17 @@ def started(span: Mapping[str, object]) -> Document:
     return {name: span.get(name) for name in ("span_id", "command_id", "session_id", "isolation")}
 
 
-def own_answer(ended: Ended, stdout: bytes, stderr: bytes) -> bytes:
-    """What the command line answered with `--json`; what it complained about is raised."""
+def own_answer(ended: Ended, stdout: bytes, notes: str) -> bytes:
+    """The command line's answer with `--json`; raises the error that it reported."""
     if not stdout.strip() or ended.status == EXIT_RUN_FAILED:
-        raise _told_on(stderr) or SubstrateError("there is no answer", hint="see the agent's log")
+        raise _told_on(notes) or SubstrateError("there is no answer", hint="see the daemon's log")
     return stdout
 
 
-def _told_on(stderr: bytes) -> SubstrateError | None:
-    """The error that the command line wrote as JSON, behind the words for people."""
-    for line in reversed(stderr.splitlines()):
-        if line.startswith(b'{"error"'):
+def _told_on(notes: str) -> SubstrateError | None:
+    """The error that the command line wrote as JSON, after the text for people."""
+    for line in reversed(notes.split("\n")):
+        if line.startswith('{"error"'):
             try:
                 said = json.loads(line)["error"]
                 error = _like(str(said["kind"]))(str(said["message"]), hint=str(said["hint"]))

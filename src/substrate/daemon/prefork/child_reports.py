@@ -1,4 +1,4 @@
-"""What the zygote's children tell it after their calls: news of their worlds, and of its memory."""
+"""What children report to the fork server after their calls: about their worlds and its memory."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from substrate.system.linux import memory
-from substrate.world.news import News
+from substrate.world.prewarm import News
 
 _MOST_BYTES = 1 << 20
 _NEWS, _PAGES = b"n", b"p"
 
 
 class Heard(NamedTuple):
-    """One of the two."""
+    """One of the two kinds of report."""
 
     news: News | None = None
-    #: The mount of the view that the news tell of, or -1; whoever hears of it is to close it.
+    #: The mount of the view that the news describe, or -1; the receiver must close it.
     view: int = -1
-    #: Memory that a call had to wait for.
+    #: Memory pages that a call had to wait for.
     pages: memory.Spans | None = None
 
 
 class Bell:
-    """A child rings by either `tell`; the zygote's end is `fileno` and `hear`."""
+    """A child reports by either `tell_…` method; the fork server uses `fileno` and `hear`."""
 
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -38,17 +38,17 @@ class Bell:
 
     def tell_news(self, news: News, view: int) -> None:
         """How a world was made, and whether ahead; with its view's mount to hand over, or -1."""
-        with suppress(OSError):  # the zygote is gone, or busy: the next call makes its world itself
+        with suppress(OSError):  # the fork server is gone or busy: the next call makes its world
             fds = [view] if view >= 0 else []
             socket.send_fds(self._theirs, [_NEWS + news.encode()], fds)
 
     def tell_pages(self, missed: memory.Spans) -> None:
-        """What of the zygote's memory a child should have had at hand."""
+        """The pages of the fork server's memory that a child should have had ready."""
         with suppress(OSError):
             self._theirs.send(_PAGES + marshal.dumps(missed))
 
     def hear(self) -> Heard:
-        """What was told; empty if nothing was, or it makes no sense."""
+        """The next report; empty if there is none, or it cannot be read."""
         views: list[int] = []
         try:
             said, views, _, _ = socket.recv_fds(self._ours, _MOST_BYTES, 1)

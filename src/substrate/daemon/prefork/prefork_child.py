@@ -1,6 +1,6 @@
-"""In the spare: getting ready for a call, and waiting for it.
+"""In the spare (the preforked process): preparing for a call, and waiting for it.
 
-The zygote's end, and what the two say to each other: `agent/spare.py`.
+The fork server's end, and the messages between the two: `daemon/prefork/prefork_parent.py`.
 """
 
 from __future__ import annotations
@@ -13,86 +13,111 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
-from substrate.agent.spare import Handed, Pages, Told, directory_of, is_below, told_by
-from substrate.recorder import place
-from substrate.system import agent_place
-from substrate.system.channel import Channel, ClosedError
+from substrate.daemon.prefork.prefork_parent import (
+    Handed,
+    Pages,
+    Told,
+    directory_of,
+    is_below,
+    told_by,
+)
+from substrate.recorder import session_context
+from substrate.system import daemon_paths
 from substrate.system.linux import memory
-from substrate.world import ahead
-from substrate.world.recipe import Recipe
+from substrate.system.process import Channel, ClosedError
+from substrate.world.prewarm import Warm, WorldsAhead
+from substrate.world.process import Recipe
 
-#: A world keeps every mount of the machine in use: one that nobody asks for must go.
+#: A world keeps every mount of the machine busy, so an unused world must be dropped.
 _KEEP_S = 120.0
-#: So few pages that a call had to wait for take less than a quarter of a millisecond.
+#: Fetching so few pages during a call takes less than a quarter of a millisecond.
 _FEW_FAULTS = 60
 _NO_PAGES = Pages()
 
-#: Once it was ready: how many pages had been fetched for it, and what it had.
-_ready_at: int | None = None
-_ready_with: memory.Snapshot | None = None
+
+class Prepared:
+    """What a process has ready for its call: a world, memory pages, an open history."""
+
+    def __init__(self, worlds: WorldsAhead) -> None:
+        self.worlds = worlds
+        self.history = session_context.history_ahead
+        #: At the time it was ready: how many page faults it had had, and the pages it had.
+        self._ready_at: int | None = None
+        self._ready_with: memory.Snapshot | None = None
+
+    def prepare(
+        self, channel: Channel, recipe: Recipe | None, warm: Warm | None, pages: Pages, *,
+        alone: bool,
+    ) -> None:  # fmt: skip
+        """Prepare until `channel` has a call. `alone`: see `wait`."""
+        if recipe is not None and not channel.ready():
+            meanwhile = self._more(channel, recipe, pages)
+            self.worlds.prepare(recipe, warm, meanwhile if alone else None)
+            if self.worlds.made is not None:
+                for _ in meanwhile:
+                    pass
+        if warm is not None:
+            warm.close()
+        memory.make_own(pages.spans, channel.ready)
+        if self.worlds.made is not None and not channel.ready():
+            self._ready_at = memory.faults()
+            self._ready_with = memory.Snapshot() if pages.learns else None
+
+    def _more(self, channel: Channel, recipe: Recipe, pages: Pages) -> Iterator[None]:
+        """Preparation besides the world, in steps, while other processes make the world."""
+        memory.make_own(pages.spans, channel.ready)
+        yield
+        if not channel.ready() and _stays(recipe.root):
+            self.history.open(Path(os.fsdecode(recipe.root)))
+
+    def missed_pages(self) -> memory.Spans | None:
+        """After a call: the pages that the next spare should have, as far as this one looked; None:
+        it had enough."""
+        if self._ready_at is None or not self.worlds.news.was_ahead:
+            return None  # otherwise these would be the pages that making a world uses
+        if memory.faults() - self._ready_at < _FEW_FAULTS:
+            return None
+        return () if self._ready_with is None else self._ready_with.used_since()
+
+    def drop(self) -> None:
+        """There will be no call."""
+        self.worlds.drop()
+        self.history.drop()
 
 
 def wait(
+    prepared: Prepared,
     channel: Channel,
     recipe: Recipe | None,
-    warm: ahead.Warm | None = None,
+    warm: Warm | None = None,
     pages: Pages = _NO_PAGES,
     *,
     alone: bool = True,
 ) -> Handed | None:
-    """Get ready, and wait for a call; None if there will be none.
+    """Prepare, and wait for a call; None if there will be none.
 
-    `alone`: no call is being served, from which it would take a processor.
+    `alone`: no call is being served that would lose processor time to the preparation.
     """
-    global _ready_at, _ready_with
-    if recipe is not None and not channel.ready():
-        meanwhile = _more(channel, recipe, pages)
-        ahead.prepare(recipe, warm, meanwhile if alone else None)
-        if ahead.is_made():
-            for _ in meanwhile:
-                pass
-    if warm is not None:
-        warm.close()
-    memory.make_own(pages.spans, channel.ready)
+    prepared.prepare(channel, recipe, warm, pages, alone=alone)
     if recipe is not None:
-        if ahead.is_made() and not channel.ready():
-            _ready_at = memory.faults()
-            _ready_with = memory.Snapshot() if pages.learns else None
-        with suppress(ClosedError):  # a call may have been sent by now, and nothing comes after it
+        with suppress(ClosedError):  # a call may have been sent already, and the channel closed
             channel.send("ready")
-    waiting = _Waiting(channel, recipe, warm)
+    waiting = _Waiting(prepared.worlds, channel, recipe, warm)
     try:
         return waiting.run()
     except ClosedError:
         waiting.close()
-        _drop_all()
+        prepared.drop()
         return None
-
-
-def _more(channel: Channel, recipe: Recipe, pages: Pages) -> Iterator[None]:
-    """What there is to do besides its world, in steps, while others make that."""
-    memory.make_own(pages.spans, channel.ready)
-    yield
-    if not channel.ready() and _stays(recipe.root):
-        place.open_ahead(Path(os.fsdecode(recipe.root)))
-
-
-def missed_pages() -> memory.Spans | None:
-    """After a call: what the next spare should have, as far as this one looked; None: it is well
-    provided for."""
-    if _ready_at is None or not ahead.news.was_ahead:
-        return None  # or it would be what the making of a world uses
-    if memory.faults() - _ready_at < _FEW_FAULTS:
-        return None
-    return () if _ready_with is None else _ready_with.used_since()
 
 
 class _Waiting:
-    """For a call that is handed over, or one at the door."""
+    """Waits for a call that is handed over, or for one at the door socket."""
 
     def __init__(
-        self, channel: Channel, recipe: Recipe | None, warm: ahead.Warm | None = None
+        self, worlds: WorldsAhead, channel: Channel, recipe: Recipe | None, warm: Warm | None
     ) -> None:
+        self._worlds = worlds
         self._channel = channel
         self._recipe = recipe
         self._warm = warm
@@ -100,7 +125,7 @@ class _Waiting:
         self._door: socket.socket | None = None
 
     def run(self) -> Handed:
-        """`ClosedError` if there will be no call, or none came for long."""
+        """Raises `ClosedError` if there will be no call, or none came for a long time."""
         while True:
             if self._root and not self._is_called_in_time():
                 raise ClosedError
@@ -110,7 +135,7 @@ class _Waiting:
                     return found
                 if not self._is_listening() or not self._channel.ready():
                     continue
-                # The zygote is gone, or does not want us any more; or it has a call for us.
+                # The fork server is gone, or does not need us any more; or it has a call for us.
                 self._door.close()
                 self._door = None
             message, fds = self._channel.receive()
@@ -125,33 +150,34 @@ class _Waiting:
         return self._door is not None
 
     def close(self) -> None:
-        """There will be no call: nobody may come now and wait while we clear up, and the zygote
-        listens again."""
+        """There will be no call. Close the door first: no caller must wait while we clear up, and
+        the fork server must listen again."""
         if self._door is not None:
             self._door.close()
         self._channel.close()
 
     def _accepted(self, door: socket.socket) -> Handed | None:
-        """The call that came, if it is one for us."""
+        """The connection that came, if it is for our workspace."""
         try:
             connection, _ = door.accept()
-        except OSError:  # it changed its mind
+        except OSError:  # the caller disconnected
             return None
-        # Nobody may find us listening while we serve, or for ever if the zygote is killed.
+        # Stop listening while we serve. Otherwise other callers would wait here, even for ever if
+        # the fork server is killed.
         door.close()
         self._door = None
         if not self._is_ours(connection):
-            with suppress(ClosedError):  # without a zygote it is served here, in the ordinary way
+            with suppress(ClosedError):  # without a fork server, serve it here as usual
                 self._channel.send("other", fds=(connection.fileno(),))
                 connection.close()
                 return None
-        with suppress(ClosedError):  # without a zygote it is served all the same
+        with suppress(ClosedError):  # without a fork server it is served anyway
             self._channel.send("taken")
         return Handed(connection, cache(self._hear))
 
     def _is_ours(self, connection: socket.socket) -> bool:
         try:
-            return is_below(directory_of(agent_place.peer(connection)[0]), self._root)
+            return is_below(directory_of(daemon_paths.peer(connection)[0]), self._root)
         except OSError:
             return False
 
@@ -162,8 +188,8 @@ class _Waiting:
             return Told()
 
     def _is_called_in_time(self) -> bool:
-        """Whether a call comes before the world is old. It goes when what is mounted on the machine
-        changes, too: it would hold on to that. One that is out of date gives way to a new one."""
+        """Whether a call comes before the world is too old. When the machine's mounts change, the
+        world is dropped, because it would keep them busy. An outdated world is replaced."""
         with open("/proc/self/mountinfo", "rb") as mountinfo:
             mountinfo.read()
             while True:
@@ -171,38 +197,33 @@ class _Waiting:
                 ours = {self._channel.fileno()}
                 if self._door is not None:
                     ours.add(self._door.fileno())
-                stirs = ahead.stirs()
+                stirs = self._worlds.stirs()
                 for fd in (*ours, *((stirs,) if stirs >= 0 else ())):
                     waiting.register(fd, select.POLLIN)
-                if ahead.is_made():
+                if self._worlds.made is not None:
                     waiting.register(mountinfo.fileno(), select.POLLPRI)
                 ready = {fd for fd, _ in waiting.poll(_KEEP_S * 1000)}
                 if ready & ours or not ready:
                     return bool(ready)
-                ahead.drop()  # the open history does not mind: see `_stays`
+                self._worlds.drop()  # the open history can stay: see `_stays`
                 if mountinfo.fileno() not in ready:
                     self._prepare_anew()
 
     def _prepare_anew(self) -> None:
-        """What is forked for it must not have the door, and nobody must wait there meanwhile."""
+        """Close the door first: helpers must not inherit it, and no caller must wait there."""
         assert self._recipe is not None
         with suppress(ClosedError):  # as in `wait`
             if self._door is not None:
                 self._door.close()
                 self._door = None
                 self._channel.send("busy")
-            ahead.prepare(self._recipe, self._warm)
+            self._worlds.prepare(self._recipe, self._warm)
             self._channel.send("ready")
 
 
 def _stays(root: bytes) -> bool:
-    """Whether nobody will unmount the workspace's disk: an open file would be in the way."""
+    """Whether the workspace's disk will stay mounted: an open file would prevent unmounting it."""
     with suppress(OSError):
         device = os.stat(root).st_dev
         return any(os.stat(path).st_dev == device for path in (b"/", os.fsencode(__file__)))
     return False
-
-
-def _drop_all() -> None:
-    ahead.drop()
-    place.drop_ahead()

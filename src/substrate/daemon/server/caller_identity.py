@@ -1,8 +1,8 @@
-"""Who is at the door: served is only a process for which we can stand in exactly.
+"""Checks the caller: we serve only a process whose command we can run exactly as it would.
 
 The same user is not enough. A caller in a sandbox (fewer capabilities, a seccomp filter, other
-namespaces) would get out of it through us, and its command would see another machine than it
-does. Such a caller is told to run the command in its own process.
+namespaces) could escape from it through us, and its command would see a different machine. The
+daemon declines such a caller, which then runs the command in its own process.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 from functools import cache
 from typing import NamedTuple
 
-from substrate.system import files
+from substrate.system.files import files
 
 _NAMESPACES = ("mnt", "net", "pid_for_children", "user", "ipc", "uts", "cgroup")
-#: Lines of /proc/PID/status that say what a process may do.
+#: The lines of /proc/PID/status with the rights of a process.
 _RIGHTS = (
     *(b"Uid:", b"Gid:", b"Groups:", b"CapInh:", b"CapPrm:", b"CapEff:", b"CapBnd:", b"CapAmb:"),
     *(b"NoNewPrivs:", b"Seccomp:", b"Seccomp_filters:"),
@@ -29,7 +29,7 @@ class Standing(NamedTuple):
     root: str
     #: Signals that it ignores, as a mask: its command would ignore them, too.
     ignored_signals: int
-    #: Signals that it blocks: so would its command. (The client itself blocks none.)
+    #: Signals that it blocks: its command would block them, too. (The client itself blocks none.)
     blocked_signals: int
 
 
@@ -55,7 +55,7 @@ def _link(path: str) -> str:
 
 
 def differs(mine: Standing, theirs: Standing) -> str:
-    """Why we cannot stand in for them; empty if we can."""
+    """Why we cannot run commands in their place; empty if we can."""
     if mine.rights != theirs.rights:
         return "other rights"
     if mine.namespaces != theirs.namespaces or mine.root != theirs.root:
@@ -72,7 +72,7 @@ class Limits(NamedTuple):
 
 
 def limits(pid: int) -> Limits:
-    """Resource limits, niceness and processors; `OSError` if the process is not ours to ask."""
+    """Resource limits, niceness and processors; `OSError` if we may not ask for them."""
     import resource
 
     return Limits(
@@ -83,8 +83,8 @@ def limits(pid: int) -> Limits:
 
 
 def take_limits(wanted: Limits) -> bool:
-    """Make them ours; False if we may not, or could not live with them: what we have in memory is
-    more than a caller has that just started."""
+    """Make them ours. False if we may not, or if memory is limited: we use more of it than a
+    process that has just started."""
     import resource
 
     for memory in (resource.RLIMIT_AS, resource.RLIMIT_DATA):

@@ -1,7 +1,7 @@
 """Whether the code on disk is still the code in memory.
 
-An upgrade replaces files under a running agent: what it had loaded and what it would load next
-no longer fit together. It then declines, and the next agent takes over.
+An upgrade replaces files under a running daemon: the modules it has loaded and those it would load
+next no longer fit together. The daemon then declines calls, and a new one takes over.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LoadedCode:
                 self._known.setdefault(path, _stamp(path))
 
     def is_stale(self) -> bool:
-        """Looks at most once a second: a call must not pay for it each time."""
+        """Checks at most once a second, so that calls do not pay for it each time."""
         now = clock.monotonic_ns()
         if not self._is_stale and now - self._looked_ns >= _EVERY_NS:
             self._looked_ns = now

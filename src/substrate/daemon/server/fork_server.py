@@ -1,12 +1,12 @@
-"""The small process at the heart of the agent: it waits, forks, and buries.
+"""The fork server, the daemon's small main process: it waits, forks and reaps.
 
-It has imported all that a command needs and opened nothing, so that a fork is a command line
-that has already started. HTTP lives in a child of its own, started by the first connection and
-gone when it has been idle: most users never need it. So does who watches the workspaces.
+It has imported everything that a command needs and opened nothing, so a fork is a command line
+that has already started. HTTP runs in its own child, which the first connection starts and which
+ends when it is idle: most users never need it. The watcher of workspaces is also its own child.
 
-It never waits for a client: a connection is accepted and given to a fork at once, or to the one
-that was forked after the last call and is ready for it (`agent/spare.py`), or that one has accepted
-it itself.
+The fork server never waits for a client. It accepts a connection and gives it to a fork at once,
+or to the spare that was forked after the last call and is ready for it
+(`daemon/prefork/prefork_parent.py`); or that spare has accepted it itself.
 """
 
 from __future__ import annotations
@@ -20,36 +20,40 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, NoReturn
 
-from substrate.agent import peer, runner, spare, waiting
-from substrate.agent.bell import Bell
-from substrate.agent.lifecycle import Home
-from substrate.agent.stale import LoadedCode
-from substrate.agent.watcher import Watcher
-from substrate.system import agent_place, clock, signals, watch_talk
-from substrate.world import ahead
+from substrate.daemon.prefork import prefork_parent, speed_layer
+from substrate.daemon.server import caller_identity, runner
+from substrate.daemon.server.code_version_check import LoadedCode
+from substrate.daemon.server.lifecycle import Home
+from substrate.daemon.watcher import Watcher
+from substrate.system import clock, daemon_paths, watcher_client
+from substrate.system.process import Channel, fork_child, signals
 
 #: Calls beyond this wait in the socket's queue.
 MOST_RUNNING = 128
-#: Until a server that died is started again.
+#: The pause before a server that died is started again.
 _SERVER_PAUSE_NS = 2_000_000_000
+#: How often to check whether our own code is still there: ``pip uninstall`` ends us.
+_LOOK_NS = 15_000_000_000
 
 
 class Settings(NamedTuple):
     version: str
     install: str
     program: runner.Program
-    #: Runs the HTTP server on a listening socket until it has nothing to do.
+    #: Runs the HTTP server on a listening socket until it is idle.
     server: Callable[[socket.socket, Home], None]
-    #: Brings in what the first command would import otherwise.
+    #: Imports what the first command would otherwise import.
     preload: Callable[[], None]
     idle_exit_s: float
     #: After so long without a command a workspace is tidied up; and whether it is watched.
     idle_work_s: float = float("inf")
     watches: bool = True
+    #: Whether anything is prepared before a call: `daemon/prefork/speed_layer.py`.
+    speed: bool = True
 
 
 class Zygote:
-    """Serve until asked to stop, or idle for long."""
+    """Serves until asked to stop, or idle for long."""
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self._home = home
@@ -64,21 +68,21 @@ class Zygote:
         self._watcher_pid = 0
         self._watcher_not_before_ns = 0
         self._stopping = False
-        self._last_use_ns = clock.monotonic_ns()
-        self._standing = peer.standing(os.getpid())
-        self._limits = peer.limits(os.getpid())
-        #: What we listen to; a child closes it.
+        self._last_use_ns = self._looked_ns = clock.monotonic_ns()
+        self._standing = caller_identity.standing(os.getpid())
+        self._limits = caller_identity.limits(os.getpid())
+        #: The descriptors we listen on; a child closes them.
         self._own: list[int] = []
-        self._spares = spare.Spares()
+        self._speed = speed_layer.SpeedLayer() if settings.speed else speed_layer.PlainPath()
+        self._spares = self._speed.spares
+        self._bell = self._speed.bell
         self._ahead = 0
         self._warm = 0
         self._is_pressed = False
-        # What children tell us when they have answered: one message, one datagram.
-        self._bell = Bell()
 
     def run(self, ready: Callable[[], None]) -> None:
         door, http, watch = self._home.listen()
-        # Whoever started us may ignore or block some; that is not for the commands of others.
+        # The process that started us may ignore or block signals; other callers' commands must not.
         signals.heed(signals.ignored())
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         # A signal wakes the poll through this pipe; what it means is looked up afterwards.
@@ -88,12 +92,12 @@ class Zygote:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        # The watcher saw somebody at work in a workspace.
+        # The watcher saw activity in a workspace.
         signal.signal(signal.SIGUSR1, lambda *_: self._used())
         self._own = [*(s.fileno() for s in (door, http, watch, self._bell)), awake]
         self._home.write_state(self._state())
         ready()
-        self._settings.preload()
+        self._speed.preload(self._settings.preload)
         self._code.remember()
         gc.collect()
         gc.freeze()
@@ -108,7 +112,7 @@ class Zygote:
         self, door: socket.socket, http: socket.socket, watch: socket.socket, awake: int
     ) -> None:
         self._fork_spares()
-        while not self._stopping and not self._is_idle():
+        while not self._stopping and not self._is_idle() and not self._is_uninstalled():
             poll = select.poll()
             poll.register(awake, select.POLLIN)
             poll.register(self._bell, select.POLLIN)
@@ -128,7 +132,7 @@ class Zygote:
                 if one.fileno() in ready:
                     self._hear_spare(one, door)
             if door.fileno() in ready and self._spares.listener() is None:
-                self._serve_one(door)  # else it is the one's who has got the door since we looked
+                self._serve_one(door)  # otherwise a spare has got the door since the poll
             if http.fileno() in ready:
                 self._start_server(http)
             if watch.fileno() in ready:
@@ -139,7 +143,7 @@ class Zygote:
     def _serve_one(self, door: socket.socket) -> None:
         try:
             connection, _ = door.accept()
-        except OSError:  # it changed its mind
+        except OSError:  # the caller disconnected
             return
         self._serve(connection)
 
@@ -147,10 +151,10 @@ class Zygote:
         self._used()
         self._served += 1
         told = self._told()
-        handed = spare.Handed(connection, lambda: told)
-        pid = self._give_to_spare(handed) or self._fork()
-        if pid == 0:
-            self._serve_in_child(lambda: handed)
+        handed = prefork_parent.Handed(connection, lambda: told)
+        pid = self._give_to_spare(handed) or self._fork(
+            lambda: self._serve_in_child(lambda: handed)
+        )
         if pid > 0:
             self._running.add(pid)
         connection.close()
@@ -158,13 +162,13 @@ class Zygote:
         if self._is_pressed:
             self._fork_spares(in_a_hurry=True)
 
-    def _hear_spare(self, one: spare.Spare, door: socket.socket) -> None:
+    def _hear_spare(self, one: prefork_parent.Spare, door: socket.socket) -> None:
         said, fds = one.hear()
         if said == "taken":
             self._used()
             self._served += 1
             self._spares.take(one)
-            told = self._told()  # which does not count the call that asks
+            told = self._told()  # this does not count the call that asks
             self._running.add(one.pid)
             one.tell(told)
             self._stopping = self._stopping or told.is_stale
@@ -175,7 +179,7 @@ class Zygote:
         elif said == "ready":
             self._let_one_listen(door)
         elif said == "busy":
-            pass  # what it waited with was out of date: until it is ready again, we listen
+            pass  # its world was out of date: we listen until it is ready again
         else:
             self._spares.forget(one.pid)
 
@@ -185,44 +189,48 @@ class Zygote:
         if found is not None and is_free and not self._stopping:
             found.let_listen(door.fileno())
 
-    def _give_to_spare(self, handed: spare.Handed) -> int:
-        """The process that takes it; 0 if there is none."""
+    def _give_to_spare(self, handed: prefork_parent.Handed) -> int:
+        """The process that takes the call; 0 if there is none."""
         try:
-            caller = agent_place.peer(handed.connection)[0]
+            caller = daemon_paths.peer(handed.connection)[0]
         except OSError:
             return 0
         ready = self._spares.take_for(caller, is_server=caller == self._server_pid)
         if ready is None or not ready.hand_over(handed):
             return 0
-        # Calls that come quickly cannot wait until this one is answered; others are not to be
-        # disturbed by the next one's preparations.
+        # If calls come quickly, fork the next spare now. Otherwise wait until this call is
+        # answered: preparing a spare would disturb it.
         self._is_pressed = ready.is_young
         return ready.pid
 
     def _fork_spares(self, *, in_a_hurry: bool = False) -> None:
-        """`in_a_hurry`: a call is being served, and another one may come before it is answered."""
-        for root, recipe in self._spares.missing():
-            ours, theirs = spare.pair()
+        """`in_a_hurry`: a call is being served, and another may come before it is answered."""
+        for root, recipe in self._speed.missing():
+            ours, theirs = prefork_parent.pair()
             warm = self._spares.warm_for(root, self._still)
-            pid = -1 if self._stopping else self._fork()
-            if pid == 0:
-                ours.close()
-                wait = partial(waiting.wait, theirs, recipe, warm, self._spares.pages)
-                self._serve_in_child(partial(wait, alone=not in_a_hurry))
+            wait = self._speed.waiting(theirs, recipe, warm, alone=not in_a_hurry)
+            serve = partial(self._serve_as_spare, ours, wait)
+            pid = -1 if self._stopping else self._fork(serve)
             theirs.close()
             if warm is not None:
                 warm.close()
             if pid > 0:
-                self._spares.add(root, spare.Spare(pid, ours))
+                self._spares.add(root, prefork_parent.Spare(pid, ours))
             else:
                 ours.close()
-        self._spares.drop_view()  # somebody was forked before it came
+        self._spares.drop_view()  # that workspace's spare was forked before the view came
 
-    def _still(self, root: bytes) -> watch_talk.StillTree:
-        return watch_talk.StillTree(os.fsencode(self._home.watch_path), root)
+    def _still(self, root: bytes) -> watcher_client.StillTree:
+        return watcher_client.StillTree(os.fsencode(self._home.watch_path), root)
 
-    def _serve_in_child(self, call: Callable[[], spare.Handed | None]) -> NoReturn:
-        gc.disable()  # it ends soon, and what it shares with us is not to be touched
+    def _serve_as_spare(
+        self, fork_servers: Channel, wait: Callable[[], prefork_parent.Handed | None]
+    ) -> None:
+        fork_servers.close()
+        self._serve_in_child(wait)
+
+    def _serve_in_child(self, call: Callable[[], prefork_parent.Handed | None]) -> NoReturn:
+        gc.disable()  # it ends soon, and collecting would copy the pages it shares with us
         try:
             zygote_pid = os.getppid()
             self._become_child()
@@ -233,8 +241,7 @@ class Zygote:
             household = runner.Household(
                 self._settings.version.encode(), os.fsencode(self._settings.install),
                 self._standing, self._settings.program, handed.told, zygote_pid,
-                self._limits, lambda view: self._bell.tell_news(ahead.news, view),
-                self._bell.tell_pages,
+                self._limits, self._speed,
             )  # fmt: skip
             runner.serve(handed.connection, household)
         finally:
@@ -267,27 +274,23 @@ class Zygote:
         self, listener: socket.socket, work: Callable[[socket.socket, Home], None]
     ) -> int:
         """A child that serves on `listener` from now on; 0 if there is none."""
-        pid = self._fork()
-        if pid == 0:
-            status = 1
-            try:
-                self._own.remove(listener.fileno())
-                self._become_child()
-                os.setsid()
-                work(listener, self._home)
-                status = 0
-            finally:
-                os._exit(status)
-        return max(pid, 0)
+
+        def serve() -> None:
+            self._own.remove(listener.fileno())
+            self._become_child()
+            os.setsid()
+            work(listener, self._home)
+
+        return max(self._fork(serve), 0)
 
     def _watch(self, listener: socket.socket, _: Home) -> None:
         settings = self._settings
         Watcher(listener, self._pid, settings.idle_work_s, watches=settings.watches).run()
 
-    def _fork(self) -> int:
+    def _fork(self, work: Callable[[], None]) -> int:
         try:
-            return os.fork()
-        except OSError:  # no process to spare: the caller runs its command itself
+            return fork_child(work)
+        except OSError:  # no more processes: the caller runs its command itself
             return -1
 
     def _become_child(self) -> None:
@@ -300,7 +303,7 @@ class Zygote:
         self._home.close_in_child()
         for fd in self._own:
             os.close(fd)
-        self._spares.close()  # our copies: they must see the end of the zygote's
+        self._spares.close()  # our copies: the spares must see when the fork server closes its own
 
     def _bury(self) -> None:
         while True:
@@ -331,17 +334,27 @@ class Zygote:
         )
 
     def _patience_ms(self) -> int:
-        left_ns = int(self._settings.idle_exit_s * 1e9) - (clock.monotonic_ns() - self._last_use_ns)
+        # Infinite if it never ends by itself, so that it is an int only after the minimum.
+        left_ns = self._settings.idle_exit_s * 1e9 - (clock.monotonic_ns() - self._last_use_ns)
         if not self._server_pid and self._server_not_before_ns > clock.monotonic_ns():
             left_ns = min(left_ns, _SERVER_PAUSE_NS)
         if not self._watcher_pid and self._watcher_not_before_ns > clock.monotonic_ns():
             left_ns = min(left_ns, _SERVER_PAUSE_NS)
-        return max(50, min(left_ns // 1_000_000 + 1, 60_000))
+        return max(50, int(min(left_ns, _LOOK_NS)) // 1_000_000 + 1)
 
-    def _told(self) -> spare.Told:
-        return spare.Told(self._code.is_stale(), self._state())
+    def _is_uninstalled(self) -> bool:
+        """Whether our code was removed or replaced. Running commands still finish."""
+        now = clock.monotonic_ns()
+        if now - self._looked_ns < _LOOK_NS:
+            return False
+        self._looked_ns = now
+        return self._code.is_stale()
+
+    def _told(self) -> prefork_parent.Told:
+        return prefork_parent.Told(self._code.is_stale(), self._state())
 
     def _state(self) -> dict[str, object]:
+        never = self._settings.idle_exit_s == float("inf")
         return {
             "pid": self._pid,
             "version": self._settings.version,
@@ -352,10 +365,12 @@ class Zygote:
             "served": self._served,
             "server_pid": self._server_pid or None,
             "watcher_pid": self._watcher_pid or None,
+            "speed": self._speed.is_on,
             "spares": len(self._spares),
             "ahead": self._ahead,
             "warm": self._warm,
-            "idle_exit_s": self._settings.idle_exit_s,
+            # 0, as in the setting: JSON has no infinity.
+            "idle_exit_s": 0 if never else self._settings.idle_exit_s,
         }
 
     def _stop(self) -> None:

@@ -1,8 +1,8 @@
-"""One agent per socket: who may serve, and how one gives way to the next.
+"""One daemon per socket: which process may serve, and how one hands over to the next.
 
-The lock is held for life, by the kernel, so that a killed agent leaves none behind. Only its
-holder touches the sockets. A socket is bound under another name and renamed: whoever connects
-meets the old agent or the new one, never nobody.
+The daemon holds a kernel lock for its whole life, so a killed daemon leaves no lock behind. Only
+the holder changes the sockets. A socket is bound under another name and renamed, so a caller
+always reaches the old daemon or the new one.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import stat
 from pathlib import Path
 
 from substrate.errors import LockedError, RefusedError, SubstrateError
-from substrate.protocol import door
-from substrate.system import agent_place, clock, files
-from substrate.system.environment import Environment
+from substrate.protocol import daemon_wire
+from substrate.system import Environment, clock, daemon_paths
+from substrate.system.files import files
 
 _HANDOVER_S = 10.0
 _BACKLOG = 128
 
 
 def socket_of(environment: Environment) -> Path:
-    """Where this user's agent serves, or will."""
-    path = agent_place.socket_path(
+    """The path where this user's daemon serves, or will serve."""
+    path = daemon_paths.socket_path(
         {os.fsencode(name): os.fsencode(value) for name, value in environment.variables.items()}
     )
     if path is not None:
@@ -33,37 +33,37 @@ def socket_of(environment: Environment) -> Path:
 
 
 class Home:
-    """The agent's directory, sockets and lock."""
+    """The daemon's directory, sockets and lock."""
 
     def __init__(self, socket_path: Path) -> None:
         self.socket_path = socket_path
-        self.directory = Path(os.fsdecode(agent_place.directory(os.fsencode(socket_path))))
+        self.directory = Path(os.fsdecode(daemon_paths.directory(os.fsencode(socket_path))))
         self.door_path = self.directory / "door.sock"
-        self.watch_path = Path(os.fsdecode(agent_place.watch(os.fsencode(self.directory))))
+        self.watch_path = Path(os.fsdecode(daemon_paths.watch(os.fsencode(self.directory))))
         self.state_path = self.directory / "state.json"
         self._lock: int | None = None
 
     def take(self, *, replace: bool) -> None:
-        """Become the agent, or raise `LockedError`; with `replace` the present one has to go."""
+        """Become the daemon, or raise `LockedError`; with `replace` the present one must stop."""
         self._make_directories()
         if self._try_lock():
             return
         if not replace:
             raise LockedError(
-                f"an agent already serves {self.socket_path}",
-                hint="substrate agent status; --replace takes its place",
+                f"a daemon already serves {self.socket_path}",
+                hint="substrate daemon status; --replace takes its place",
             )
         self._ask_to_stop()
         deadline = clock.monotonic_ns() + int(_HANDOVER_S * 1e9)
         while not self._try_lock():
             if clock.monotonic_ns() > deadline:
-                raise LockedError("the present agent does not end", hint="substrate agent stop")
+                raise LockedError("the present daemon does not end", hint="substrate daemon stop")
             clock.sleep(0.02)
 
     def _make_directories(self) -> None:
         above = self.socket_path.parent
         if not above.exists():
-            above.mkdir(mode=0o700, parents=True, exist_ok=True)  # others may be at it
+            above.mkdir(mode=0o700, parents=True, exist_ok=True)  # another process may create it
         try:
             self.directory.mkdir(mode=0o700)
         except FileExistsError:
@@ -71,8 +71,8 @@ class Home:
         self.require_ours()
 
     def require_ours(self) -> None:
-        """`RefusedError` where others may have put something into the agent's directory."""
-        if not agent_place.is_ours(os.fsencode(self.directory)):
+        """`RefusedError` if other users could have put something into the daemon's directory."""
+        if not daemon_paths.is_ours(os.fsencode(self.directory)):
             raise RefusedError(
                 f"{self.directory} is not a directory that is ours alone",
                 hint="chmod 700 it, remove it, or name another socket with SUBSTRATE_SOCKET",
@@ -95,10 +95,10 @@ class Home:
         try:
             ask(self.door_path, b"stop")
         except (OSError, EOFError):
-            pass  # it is going already, or hangs: the lock will tell
+            pass  # it is stopping already, or hangs: the lock will show
 
     def listen(self) -> tuple[socket.socket, socket.socket, socket.socket]:
-        """The door, the HTTP socket and the watcher's, all listening, mode 0600."""
+        """The door socket, the HTTP socket and the watcher's, all listening, mode 0600."""
         self._refuse_foreign(self.socket_path)
         watch = _bind(self.watch_path, socket.SOCK_SEQPACKET)
         return _bind(self.door_path), _bind(self.socket_path), watch
@@ -116,11 +116,11 @@ class Home:
 
     def write_state(self, state: dict[str, object]) -> None:
         files.write_atomic(self.state_path, json.dumps(state).encode() + b"\n", durable=False)
-        # Until now a call that found no agent knew that one was on its way.
+        # Until now this file told calls that found no daemon that one was starting.
         (self.directory / "start").unlink(missing_ok=True)
 
     def leave(self) -> None:
-        """Take the sockets away and let the next one in."""
+        """Remove the sockets and let the next daemon start."""
         for path in (self.door_path, self.socket_path, self.watch_path, self.state_path):
             path.unlink(missing_ok=True)
         if self._lock is not None:
@@ -128,7 +128,7 @@ class Home:
             self._lock = None
 
     def close_in_child(self) -> None:
-        """A forked child must not hold the lock when the agent is gone."""
+        """A forked child must not hold the lock after the daemon has ended."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -140,7 +140,7 @@ def _bind(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.so
     listener = socket.socket(socket.AF_UNIX, kind)
     umask = os.umask(0o177)
     try:
-        with agent_place.Address(os.fsencode(aside)) as address:
+        with daemon_paths.Address(os.fsencode(aside)) as address:
             listener.bind(address)
         listener.listen(_BACKLOG)
         os.replace(aside, path)
@@ -148,7 +148,7 @@ def _bind(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.so
         listener.close()
         aside.unlink(missing_ok=True)
         raise SubstrateError(
-            f"the agent cannot serve at {path}: {error.strerror}",
+            f"the daemon cannot serve at {path}: {error.strerror}",
             hint="name another place with SUBSTRATE_SOCKET",
         ) from error
     finally:
@@ -158,16 +158,16 @@ def _bind(path: Path, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.so
 
 
 def ask(door_path: Path, kind: bytes) -> bytes:
-    """A question to the agent at `door_path`; `OSError` or `EOFError` if nobody answers."""
-    if not agent_place.is_ours(os.fsencode(door_path.parent)):
-        raise FileNotFoundError(f"no agent at {door_path}")
+    """Ask the daemon at `door_path`; `OSError` or `EOFError` if there is no answer."""
+    if not daemon_paths.is_ours(os.fsencode(door_path.parent)):
+        raise FileNotFoundError(f"no daemon at {door_path}")
     null = os.open(os.devnull, os.O_RDWR)
-    connection = agent_place.connect(os.fsencode(door_path))
+    connection = daemon_paths.connect(os.fsencode(door_path))
     try:
-        connection.settimeout(door.PATIENCE_S)
-        request = door.Request(kind, [], [], version=b"", install=b"")
-        door.send_request(connection, request, (null, null, null, null))
-        return door.receive_reply(connection)[1]
+        connection.settimeout(daemon_wire.PATIENCE_S)
+        request = daemon_wire.Request(kind, [], [], version=b"", install=b"")
+        daemon_wire.send_request(connection, request, (null, null, null, null))
+        return daemon_wire.receive_reply(connection)[1]
     finally:
         connection.close()
         os.close(null)

@@ -1,7 +1,8 @@
-"""Whether a workspace stands still, for views of it that are used again: asked, set up, let go.
+"""Whether a workspace is quiet, for views that are used again: ask, set up, release.
 
-Nobody needs this before a command has walked the tree for a while and changed nothing: until then
-there is no watch, and it goes when nobody has asked for long. The watches pin as many inodes.
+This is useful only after a command has walked the tree for a while and changed nothing. Until then
+there is no watch, and the watch is released when there were no questions for a long time: each
+watch pins an inode.
 """
 
 from __future__ import annotations
@@ -9,20 +10,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from substrate.agent import idle_work
-from substrate.agent.idle_work import Result
+from substrate.daemon.server import Result, idle_work
 from substrate.errors import MissingDependencyError
-from substrate.system import clock, forked
-from substrate.workspace.still import StillWatch
+from substrate.system import clock
+from substrate.system.process import fork_workers
+from substrate.workspace.watch import StillWatch
 
 _S = 1_000_000_000
-#: Nobody has asked for so long: it is let go.
+#: Release the watches after so long without a question.
 _UNUSED_NS = 600 * _S
-#: Too much happened at once; and something is in the way that will not go soon.
+#: The pauses after too many events at once, and after an obstacle that will not go away soon.
 _AGAIN_NS, _CANNOT_NS = 10 * _S, 600 * _S
 #: Events are read in bunches.
 _BETWEEN_READS_NS = _S // 10
-#: A file that is there for so long is not about to go.
+#: A file that has existed for so long is not about to be removed.
 _STAYS_NS = 2 * _S
 
 
@@ -57,7 +58,7 @@ class Stillness:
         return token
 
     def fileno(self) -> int | None:
-        """To be polled for events; None while they can wait, or must."""
+        """The descriptor to poll for events; None while they can wait, or must."""
         if self._watch is None or not self._is_ready or self._reads_at_ns() is not None:
             return None
         return self._watch.fd
@@ -88,7 +89,7 @@ class Stillness:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether to `read` though nothing may have happened: files that came have stayed."""
+        """Whether to `read` even without events: new files have stayed."""
         if self._watch is None or not self._is_ready or not self._watch.is_passing:
             return False
         return clock.monotonic_ns() - self._passing_ns >= _STAYS_NS
@@ -106,8 +107,8 @@ class Stillness:
             return False
         return clock.monotonic_ns() >= self._not_before_ns
 
-    def set_up(self) -> forked.Forked | None:
-        """Start it, in a process of its own that shares the kernel's queue with us."""
+    def set_up(self) -> fork_workers.Forked | None:
+        """Start setting up, in a child process that shares the kernel's queue with us."""
         self.close()
         try:
             watch = self._watch = StillWatch(Path(os.fsdecode(self._root)))
@@ -120,7 +121,7 @@ class Stillness:
         return job
 
     def is_set_up(self, result: Result) -> None:
-        """The process has ended, and said this."""
+        """The child process has ended with this result."""
         table, watches = result.get("table"), result.get("watches")
         if self._watch is None or not isinstance(table, dict) or not isinstance(watches, int):
             why = str(result.get("why_not", result.get("error", "it was interrupted")))

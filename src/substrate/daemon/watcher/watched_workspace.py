@@ -1,4 +1,4 @@
-"""One workspace that the agent watches: what is known about it, and what is to be done next.
+"""One workspace that the daemon watches: what is known about it, and what must be done next.
 
 new ──▶ setting up ──▶ watching ──▶ (events) ──▶ quiet ──▶ recorded
              ▲             │
@@ -9,29 +9,31 @@ from __future__ import annotations
 
 import os
 
-from substrate.agent import idle_work
-from substrate.agent.idle_work import Result
-from substrate.agent.stillness import Stillness
+from substrate.daemon.server import Result, idle_work
+from substrate.daemon.watcher.left_worlds import LeftWorlds
+from substrate.daemon.watcher.quiet_tree_service import Stillness
 from substrate.errors import MissingDependencyError
-from substrate.model.paths import RelPath
-from substrate.recorder.pace import Pace
-from substrate.system import clock, forked, watch_talk
-from substrate.workspace.exclude import Exclusions
+from substrate.model import RelPath
+from substrate.recorder.command import Pace
+from substrate.system import clock, watcher_client
+from substrate.system.process import fork_workers
+from substrate.workspace import Exclusions
 from substrate.workspace.watch import TreeWatch
 
 _S = 1_000_000_000
-#: A command that was just begun goes first.
+#: A command that has just begun goes first.
 _BEFORE_SET_UP_NS = _S // 2
-#: Edits are recorded when nothing has happened for so long, or at the latest after the other.
+#: Edits are recorded when nothing has happened for the first time, at the latest after the second.
 _QUIET_NS, _LONGEST_NS = 3 * _S, 30 * _S
-#: Somebody else was at work, or something failed.
+#: The pauses after another process was at work, after a failure, and where watching is impossible.
 _AGAIN_NS, _FAILED_NS, _CANNOT_NS = 2 * _S, 60 * _S, 600 * _S
 #: Events are read in bunches.
 _BETWEEN_READS_NS = _S // 10
-#: What is written again and again is recorded ever more rarely, but as often as this.
+#: What is written again and again is recorded ever more rarely, but at least this often.
 _LONGEST_PAUSE_S = 900.0
 _SET_UP, _RECORD, _TIDY, _STILL = "set up", "record", "tidy up", "stillness"
-#: Nobody has run a command there for so long: it is forgotten.
+_COLLECT = "collect"
+#: After so long without a command there, a workspace is forgotten.
 _FORGOTTEN_NS = 3600 * _S
 
 
@@ -40,9 +42,9 @@ class Watched:
         self.root = root
         self._idle_work_ns = idle_work_s * _S
         self._watches = watches
-        #: ``$SUBSTRATE_HOME`` of who asked last: its settings apply.
+        #: ``$SUBSTRATE_HOME`` of the last caller: its settings apply.
         self.home = b""
-        self.why_not = "it is not watched yet" if watches else "agent.watch is false"
+        self.why_not = "it is not watched yet" if watches else "daemon.watch is false"
         self.watch: TreeWatch | None = None
         self.is_watching = False
         self.recorded = 0
@@ -57,34 +59,35 @@ class Watched:
         self._read_ns = 0
         self._first_ns: int | None = None
         self._last_ns = 0
-        self._job: forked.Forked | None = None
+        self._job: fork_workers.Forked | None = None
         self._job_kind = ""
         self._job_generation = 0
-        #: The time of the command after which it was tidied up; when, and what came of it.
+        #: The time of the command after which it was tidied up; when, and the result.
         self._tidied_after_ns = 0
         self._tidy_not_before_ns = 0
         self._tidied: dict[str, object] = {}
+        self._left = LeftWorlds()
         self._gave_way = 0
-        #: In a row, without success: each pause is longer than the last.
+        #: Failures in a row: each pause is longer than the last.
         self._tries = 0
-        #: Words for the log, and the last that were said.
+        #: Lines for the log, and the last one that was written.
         self.words: list[str] = []
         self._said = ""
 
     # -- asked ----------------------------------------------------------------------------------
 
     def answer(self) -> bytes:
-        """For a command that is about to begin."""
+        """The answer to a command that is about to begin."""
         self.asked_ns = clock.monotonic_ns()
         self._tries = 0
-        self.read()
+        self.read(everything=True)
         watch = self.watch
         if not self.is_watching or watch is None:
-            return watch_talk.not_watched(self.why_not)
+            return watcher_client.not_watched(self.why_not)
         if not watch.is_same_place():
             self._start_over("the workspace was moved or removed")
-            return watch_talk.not_watched(self.why_not)
-        return watch_talk.answer(
+            return watcher_client.not_watched(self.why_not)
+        return watcher_client.answer(
             watch.generation, {bytes(path): one.deep for path, one in watch.suspects.items()}
         )
 
@@ -93,20 +96,28 @@ class Watched:
             self.watch.settled(generation)
             self._note_suspects()
 
+    def processes_left(self) -> None:
+        """Processes outlive a command: bring in what they changed when they have ended."""
+        self.asked_ns = clock.monotonic_ns()
+        self._left.look_soon()
+
     # -- events ---------------------------------------------------------------------------------
 
     def fileno(self) -> int | None:
-        """To be polled for events; None while they can wait, or must."""
+        """The descriptor to poll for events; None while they can wait, or must."""
         if self.watch is None or not self.is_watching:
             return None
         if clock.monotonic_ns() - self._read_ns < _BETWEEN_READS_NS:
             return None
         return self.watch.fd
 
-    def read(self) -> None:
+    def read(self, *, everything: bool = False) -> None:
+        """Take in the events; and `everything` that can change without one."""
         if self.watch is None or not self.is_watching:
             return
         self._read_ns = clock.monotonic_ns()
+        if everything:
+            self.watch.read_linked()
         if self.watch.read():
             self._last_ns = self._read_ns
         if self.watch.lost:
@@ -136,7 +147,7 @@ class Watched:
         self.stillness.close()
 
     def still(self, *, in_passing: bool) -> bytes:
-        """The token of the tree's stillness; empty if it is not known."""
+        """The token of the quiet tree; empty if it is not known to be quiet."""
         return self.stillness.answer(in_passing=in_passing) if self._watches else b""
 
     # -- work -----------------------------------------------------------------------------------
@@ -144,17 +155,21 @@ class Watched:
     @property
     def is_forgotten(self) -> bool:
         idle_ns = clock.monotonic_ns() - self.asked_ns
-        return self._job is None and (idle_ns > _FORGOTTEN_NS or not os.path.isdir(self.root))
+        is_unused = idle_ns > _FORGOTTEN_NS and not self._left.are_awaited
+        return self._job is None and (is_unused or not os.path.isdir(self.root))
 
     @property
-    def job(self) -> forked.Forked | None:
+    def job(self) -> fork_workers.Forked | None:
         return self._job
 
     def due_ns(self) -> int | None:
         """When there will be something to do; None: when something happens."""
         if self._job is not None:
             return None
-        times = [self._set_up_ns(), self._record_ns(), self._tidy_ns(), self.stillness.due_ns()]
+        times = [
+            self._set_up_ns(), self._record_ns(), self._tidy_ns(), self.stillness.due_ns(),
+            self._left.due_ns(),
+        ]  # fmt: skip
         if self.is_watching and self.fileno() is None:
             times.append(self._read_ns + _BETWEEN_READS_NS)
         return min((at for at in times if at is not None), default=None)
@@ -176,11 +191,14 @@ class Watched:
         return max(self.asked_ns + int(self._idle_work_ns), self._tidy_not_before_ns)
 
     def work(self) -> bool:
-        """Start what is due; whether something was started."""
+        """Start what is due; returns whether something was started."""
         now = clock.monotonic_ns()
         if self._job is not None:
             return False
-        if (at := self._set_up_ns()) is not None and now >= at:
+        if (at := self._left.due_ns()) is not None and now >= at and self._left.has_ended():
+            self._job_kind = _COLLECT
+            self._job = self._start(idle_work.collect)
+        elif (at := self._set_up_ns()) is not None and now >= at:
             self._job_kind = _SET_UP
             self._job = self._set_up()
         elif (at := self._record_ns()) is not None and now >= at and self.watch is not None:
@@ -198,7 +216,7 @@ class Watched:
             self._job = self._start(lambda place: idle_work.tidy_up(place, is_watched))
         return self._job is not None
 
-    def _set_up(self) -> forked.Forked | None:
+    def _set_up(self) -> fork_workers.Forked | None:
         from pathlib import Path
 
         self.close()
@@ -210,10 +228,10 @@ class Watched:
             return None
         return self._start(lambda place: idle_work.set_up(place, watch))
 
-    def _start(self, work: idle_work.Work) -> forked.Forked | None:
+    def _start(self, work: idle_work.Work) -> fork_workers.Forked | None:
         root, home = self.root, self.home
         job = idle_work.start(lambda: work(idle_work.place_of(root, home)))
-        if job is None:  # no process to spare
+        if job is None:  # no more processes
             self._not_now(_FAILED_NS)
         return job
 
@@ -221,11 +239,13 @@ class Watched:
         at = clock.monotonic_ns() + pause_ns
         if self._job_kind == _TIDY:
             self._tidied_after_ns, self._tidy_not_before_ns = 0, at
+        elif self._job_kind == _COLLECT:
+            self._left.look_at(at)
         else:
             self._not_before_ns = at
 
     def job_ended(self) -> None:
-        """Take in what it did."""
+        """Take over the job's result."""
         assert self._job is not None
         said = self._job.answer()
         self._job = None
@@ -234,6 +254,8 @@ class Watched:
             self.stillness.is_set_up(result)
         elif "error" in result or "busy" in result or "why_not" in result:
             self._not_done(result)
+        elif self._job_kind == _COLLECT:
+            self._is_collected(result)
         elif self._job_kind == _SET_UP:
             self._tries = 0
             self._is_set_up(result)
@@ -246,7 +268,7 @@ class Watched:
             self._say(str(result["error"]))
 
     def _say(self, what: str) -> None:
-        """For the log: a thing that does not change is said once."""
+        """For the log: the same message in a row is written once."""
         if what != self._said:
             self.words.append(f"{os.fsdecode(self.root)}: {what}")
         self._said = what
@@ -273,11 +295,13 @@ class Watched:
         self._not_before_ns = clock.monotonic_ns() + _CANNOT_NS
 
     def _is_set_up(self, result: Result) -> None:
-        table, suspects = result["table"], result["suspects"]
+        table, suspects, linked = result["table"], result["suspects"], result["linked"]
         assert self.watch is not None
         assert isinstance(table, dict)
         assert isinstance(suspects, dict)
+        assert isinstance(linked, dict)
         self.watch.take_over(table)
+        self.watch.linked.take_over(linked)
         for path, deep in suspects.items():
             self.watch.suspect(RelPath(path), deep=deep)
         self.is_watching, self.why_not = True, ""
@@ -295,6 +319,14 @@ class Watched:
         self._note_suspects()
         self._count(result)
 
+    def _is_collected(self, result: Result) -> None:
+        running, notes = result["running"], result["notes"]
+        assert isinstance(running, list)
+        assert isinstance(notes, list)
+        self._left.wait_for(running)
+        for note in notes:
+            self._say(str(note))
+
     def _count(self, result: Result) -> None:
         paths = result["recorded"]
         if isinstance(paths, list) and paths:
@@ -303,7 +335,7 @@ class Watched:
             self.recorded_at_ns = clock.now_ns()
 
     def state(self) -> dict[str, object]:
-        """For `substrate agent status`."""
+        """For `substrate daemon status`."""
         found: dict[str, object] = {
             "workspace": os.fsdecode(self.root),
             "watched": self.is_watching,

@@ -1,8 +1,9 @@
-"""The agent's process that watches workspaces: it sleeps, answers, and lets others do the work.
+"""The daemon's process that watches workspaces: it sleeps and answers; children do the work.
 
-A workspace is watched from the first command that the agent ran there. Setting up, scanning and
-recording happen in niced children, one at a time; this process only empties the kernel's queues
-and answers recorders (`system/watch_talk.py`), so that an answer takes a fraction of a millisecond.
+A workspace is watched from the first command that the daemon ran there. Setting up, scanning and
+recording happen in niced children, one at a time. This process only empties the kernel's queues
+and answers recorders (`system/watcher_client.py`), so an answer takes a fraction of a
+millisecond.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import select
 import signal
 import socket
 
-from substrate.agent import peer
-from substrate.agent.watched import Watched
-from substrate.system import clock, watch_talk
+from substrate.daemon.server import caller_identity
+from substrate.daemon.watcher.watched_workspace import Watched
+from substrate.system import clock, watcher_client
 
 MOST_WORKSPACES = 16
 _MOST_CONNECTIONS = 64
@@ -26,26 +27,26 @@ _LONGEST_SLEEP_NS = 600 * 1_000_000_000
 
 class Watcher:
     def __init__(
-        self, listener: socket.socket, agent_pid: int, idle_work_s: float, *, watches: bool
+        self, listener: socket.socket, daemon_pid: int, idle_work_s: float, *, watches: bool
     ) -> None:
         self._listener = listener
-        self._agent_pid = agent_pid
+        self._daemon_pid = daemon_pid
         self._idle_work_s = idle_work_s
         self._watches = watches
-        self._standing = peer.standing(os.getpid())
+        self._standing = caller_identity.standing(os.getpid())
         self._workspaces: dict[bytes, Watched] = {}
-        #: Who asked, and about which workspace.
+        #: The connections, and the workspace that each asked about.
         self._connections: dict[int, tuple[socket.socket, bytes]] = {}
-        #: Those of them that wait for something to happen there.
+        #: Those of them that wait for an event there.
         self._waiting: set[int] = set()
 
     def run(self) -> None:
-        """Until the agent ends, or ends us."""
+        """Run until the daemon ends, or ends us."""
         from substrate.system.linux import calls
 
         calls.call("prctl", 1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
         os.nice(_NICENESS)
-        while os.getppid() == self._agent_pid:
+        while os.getppid() == self._daemon_pid:
             self._look(self._ready())
             self._work()
 
@@ -86,11 +87,11 @@ class Watcher:
                 news = one.news
                 one.job_ended()
                 if one.news != news:
-                    # Somebody is at work there: the agent must not take itself for idle.
-                    os.kill(self._agent_pid, signal.SIGUSR1)
+                    # There is activity in the workspace: the daemon must not consider itself idle.
+                    os.kill(self._daemon_pid, signal.SIGUSR1)
 
     def _work(self) -> None:
-        """One thing at a time, and nothing that nobody needs any more."""
+        """Start one job at a time, and forget workspaces that are no longer used."""
         for root in [root for root, one in self._workspaces.items() if one.is_forgotten]:
             self._forget(root)
         if not any(one.job is not None for one in self._workspaces.values()):
@@ -101,7 +102,7 @@ class Watcher:
             self._log(one.words)
             one.words.clear()
 
-    # -- who asks -------------------------------------------------------------------------------
+    # -- questions ------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         try:
@@ -113,13 +114,15 @@ class Watcher:
             connection.close()
             return
         self._connections[connection.fileno()] = (connection, b"")
-        self._hear(connection, b"")  # who connects has something to say
+        self._hear(connection, b"")  # a client sends its question right away
 
     def _is_trusted(self, connection: socket.socket) -> bool:
-        """A command in a world could tell us that its edits are recorded."""
-        pid, uid = watch_talk.peer(connection)
+        """A command in a world could claim that its edits are recorded."""
+        pid, uid = watcher_client.peer(connection)
         try:
-            return uid == os.geteuid() and not peer.differs(self._standing, peer.standing(pid))
+            return uid == os.geteuid() and not caller_identity.differs(
+                self._standing, caller_identity.standing(pid)
+            )
         except OSError:
             return False  # gone again, or hidden
 
@@ -130,41 +133,45 @@ class Watcher:
             return
         except OSError:
             said = b""
-        if said[:1] == watch_talk.QUESTION:
+        if said[:1] == watcher_client.QUESTION:
             root, _, home = said[1:].partition(b"\0")
             self._connections[connection.fileno()] = (connection, root)
             self._reply(connection, self._workspace(root, home).answer())
-        elif said[:1] == watch_talk.DONE and root in self._workspaces and said[1:].isdigit():
+        elif said[:1] == watcher_client.LEFT:
+            root, _, home = said[1:].partition(b"\0")
+            self._workspace(root, home).processes_left()
+            self._reply(connection, watcher_client.LEFT)
+        elif said[:1] == watcher_client.DONE and root in self._workspaces and said[1:].isdigit():
             self._workspaces[root].settled(int(said[1:]))
-        elif said[:1] in (watch_talk.STILL, watch_talk.IN_PASSING):
-            in_passing = said[:1] == watch_talk.IN_PASSING
+        elif said[:1] in (watcher_client.STILL, watcher_client.IN_PASSING):
+            in_passing = said[:1] == watcher_client.IN_PASSING
             self._answer_still(connection, said[1:], in_passing=in_passing)
-        elif said[:1] == watch_talk.STATUS:
-            self._reply(connection, watch_talk.REPORT + json.dumps(self.state()).encode())
+        elif said[:1] == watcher_client.STATUS:
+            self._reply(connection, watcher_client.REPORT + json.dumps(self.state()).encode())
         else:
             del self._connections[connection.fileno()]
             self._waiting.discard(connection.fileno())
             connection.close()
 
     def _answer_still(self, connection: socket.socket, root: bytes, *, in_passing: bool) -> None:
-        found = self._workspaces.get(root)  # only one in which a command ran
+        found = self._workspaces.get(root)  # only a workspace in which a command ran
         self._connections[connection.fileno()] = (connection, root)
         self._waiting.add(connection.fileno())
         token = b"" if found is None else found.still(in_passing=in_passing)
-        self._reply(connection, watch_talk.STILL + token)
+        self._reply(connection, watcher_client.STILL + token)
 
     def _tell(self, root: bytes) -> None:
-        """Whoever waits with a view of it has to know."""
+        """Report events to the processes that wait with a view of the workspace."""
         for fd in list(self._waiting):
             if self._connections[fd][1] == root:
                 self._waiting.discard(fd)
-                self._reply(self._connections[fd][0], watch_talk.STIRRED)
+                self._reply(self._connections[fd][0], watcher_client.STIRRED)
 
     def _reply(self, connection: socket.socket, answer: bytes) -> None:
         try:
             connection.send(answer)
         except OSError:
-            pass  # it did not wait
+            pass  # the caller did not wait
 
     def _workspace(self, root: bytes, home: bytes) -> Watched:
         found = self._workspaces.get(root)
