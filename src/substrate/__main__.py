@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from substrate.cli.entry import substrate
+from substrate.cli.startup import substrate
 
 if __name__ == "__main__":
     sys.exit(substrate())

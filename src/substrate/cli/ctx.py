@@ -44,5 +44,5 @@ usage: ctx init                  make .ctx in this project
 
 def ctx(argv: Sequence[str] | None = None) -> int:
     """Run one call of `ctx` and return its exit status."""
-    # Of a replay 2 means "failed".
+    # The exit status 2 of a replay means "failed".
     return run_program(argv, Program("ctx", VERBS, _USAGE, {"replay": 64}))

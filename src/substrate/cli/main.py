@@ -1,6 +1,6 @@
-"""The program: find the verb, run it, and turn every failure into words and an exit status.
+"""The program: find the verb, run it, and turn every failure into a message and an exit status.
 
-This is the only place that picks an exit status for a failure; `errors.py` holds the table.
+This is the only module that picks an exit status for a failure; `errors.py` has the table.
 """
 
 from __future__ import annotations
@@ -11,9 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from substrate.cli.arguments import VERBS, Invocation, load, overview, parse, split, wants_json
-from substrate.cli.context import Context
-from substrate.cli.output import Output, open_output
+from substrate.cli.frame import (
+    VERBS,
+    Context,
+    Invocation,
+    Output,
+    announce_interrupted,
+    load,
+    may_be_reading,
+    open_output,
+    overview,
+    parse,
+    split,
+    wants_json,
+)
 from substrate.errors import (
     EXIT_BUG,
     EXIT_OK,
@@ -21,19 +32,21 @@ from substrate.errors import (
     EXIT_USAGE,
     DiskFullError,
     NotFoundError,
+    OutputError,
     SubstrateError,
     UsageError,
     WorkspaceError,
 )
 from substrate.system import environment as environment_module
-from substrate.system import room
+from substrate.system import umask, user_notes
+from substrate.system.process import rlimit_check
 
 if TYPE_CHECKING:
-    from substrate.system.environment import Environment
+    from substrate.system import Environment
 
-#: What a command in a world can ask of its own history.
+#: The verbs that a command in a world can use on its own history.
 ANSWERED_OUTSIDE = ("log", "show", "diff", "status", "checkpoint", "undo")
-#: As a shell reports a program that a signal ended: 128 + SIGINT, 128 + SIGPIPE.
+#: The exit status of a shell for a program ended by a signal: 128 + SIGINT, 128 + SIGPIPE.
 _EXIT_INTERRUPTED = 130
 _EXIT_BROKEN_PIPE = 141
 
@@ -43,20 +56,22 @@ class Program(NamedTuple):
 
     name: str
     verbs: Mapping[str, str]
-    #: How it is called; None: as `substrate` is.
+    #: Its usage text; None: that of `substrate`.
     usage: str | None = None
-    #: Verbs that give the usual status for usage a meaning of their own, and what they use instead.
+    #: Verbs that use the exit status of a usage error for something else, and what they use then.
     usage_exits: Mapping[str, int] = {}
 
 
 def substrate(argv: Sequence[str] | None = None, verbs: Mapping[str, str] = VERBS) -> int:
     """Run one call of `substrate` and return its exit status."""
-    return run_program(argv, Program("substrate", verbs))
+    # A coding agent takes an exit status of 2 as "do not do that".
+    return run_program(argv, Program("substrate", verbs, usage_exits={"hook": EXIT_OK}))
 
 
 def run_program(argv: Sequence[str] | None, program: Program) -> int:
-    """Run one call and return its exit status; never raises, never lets a traceback out."""
+    """Run one call and return its exit status; never raises, never prints a traceback."""
     words = sys.argv[1:] if argv is None else list(argv)
+    umask.take(umask.current())
     environment = environment_module.current()
     output = open_output(environment, json=wants_json(words), program=program.name)
 
@@ -73,7 +88,7 @@ def guarded(
     output: Output,
     dispatch: Callable[[Invocation], int],
 ) -> int:
-    """Sort the words, have them carried out, and turn whatever happens into an exit status."""
+    """Split the arguments, run the verb, and turn every outcome into an exit status."""
     running = False
     usage_exit = EXIT_USAGE
     try:
@@ -84,7 +99,7 @@ def guarded(
         # From here on a status other than 125 could be mistaken for the command's own.
         running = invocation.verb == "run"
         if running or invocation.verb == "shell":
-            room.require()
+            rlimit_check.require()
         status = dispatch(invocation)
         output.flush()
         return status
@@ -97,7 +112,7 @@ def guarded(
         status = _failed(error, output, running)
         return usage_exit if status == EXIT_USAGE else status
     except Exception as error:  # noqa: BLE001  the last line of defence
-        known = room.shortage(error) or _from_os_error(error)
+        known = rlimit_check.shortage(error) or _from_os_error(error)
         if known is not None:
             return _failed(known, output, running)
         _report_crash(error, words, environment, output)
@@ -113,13 +128,13 @@ def _dispatch(
 ) -> int:
     if invocation.verb:
         if _is_answered_outside(invocation, program, environment):
-            from substrate.client.inside import ask
+            from substrate.client.broker_client import ask
 
             return ask(environment, words)
         command = load(invocation.verb, program.verbs)
         try:
             args = parse(command, invocation, program.name)
-        except SystemExit:  # argparse's way out after --help
+        except SystemExit:  # argparse exits after --help
             return EXIT_OK
         output.json = args.json
         context = Context(
@@ -130,6 +145,9 @@ def _dispatch(
             session=args.session,
             agent_id=args.agent_id,
         )
+        user_notes.to = output.note
+        if program.name == "substrate" and may_be_reading(invocation.verb, args):
+            announce_interrupted(context)
         return command.run(args, context)
     if invocation.wants_version:
         from substrate import __version__
@@ -140,7 +158,7 @@ def _dispatch(
             output.line(f"{program.name} {__version__}")
         return EXIT_OK
     if invocation.wants_help:
-        output.json = False  # a page for people, as `VERB --help --json` is
+        output.json = False  # a page for people, like `VERB --help --json`
         output.block(overview(program.verbs, program.usage, output.columns).encode())
         return EXIT_OK
     hint = f"{program.name} --help lists the verbs"
@@ -152,7 +170,7 @@ def _dispatch(
 def _is_answered_outside(
     invocation: Invocation, program: Program, environment: Environment
 ) -> bool:
-    """Whether it is a question from inside a world; a page of help needs nobody."""
+    """Whether the broker must answer a call from inside a world; help pages do not need it."""
     return (
         environment.get("SUBSTRATE_BROKER") is not None
         and program.name == "substrate"
@@ -162,7 +180,7 @@ def _is_answered_outside(
 
 
 def _is_bare(invocation: Invocation) -> bool:
-    """`substrate` alone, or with nothing but where and who."""
+    """`substrate` alone, or with only global options."""
     return not (invocation.verb or invocation.wants_help or invocation.wants_version)
 
 
@@ -185,25 +203,26 @@ def _working_directory(wanted: str | None) -> Path:
 def _failed(error: SubstrateError, output: Output, running: bool) -> int:
     try:
         output.flush()
-    except OSError:  # it may be this very error
+    except (OSError, OutputError):  # the error to report may be this one
         _silence_stdout()
     try:
         output.emit_error(error)
-    except OSError:  # nobody is left to read it; the status still tells
+    except OSError:  # the reader is gone; the exit status still reports it
         pass
-    return EXIT_RUN_FAILED if running else error.exit_code
+    return error.run_exit if running else error.exit_code
 
 
 def _from_os_error(error: Exception) -> SubstrateError | None:
-    """What the machine refuses (disk full, read-only, no permission) is no bug of ours."""
+    """An error of the machine (disk full, read-only, no permission) is not a bug of ours."""
     import errno
 
     hints = {
         errno.ENOSPC: "free some disk space and try again; `substrate world list` shows what waits",
+        errno.ENAMETOOLONG: "the path is too long: move the project to a place with a shorter one",
         errno.EDQUOT: "free some of your disk quota and try again",
         errno.EROFS: "the file system is mounted read-only",
-        errno.EACCES: "check who owns it and its permissions",
-        errno.EPERM: "check who owns it and its permissions",
+        errno.EACCES: "check its owner and permissions",
+        errno.EPERM: "check its owner and permissions",
         errno.EIO: "the device reports errors: look after your disk first",
         errno.EMFILE: "raise the limit of open files (ulimit -n)",
         errno.ENFILE: "too many files are open on this machine",
@@ -216,13 +235,18 @@ def _from_os_error(error: Exception) -> SubstrateError | None:
     where = f": {os.fsdecode(error.filename)}" if error.filename is not None else ""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     kind = DiskFullError if full else WorkspaceError
-    return kind(f"{error.strerror}{where}", hint=hints[error.errno])
+    reason, hint = error.strerror, hints[error.errno]
+    from substrate.system.files import files
+
+    if error.errno == errno.ENOSPC and error.filename and files.lacks_inodes(error.filename):
+        reason, hint = files.NO_INODES
+    return kind(f"{reason}{where}", hint=hint)
 
 
 def _report_crash(
     error: Exception, words: Sequence[str], environment: Environment, output: Output
 ) -> None:
-    from substrate.cli.crash import write_report
+    from substrate.cli.frame import write_report
 
     try:
         where = f"a report was written to {write_report(error, words, environment)}"
@@ -237,7 +261,7 @@ def _report_crash(
 
 
 def _silence_stdout() -> None:
-    """Whoever read us is gone: keep the interpreter from complaining about it at exit."""
+    """The reader of stdout is gone: keep the interpreter from reporting that at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):

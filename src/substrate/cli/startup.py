@@ -1,9 +1,9 @@
-"""Where the installed program begins: to the agent if it will have us, else on our own.
+"""Where the installed program begins: the daemon takes the call, or this process runs it.
 
-The way to the agent imports next to nothing (`client/door.py` says why). On our own, the rest is
-imported with care for an early Ctrl-C: Python turns an interrupt into an exception at once, and
-in the middle of an import nobody is there to catch it: the user would see a traceback. Until
-`main` can catch it, the system's own way holds: the process just ends.
+The path to the daemon imports almost nothing (`client/offer_to_daemon.py` says why). Otherwise
+this process imports the rest, and an early Ctrl-C must not print a traceback: Python turns an
+interrupt into an exception at once, and during an import no code catches it. So until `main` can
+catch it, SIGINT keeps the system's default action: the process just ends.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
 else:
-    import _signal  # `signal` itself brings `enum`, and that milliseconds
+    import _signal  # `signal` itself imports `enum`, which takes milliseconds
 
 
 _EXIT_RUN_FAILED = 125
-#: From the launcher: directories among our streams, with which Python does not start.
+#: Set by the launcher: standard streams that are directories, with which Python cannot start.
 _ASIDE = b"SUBSTRATE_STREAMS_ASIDE"
 
 
@@ -27,7 +27,8 @@ def substrate() -> int:
     try:
         return _substrate()
     except (MemoryError, OSError, ImportError) as error:
-        # `main` catches its own: too little is left to import even that. Anything else is a bug.
+        # `main` catches its own errors. Here memory or descriptors do not even suffice to import
+        # it; any other error is a bug.
         if not _is_shortage(error):
             raise
         _say_why_not(str(error) or "out of memory")
@@ -35,40 +36,58 @@ def substrate() -> int:
 
 
 def _substrate() -> int:
-    from substrate.client import hooks
+    from substrate.client import hook_passthrough
 
     before = _let_interrupts_end_us()
     if sys.platform == "linux":
         import posix
 
-        from substrate.client.door import offer
-        from substrate.system import agent_place
+        from substrate.client.offer_to_daemon import offer
+        from substrate.system import daemon_paths, umask
+        from substrate.system.process import die_of_signal
 
-        agent_place.forget_coerced_locale()
+        daemon_paths.forget_coerced_locale()
         _take_streams_back(posix.environ.get(_ASIDE, b""))
-        hooks.pass_through(sys.argv[1:])
+        hook_passthrough.pass_through(sys.argv[1:])
+        umask.take()
         status = offer(sys.argv[1:])
         if status is not None:
-            # Nothing is buffered, and taking the interpreter down would cost milliseconds.
+            if status < 0:
+                die_of_signal.die_of(-status)
+            # Nothing is buffered, and shutting the interpreter down would take milliseconds.
             posix._exit(status)
     else:
-        hooks.pass_through(sys.argv[1:])
+        hook_passthrough.pass_through(sys.argv[1:])
     if sys.platform != "win32":
-        from substrate.system import streams
+        from substrate.system.terminal import standard_streams
 
-        streams.hold_places()
-    if sys.flags.no_site:  # the launcher left out what the way to the agent does not need
+        standard_streams.hold_places()
+    if sys.flags.no_site:  # the launcher skipped it: the path to the daemon does not need it
         import site
 
         site.main()
     from substrate.cli import main
 
     _signal.signal(_signal.SIGINT, before)
-    return main.substrate()
+    status = main.substrate()
+    if sys.platform != "win32":
+        _die_as_the_command(status)
+    return status
+
+
+def _die_as_the_command(status: int) -> None:
+    from substrate.system.process import die_of_signal
+
+    number = die_of_signal.signal_for(status)
+    if number:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        die_of_signal.die_of(number)
 
 
 def _take_streams_back(where: bytes) -> None:
-    """`where` names for each the descriptor it was moved to, and its place: ``10:0``."""
+    """`where` lists for each stream the descriptor it was moved to, and its own: ``10:0``."""
     import posix
 
     if not where:
@@ -79,7 +98,7 @@ def _take_streams_back(where: bytes) -> None:
         posix.close(int(copy))
     del posix.environ[_ASIDE]
     posix.unsetenv(_ASIDE)
-    if "os" in sys.modules:  # it has a copy
+    if "os" in sys.modules:  # it has a copy of the environment
         from substrate.system import environment
 
         environment.forget(_ASIDE.decode())
@@ -94,7 +113,7 @@ def _is_shortage(error: MemoryError | OSError | ImportError) -> bool:
 
 
 def _say_why_not(reason: str) -> None:
-    import os  # always there: Python itself has it
+    import os  # always imported: Python itself needs it
 
     text = (
         f"substrate: error: cannot start: {reason}\n"
@@ -113,14 +132,14 @@ def ctx() -> int:
     if status == 0:  # then everything is flushed
         import os
 
-        # Taking the interpreter down would cost milliseconds, and more after a large index.
+        # Shutting the interpreter down would take milliseconds, and more after a large index.
         os._exit(0)
     return status
 
 
 def _let_interrupts_end_us() -> _signal._HANDLER:
-    """Until the returned handler is put back."""
+    """Let SIGINT end the process until the caller restores the returned handler."""
     before = _signal.getsignal(_signal.SIGINT)
-    if before is _signal.default_int_handler:  # not where it is ignored, as below nohup
+    if before is _signal.default_int_handler:  # not if it is ignored
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     return before

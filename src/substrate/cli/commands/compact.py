@@ -1,4 +1,4 @@
-"""Squash old history, pack the rest, drop what nothing needs."""
+"""Squash old history, pack the rest, drop unneeded objects."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from substrate.cli.render import place_of, size
 from substrate.errors import EXIT_OK, UsageError
-from substrate.recorder.keep import compact_history, preview_compaction
+from substrate.recorder import compact_history, preview_compaction
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
-    from substrate.history.retention import Decision, Range
+    from substrate.cli.frame import Context
+    from substrate.recorder import Decision, Range
 
 NAME = "compact"
 HELP = "squash old history, pack the rest"

@@ -1,4 +1,4 @@
-"""The daemon behind the command line: ``substrate agent serve|status|stop``."""
+"""The daemon behind the command line: ``substrate daemon serve|status|stop``."""
 
 from __future__ import annotations
 
@@ -7,24 +7,43 @@ import sys
 from typing import TYPE_CHECKING
 
 import substrate
-from substrate.cli import arguments
+from substrate.cli.frame import arguments
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, MissingDependencyError, UsageError
 
 if TYPE_CHECKING:
     import socket
     from argparse import ArgumentParser, Namespace
 
-    from substrate.agent.lifecycle import Home
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
+    from substrate.daemon.server import Home
 
-NAME = "agent"
-HELP = "the daemon that runs commands quickly and serves HTTP; it starts by itself"
-EXAMPLE = "substrate agent status"
+NAME = "daemon"
+HELP = "the background process that runs commands quickly and serves HTTP; it starts by itself"
+EXAMPLE = "substrate daemon status"
 
 _ACTIONS = ("serve", "status", "stop")
 _WATCHER_S = 2.0
-#: Names of the state that do not tell a person what is counted.
-_LABELS = {"commands": "running now", "served": "calls answered"}
+#: What people read for each field of the daemon's answer.
+_LABELS = {
+    "pid": "process",
+    "version": "version",
+    "install": "installed in",
+    "socket": "socket",
+    "started": "started",
+    "commands": "running now",
+    "served": "calls answered",
+    "server_pid": "HTTP process",
+    "watcher_pid": "watcher process",
+    "speed": "speed layer",
+    "spares": "prepared processes",
+    "ahead": "calls that got a prepared world",
+    "warm": "calls that got a used view",
+    "idle_exit_s": "ends when idle",
+}
+
+_NOT_RUNNING = (
+    "nothing is lost by that: the next recorded command starts it, for example `substrate -c true`"
+)
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -37,7 +56,7 @@ def configure(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--idle-exit", type=float, metavar="S",
-        help="serve: end after S seconds without work (agent.idle_exit_s, 900; 0: never)",
+        help="serve: end after S seconds without work (daemon.idle_exit_s, 900; 0: never)",
     )  # fmt: skip
     parser.add_argument("--background", action="store_true", help="serve: say nothing")
 
@@ -45,9 +64,9 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     if sys.platform != "linux":
         raise MissingDependencyError(
-            "the agent needs Linux", hint="everything else works without it, in process"
+            "the daemon needs Linux", hint="everything else works without it, in process"
         )
-    from substrate.agent.lifecycle import Home, socket_of
+    from substrate.daemon.server import Home, socket_of
 
     home = Home(socket_of(context.environment))
     actions = {"serve": _serve, "status": _status, "stop": _stop}
@@ -55,8 +74,8 @@ def run(args: Namespace, context: Context) -> int:
 
 
 def _serve(args: Namespace, context: Context, home: Home) -> int:
-    from substrate.agent.zygote import Settings, Zygote
-    from substrate.history.config import load_config
+    from substrate.daemon.server import Settings, Zygote
+    from substrate.recorder import load_config
 
     home.take(replace=args.replace)
 
@@ -73,12 +92,13 @@ def _serve(args: Namespace, context: Context, home: Home) -> int:
         server=_server,
         preload=lambda: _preload(home),
         idle_exit_s=_seconds(
-            args.idle_exit, context, "SUBSTRATE_AGENT_IDLE_S", config.agent_idle_exit_s
+            args.idle_exit, context, "SUBSTRATE_DAEMON_IDLE_S", config.daemon_idle_exit_s
         ),
         idle_work_s=_seconds(
-            None, context, "SUBSTRATE_AGENT_IDLE_WORK_S", config.agent_idle_work_s
+            None, context, "SUBSTRATE_DAEMON_IDLE_WORK_S", config.daemon_idle_work_s
         ),
-        watches=config.agent_watch,
+        watches=config.daemon_watch,
+        speed=_switch(context, "SUBSTRATE_DAEMON_SPEED", setting=config.daemon_speed),
     )
     os.chdir("/")
     Zygote(home, settings).run(ready)
@@ -86,10 +106,10 @@ def _serve(args: Namespace, context: Context, home: Home) -> int:
 
 
 def _seconds(said: float | None, context: Context, variable: str, setting: int) -> float:
-    """What was said, else the variable, else the setting; 0 means never."""
+    """The option's value, else the variable's, else the setting; 0 means never."""
     if said is None:
         try:
-            said = float(context.environment.get(variable) or setting)
+            said = float(_variable(context, variable) or setting)
         except ValueError:
             raise UsageError(
                 f"{variable} is not a number of seconds", hint="for example 900"
@@ -99,6 +119,20 @@ def _seconds(said: float | None, context: Context, variable: str, setting: int) 
     return said or float("inf")
 
 
+def _switch(context: Context, variable: str, *, setting: bool) -> bool:
+    """The variable's value, ``on`` or ``off``, else the setting."""
+    said = context.environment.get(variable)
+    if said not in (None, "on", "off"):
+        raise UsageError(f"{variable} must be on or off, not {said!r}", hint="or unset it")
+    return setting if said is None else said == "on"
+
+
+def _variable(context: Context, name: str) -> str | None:
+    """A variable, or the same under its former name, `SUBSTRATE_AGENT_…`."""
+    get = context.environment.get
+    return get(name) or get(name.replace("_DAEMON_", "_AGENT_"))
+
+
 def _program(words: list[str]) -> int:
     from substrate.cli import main
 
@@ -106,14 +140,14 @@ def _program(words: list[str]) -> int:
 
 
 def _preload(home: Home) -> None:
-    from substrate.agent import preload
+    from substrate.daemon.prefork import imports_preload
 
-    preload.preload(_program, home.directory / "rehearsal")
-    arguments.parse(arguments.load("run"), arguments.split(["-c", "true"]))  # its parser stays
+    imports_preload.preload(_program, home.directory / "rehearsal")
+    arguments.parse(arguments.load("run"), arguments.split(["-c", "true"]))  # caches its parser
 
 
 def _server(listener: socket.socket, home: Home) -> None:
-    from substrate.agent.server import serve
+    from substrate.daemon.http import serve
 
     serve(listener, home)
 
@@ -122,22 +156,33 @@ def _status(_: Namespace, context: Context, home: Home) -> int:
     state = _ask(home, b"status")
     if state is None:
         _refuse_inside(context)
-        if os.path.lexists(home.directory):  # else no agent ever starts, and nobody is told why
+        if os.path.lexists(home.directory):  # otherwise no daemon starts, without a reason
             home.require_ours()
     watching = _watching(home) if state is not None and state.get("watcher_pid") else []
     if context.json:
         found = {} if state is None else {**state, "watching": watching}
         context.output.emit_json({"running": state is not None, **found})
     elif state is None:
-        context.output.line(f"no agent serves {home.socket_path}")
+        context.output.line(f"no daemon serves {home.socket_path}")
+        context.output.note(_NOT_RUNNING)
     else:
         context.output.table(
-            [(_LABELS.get(n, n), str(value)) for n, value in state.items() if value is not None],
+            [
+                (_LABELS.get(name, name.replace("_", " ")), _shown(name, value))
+                for name, value in state.items()
+                if value is not None
+            ],
             whole=True,
         )
         for one in watching:
             context.output.line(_in_words(one))
     return EXIT_DIFFERENT if state is None else EXIT_OK
+
+
+def _shown(name: str, value: object) -> str:
+    if name == "idle_exit_s":
+        return f"after {float(str(value)):g} s" if value else "never"
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def _in_words(one: dict[str, object]) -> str:
@@ -164,13 +209,13 @@ def _tidied(one: dict[str, object]) -> str:
 
 
 def _watching(home: Home) -> list[dict[str, object]]:
-    """What the watcher says; nothing if it does not answer."""
+    """What the watcher reports; an empty list if it does not answer."""
     import json
 
-    from substrate.system import watch_talk
+    from substrate.system import watcher_client
 
     try:
-        said = json.loads(watch_talk.report(os.fsencode(home.watch_path), _WATCHER_S))
+        said = json.loads(watcher_client.report(os.fsencode(home.watch_path), _WATCHER_S))
     except (OSError, ValueError):
         return []
     return [one for one in said if isinstance(one, dict)]
@@ -181,17 +226,17 @@ def _stop(_: Namespace, context: Context, home: Home) -> int:
     if not stopped:
         _refuse_inside(context)
     if stopped:
-        home.take(replace=True)  # it has gone when its lock is free
+        home.take(replace=True)  # the daemon has ended when its lock is free
         home.leave()
     if context.json:
         context.output.emit_json({"stopped": stopped})
     else:
-        context.output.line("stopped" if stopped else f"no agent serves {home.socket_path}")
+        context.output.line("stopped" if stopped else f"no daemon serves {home.socket_path}")
     return EXIT_OK
 
 
 def _refuse_inside(context: Context) -> None:
-    """A command in a world does not see the agent, which may well be there."""
+    """Refuse inside a world: a command there cannot see the daemon, even if it is running."""
     from substrate.cli.render import place_of
 
     place_of(context).refuse_inside()
@@ -200,7 +245,7 @@ def _refuse_inside(context: Context) -> None:
 def _ask(home: Home, kind: bytes) -> dict[str, object] | None:
     import json
 
-    from substrate.agent.lifecycle import ask
+    from substrate.daemon.server import ask
 
     try:
         said = json.loads(ask(home.door_path, kind))

@@ -1,4 +1,4 @@
-"""Say what this machine can do, tier by tier, and what would close each gap."""
+"""Report what this machine supports, tier by tier, and how to close each gap."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled
 from substrate.cli.render import place_of
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK
-from substrate.world.probe import Finding, probe
-from substrate.world.promises import promises
+from substrate.recorder import Finding, probe, promises
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "doctor"
 HELP = "say what this machine can do, and how to close each gap"
@@ -23,13 +22,13 @@ EXAMPLE = "substrate doctor"
 
 
 def configure(parser: ArgumentParser) -> None:
-    del parser  # nothing of its own
+    del parser  # no options of its own
 
 
 def run(args: Namespace, context: Context) -> int:
     """0 if commands run in worlds here, 1 if they run on the real files."""
     del args
-    place_of(context).refuse_inside()  # a world in a world says nothing of the machine
+    place_of(context).refuse_inside()  # a nested world says nothing about the machine
     found = probe(fresh=True)
     kept = promises(found)
     found += _client(Path(sys.argv[0]))
@@ -56,11 +55,16 @@ def run(args: Namespace, context: Context) -> int:
 
 
 def _client(program: Path) -> list[Finding]:
-    """How the installed `substrate` comes to the agent; nothing if this is another program."""
+    """How the installed `substrate` reaches the daemon; empty if this is another program."""
     if program.name != "substrate" or sys.platform != "linux":
         return []
-    with program.open("rb") as file:
-        compiled = file.read(4) == b"\x7fELF"
+    if not program.is_file():  # the daemon calls us by the name alone
+        program = Path(sys.executable).with_name("substrate")
+    try:
+        with program.open("rb") as file:
+            compiled = file.read(4) == b"\x7fELF"
+    except OSError:
+        return []
     if compiled:
         return [Finding("client", True, detail="compiled")]
     why = "a script, which starts Python: some 15 ms more for each command"

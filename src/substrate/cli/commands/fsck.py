@@ -1,19 +1,19 @@
-"""Check the history store, and mend it."""
+"""Check the history store, and repair it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled
 from substrate.cli.render import place_of
-from substrate.errors import EXIT_DAMAGED, EXIT_OK
-from substrate.recorder.care import check_store, repair_store
+from substrate.errors import EXIT_DAMAGED, EXIT_DIFFERENT, EXIT_OK
+from substrate.recorder import check_store, find, finish_all, repair_store
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
-    from substrate.history.fsck import Problem
+    from substrate.cli.frame import Context
+    from substrate.recorder import Problem
 
 NAME = "fsck"
 HELP = "check every object, ref and entry of history"
@@ -33,9 +33,11 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
     if not args.repair or args.dry_run:
-        problems = check_store(place)
+        cut_off = "interrupted" in context.output.fields
+        problems = [] if cut_off and _has_no_store(context) else check_store(place)
         if context.json:
-            context.output.emit_json({"ok": not problems, "problems": _json(problems)})
+            sound = not problems and not cut_off
+            context.output.emit_json({"ok": sound, "problems": _json(problems)})
         elif problems:
             _list(context, problems)
             context.output.note(
@@ -43,10 +45,18 @@ def run(args: Namespace, context: Context) -> int:
                 " that is not enough, all that is readable in a new store, the old one kept in"
                 " quarantine; the workspace stays untouched"
             )
+        elif cut_off:
+            context.output.line("nothing is damaged, but an operation was interrupted")
         else:
             context.output.line(Styled("the history is sound", "green"))
-        return EXIT_DAMAGED if problems else EXIT_OK
+        return EXIT_DAMAGED if problems else EXIT_DIFFERENT if cut_off else EXIT_OK
+    if _has_no_store(context) and find(place):  # a rewrite needs no history
+        finish_all(place)
+        if context.json:
+            context.output.emit_json({"extent": "nothing", "problems": []})
+        return EXIT_OK
     done = repair_store(place)
+    finish_all(place)
     if context.json:
         context.output.emit_json(
             {
@@ -61,9 +71,12 @@ def run(args: Namespace, context: Context) -> int:
     if done.extent == "nothing":
         context.output.line(Styled("the history is sound; nothing to mend", "green"))
         return EXIT_OK
+    if done.extent == "objects":
+        context.output.line("mended: lost objects were written again, nothing is lost")
+        return EXIT_OK
     _list(context, done.problems)
     if done.carried is None:
-        context.output.line("mended: refs and permissions were written anew, nothing is lost")
+        context.output.line("mended: refs and permissions were written again, nothing is lost")
         return EXIT_OK
     context.output.line(
         f"mended: {len(done.carried.kept)} entries kept, {len(done.carried.lost)} lost;"
@@ -71,6 +84,10 @@ def run(args: Namespace, context: Context) -> int:
     )
     context.output.line(f"the damaged store is kept in {done.quarantine}")
     return EXIT_OK
+
+
+def _has_no_store(context: Context) -> bool:
+    return not place_of(context).workspace.store.is_dir()
 
 
 def _json(problems: list[Problem]) -> list[dict[str, object]]:

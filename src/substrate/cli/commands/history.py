@@ -1,4 +1,4 @@
-"""Start history over."""
+"""Restart history, or adopt one that came with a clone or an archive."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from substrate.cli.render import place_of, size
 from substrate.errors import EXIT_OK, NotFoundError, RefusedError
-from substrate.history.metrics import disk_bytes
-from substrate.recorder.care import reset_history
+from substrate.recorder import adopt_history, disk_bytes, reset_history
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
+    from substrate.recorder import Place
 
 NAME = "history"
 HELP = "start history over (the workspace stays as it is)"
@@ -22,7 +22,11 @@ EXAMPLE = "substrate history reset --yes"
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "action", choices=("reset",), metavar="reset", help="put the history aside, begin anew"
+        "action",
+        choices=("reset", "adopt"),
+        metavar="reset|adopt",
+        help="reset: put the history aside and start a new one; adopt: use one that came with a"
+        " clone, a copy or an archive, if you trust it",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="say what would go, change nothing")
@@ -35,6 +39,8 @@ def run(args: Namespace, context: Context) -> int:
         raise NotFoundError(
             f"no history in {place.workspace.root}", hint="there is nothing to start over"
         )
+    if args.action == "adopt":
+        return _adopt(place, args.dry_run, context)
     held = disk_bytes(place.workspace.store)
     if args.dry_run:
         if context.json:
@@ -56,6 +62,18 @@ def run(args: Namespace, context: Context) -> int:
         return EXIT_OK
     context.output.line("history starts over with the next command; the files are untouched")
     context.output.line(f"the old history is in {aside}: remove it when you are sure")
+    return EXIT_OK
+
+
+def _adopt(place: Place, is_dry_run: bool, context: Context) -> int:
+    is_new = adopt_history(place, is_dry_run=is_dry_run)
+    if context.json:
+        context.output.emit_json({"dry_run": is_dry_run, "adopted": is_new})
+    elif is_new:
+        verb = "would be" if is_dry_run else "is now"
+        context.output.line(f"the history in {place.workspace.store} {verb} yours")
+    else:
+        context.output.line("nothing to adopt: the history here is already yours")
     return EXIT_OK
 
 

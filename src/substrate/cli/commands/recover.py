@@ -1,29 +1,33 @@
-"""Find and bring back what stood there before Substrate changed it."""
+"""Find and restore the content that Substrate replaced."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Output, Styled, name_fields
+from substrate.cli.frame import Output, Styled, name_fields
 from substrate.cli.render import paths_of, place_of, show_reversal, size, when
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, NotFoundError, UsageError
-from substrate.model.nodes import Kind
-from substrate.model.paths import RelPath, display, is_within
-from substrate.objects import snapshot as snapshots
-from substrate.recorder.recoveries import Found, Snapshots, opened
-from substrate.recorder.roll_back import restore_recovery
-from substrate.rewrite.bring_back import BroughtBack, Choice
-from substrate.rewrite.prune import Policy, Tombstone
-from substrate.rewrite.search import Match, pattern
+from substrate.model import Kind, RelPath, display, is_within
+from substrate.recorder import (
+    BroughtBack,
+    Match,
+    Policy,
+    RestoreChoice,
+    Tombstone,
+    pattern,
+    restore_recovery,
+)
+from substrate.recorder import snapshot as snapshots
+from substrate.recorder.recover import Found, Snapshots, opened, trash_views
 from substrate.system import clock
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "recover"
-HELP = "list, search and bring back what stood there before Substrate changed it"
+HELP = "list, search and bring back what was there before Substrate changed it"
 EXAMPLE = "substrate recover search TODO"
 _DAY_NS = 86_400 * 1_000_000_000
 _DAYS = 30
@@ -71,7 +75,8 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
-    with opened(place) as found:
+    is_question = args.action in ("list", "show", "search") or args.dry_run
+    with opened(place, settles=not is_question) as found:
         try:
             status = _act(found, args, context)
         finally:
@@ -91,7 +96,7 @@ def run(args: Namespace, context: Context) -> int:
 
 
 def _act(found: Snapshots, args: Namespace, context: Context) -> int | None:
-    """None: it is to be brought back through history."""
+    """Run the action; None: the caller restores through history."""
     if args.action == "list":
         return _pruned(found, context) if args.pruned else _list(found, context)
     if args.action == "show":
@@ -132,7 +137,7 @@ def _json(one: Found) -> dict[str, object]:
         "ref": one.ref,
         "name": one.name,
         "source": one.source,
-        "commit": one.commit.hex(),
+        "commit": one.commit.hex() or None,
         "ts": clock.iso(one.ts_ns),
         "operation": one.operation,
         "command_id": one.operation_id,
@@ -171,6 +176,9 @@ def _show(found: Snapshots, ref: str, path: str | None, context: Context) -> int
     untracked = one.kept.meta.untracked if one.kept else ()
     for changed in one.paths:
         how = "  (untracked)" if changed in untracked else ""
+        if trash_views.place_of(one, changed) is not None:
+            context.output.line("  ", display(changed), "  (in the trash)")
+            continue
         there = snapshots.lookup(one.reader, one.state, changed).kind is not Kind.ABSENT
         context.output.line("  ", display(changed), how if there else "  (was not there)")
     context.output.line("to bring it back: ", Styled(_whole(one), "cyan"))
@@ -184,18 +192,21 @@ def _whole(one: Found) -> str:
 
 def _show_file(found: Snapshots, one: Found, path: str, context: Context) -> int:
     wanted = found.rel_path(one, path)
-    node = snapshots.lookup(one.reader, one.state, wanted)
-    if node.kind not in (Kind.FILE, Kind.SYMLINK):
-        raise NotFoundError(
-            f"{one.name} holds no file {display(wanted)}",
-            hint=f"`substrate recover show {one.name}` lists what it kept",
-        )
-    data = one.reader.read_blob(node.oid)
+    kept = trash_views.content(one, wanted)
+    if kept is None:
+        node = snapshots.lookup(one.reader, one.state, wanted)
+        if node.kind not in (Kind.FILE, Kind.SYMLINK):
+            raise NotFoundError(
+                f"{one.name} holds no file {display(wanted)}",
+                hint=f"`substrate recover show {one.name}` lists what it kept",
+            )
+        kept = one.reader.read_blob(node.oid), node.mode
+    data, mode = kept
     if context.json:
         import base64
 
         context.output.emit_json(
-            {**name_fields(wanted), "mode": f"{node.mode:04o}",
+            {**name_fields(wanted), "mode": f"{mode:04o}",
              "content_b64": base64.b64encode(data).decode()}
         )  # fmt: skip
     else:
@@ -204,6 +215,9 @@ def _show_file(found: Snapshots, one: Found, path: str, context: Context) -> int
 
 
 # -- search ---------------------------------------------------------------------------------------
+
+
+_SEARCH_MORE = "-i ignores case, `substrate recover list` shows what is kept"
 
 
 def _search(found: Snapshots, args: Namespace, context: Context) -> int:
@@ -217,9 +231,12 @@ def _search(found: Snapshots, args: Namespace, context: Context) -> int:
         context.output.emit_json({"matches": matches})
         return EXIT_OK if matches else EXIT_DIFFERENT
     status = EXIT_DIFFERENT
-    for match in found.search(wanted, args.ref):  # shown as it is found
+    for match in found.search(wanted, args.ref):  # print each match as it is found
         _show_match(context.output, match)
         status = EXIT_OK
+    if status == EXIT_DIFFERENT:
+        where = args.ref or "any kept snapshot"
+        context.output.note(f"no line in {where} matches {args.pattern!r}; {_SEARCH_MORE}")
     return status
 
 
@@ -288,7 +305,7 @@ def _write_out(found: Snapshots, one: Found, args: Namespace, context: Context) 
 
 
 def _bring_back(found: Snapshots, one: Found, args: Namespace, context: Context) -> int:
-    choice = Choice(_chosen(found, one, args), args.with_git, args.dry_run)
+    choice = RestoreChoice(_chosen(found, one, args), args.with_git, args.dry_run)
     done = found.bring_back(one, choice)
     if context.json:
         context.output.emit_json(_brought_json(done, args.dry_run))
@@ -335,8 +352,8 @@ def _prune(found: Snapshots, args: Namespace, context: Context) -> int:
         days = _DAYS
     if days is not None and days < 0:
         raise UsageError("--older-than cannot be negative", hint="give a number of days")
-    before_ns = None if days is None else clock.now_ns() - int(days * _DAY_NS)
-    gone = found.prune(Policy(before_ns, args.redundant), dry_run=args.dry_run)
+    min_age_ns = None if days is None else int(days * _DAY_NS)
+    gone = found.prune(Policy(min_age_ns, args.redundant), dry_run=args.dry_run)
     if context.json:
         document: dict[str, object] = {"pruned": [stone._asdict() for stone in gone]}
         if args.dry_run:

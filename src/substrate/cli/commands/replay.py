@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
-from substrate.cli.render import place_of
-from substrate.cli.replay_render import scopes_of
+from substrate.cli.frame import Styled
+from substrate.cli.render import place_of, scopes_of
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, UsageError
-from substrate.packs.replay_steps import MATCHED
-from substrate.recorder.replay_pack import ReplayOptions
-from substrate.recorder.replay_span import ReplayedSpan, replay_span
+from substrate.recorder.packing import MATCHED
+from substrate.recorder.replay import ReplayedSpan, ReplayOptions, replay_span
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "replay"
 HELP = "run a recorded command again, from the tree it started from, and compare"

@@ -1,23 +1,22 @@
-"""Move a git working copy to another commit, keeping the work that lies in it."""
+"""Move a git working copy to another commit, keeping the user's work in it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Output, Styled, name_fields
+from substrate.cli.frame import Output, Styled, name_fields
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK
-from substrate.model.paths import display
-from substrate.recorder.rewrite_working_copy import rewrite_working_copy
-from substrate.rewrite.move import Outcome, Request
+from substrate.model import display
+from substrate.recorder import Request, RewriteOutcome, rewrite_working_copy
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
-    from substrate.recorder.place import Place
+    from substrate.cli.frame import Context
+    from substrate.recorder import Place
 
 NAME = "rewrite"
-HELP = "move a git working copy to another commit, keeping the work that lies in it"
+HELP = "move a git working copy to another commit, keeping the work in it"
 EXAMPLE = "substrate rewrite --base HEAD~1 --target main"
 
 
@@ -50,7 +49,7 @@ def run(args: Namespace, context: Context) -> int:
     start = context.cwd / args.repo if args.repo else context.cwd
 
     def place() -> Place:
-        # Imported only where it is needed: history costs as much start-up time as all the rest.
+        # Import only if needed: history takes as much start-up time as everything else.
         from substrate.cli.render import place_of
 
         return place_of(context)
@@ -63,16 +62,16 @@ def run(args: Namespace, context: Context) -> int:
     return _status(outcome, request)
 
 
-def _status(outcome: Outcome, request: Request) -> int:
-    """A conflict is the answer "no"; not so where the commit had been made before: what is left
-    to do then must not look like a failed merge."""
+def _status(outcome: RewriteOutcome, request: Request) -> int:
+    """A conflict is a nonzero exit status, except when HEAD was at the target before: the
+    remaining clean-up must not look like a failed merge."""
     if not outcome.conflicts:
         return EXIT_OK
     cleaning_up = outcome.was_at_target and outcome.changed
     return EXIT_OK if cleaning_up else EXIT_DIFFERENT
 
 
-def _json(outcome: Outcome, request: Request) -> dict[str, object]:
+def _json(outcome: RewriteOutcome, request: Request) -> dict[str, object]:
     snapshot = outcome.snapshot
     out: dict[str, object] = {
         "outcome": outcome.result,
@@ -99,7 +98,7 @@ def _json(outcome: Outcome, request: Request) -> dict[str, object]:
     return out
 
 
-def _show(output: Output, outcome: Outcome, request: Request) -> None:
+def _show(output: Output, outcome: RewriteOutcome, request: Request) -> None:
     if request.dry_run:
         output.line(Styled(f"rewrite to {request.target}", "bold"), "  (dry run)")
         for line in outcome.plan.describe() or ["no file would change"]:
@@ -134,7 +133,7 @@ def _show(output: Output, outcome: Outcome, request: Request) -> None:
         output.line("to bring that snapshot back: ", Styled(outcome.recover_with, "cyan"))
 
 
-def _deferred_with(outcome: Outcome) -> str | None:
+def _deferred_with(outcome: RewriteOutcome) -> str | None:
     if not (outcome.deferred and outcome.snapshot and outcome.changed):
         return None
     return f"substrate recover restore {outcome.snapshot.name} --untracked"

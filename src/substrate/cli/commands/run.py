@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
+from substrate.broker import InsideCalls
 from substrate.cli.render import place_of
 from substrate.errors import RefusedError, UsageError
-from substrate.inside.calls import InsideCalls
-from substrate.recorder.record_command import CommandRequest, record_command
-from substrate.recorder.world_choice import Asked, world_for
-from substrate.world.protocol import ResourceLimits, RunRequest
+from substrate.recorder import ResourceLimits, RunRequest
+from substrate.recorder.agent_events import as_agreed
+from substrate.recorder.command import Asked, CommandRequest, denials, record_command, world_for
+from substrate.system.process import die_of_signal
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
-    from substrate.client.inside import Nested
-    from substrate.inside.answering import Answer
-    from substrate.world.protocol import Network
+    from substrate.broker import Answer
+    from substrate.cli.frame import Context
+    from substrate.client.broker_client import Nested
+    from substrate.recorder import Network
 
 NAME = "run"
 HELP = "run a command and record what it changes"
 EXAMPLE = "substrate run -- make test"
 
+_MORE = """
+Exit status: the command's own, or
+  122  it succeeded, but not all of its change is in your tree: the last line says what to type
+  124  ended by --timeout        125  Substrate failed        126  denied by policy"""
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
 def configure(parser: ArgumentParser) -> None:
+    parser.epilog = (parser.epilog or "") + "\n" + _MORE
     parser.add_argument("-c", dest="command", metavar="CMD", help="a line for the shell")
     parser.add_argument(
         "-f",
@@ -49,6 +56,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--net", metavar="MODE", default="", help="open, off or allow:HOST:PORT,…")
     parser.add_argument(
         "--hold", action="store_true", help="do not apply what it changes: see `substrate world`"
+    )
+    parser.add_argument(
+        "--no-record", action="store_true", help="run it on the real files and record nothing"
     )
     parser.add_argument(
         "--live",
@@ -78,26 +88,32 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     if args.pty:
-        from substrate.system.pty_relay import run_on_terminal
+        from substrate.system.terminal import run_on_terminal
 
         return run_on_terminal(lambda: _run(args, context))
     return _run(args, context)
 
 
 def _run(args: Namespace, context: Context) -> int:
-    place = place_of(context)
+    place = as_agreed(place_of(context), no_record=args.no_record)
     request = _request(args, context)
     if place.is_inside_world:
         return _run_inside(args, request, context)
     world = world_for(place, _asked(args, context))
-    if place.workspace.history_refused:
-        context.output.note(f"{place.workspace.refusal}; the command is only traced")
+    if place.workspace.history_refused and not place.workspace.is_unwanted:
+        context.output.note(place.workspace.note_at_command)
+    elif place.workspace.is_unwanted and not args.no_record and sys.stderr.isatty():
+        # On a terminal only: an agent would take it for the command's own words.
+        context.output.note(f"{place.workspace.refusal}; {place.workspace.refusal_hint}")
     recording = record_command(place, world, request._replace(inside=InsideCalls(_answering)))
     if recording.outcome.notice:
         context.output.note(recording.outcome.notice)
-    for note in recording.notes:
+    for note in (*denials.notes_of(recording.outcome), *recording.notes):
         context.output.note(note)
-    return recording.outcome.exit
+    if recording.not_arrived is not None:
+        context.output.not_applied(str(recording.not_arrived))
+    die_of_signal.command_ended(recording.status, recording.outcome.signal)
+    return recording.status
 
 
 def _asked(args: Namespace, context: Context) -> Asked:
@@ -164,28 +180,29 @@ def _request(args: Namespace, context: Context) -> CommandRequest:
 
 
 def _interpreter(context: Context, file: str) -> tuple[str, ...]:
-    """A script names its interpreter itself, or is read by the shell."""
+    """The interpreter that the script names, or else the shell."""
     path = context.cwd / file
     if not path.is_file():
-        raise UsageError(f"no such script: {file}", hint="give the path of a script to -f")
+        what = "not a file" if path.exists() else "no such script"
+        raise UsageError(f"{what}: {file}", hint="give the path of a script to -f")
     if os.access(path, os.X_OK):
         return (str(path),)
-    from substrate.system import process
+    from substrate.system.process import process
 
     shell = process.shell_argv("")[0]
     return (os.fsdecode(shell), str(path))
 
 
 def _answering() -> Answer:
-    from substrate.cli.answer import answer
+    from substrate.cli.frame import answer
 
     return answer
 
 
 def _run_inside(args: Namespace, request: CommandRequest, context: Context) -> int:
-    """In a world already: what it does belongs to the command around it."""
-    from substrate.client import inside
-    from substrate.world.direct import DirectWorld
+    """Run inside the current world: the changes belong to the enclosing command."""
+    from substrate.client import broker_client
+    from substrate.recorder import DirectWorld
 
     _refuse_inside(args)
     begun = _begun_inside(args, request, context)
@@ -202,11 +219,12 @@ def _run_inside(args: Namespace, request: CommandRequest, context: Context) -> i
         )
     )
     if begun is not None:
-        inside.end(
+        broker_client.end(
             context.environment, begun, outcome.exit, outcome.signal or 0, outcome.duration_ms
         )
     if outcome.notice:
         context.output.note(outcome.notice)
+    die_of_signal.command_ended(outcome.exit, outcome.signal)
     return outcome.exit
 
 
@@ -221,14 +239,14 @@ def _refuse_inside(args: Namespace) -> None:
 
 
 def _begun_inside(args: Namespace, request: CommandRequest, context: Context) -> Nested | None:
-    """Have it written down as a part of the command around it; None: nobody does."""
-    from substrate.client import inside
+    """Have the broker record it as part of the enclosing command; None: there is no broker."""
+    from substrate.client import broker_client
 
     environment = context.environment
-    if not inside.is_there(environment):
+    if not broker_client.is_there(environment):
         if args.isolate:
             raise RefusedError(
-                f"nobody can say in here whether this world is of the tier {args.isolate}",
+                f"from inside it cannot be said whether this world has the tier {args.isolate}",
                 hint="ask for it outside",
             )
         context.output.note("inside a world: this is recorded with the command around it")
@@ -236,7 +254,7 @@ def _begun_inside(args: Namespace, request: CommandRequest, context: Context) ->
     words = ("c", request.shell) if request.shell else ("v", *request.argv)
     parent = environment.parent_span or ""
     try:
-        return inside.begin(environment, args.isolate, parent, *words)
+        return broker_client.begin(environment, args.isolate, parent, *words)
     except RefusedError as error:
         if args.isolate:
             raise
@@ -245,6 +263,6 @@ def _begun_inside(args: Namespace, request: CommandRequest, context: Context) ->
 
 
 def _network(mode: str) -> Network | None:
-    from substrate.world.network.choose import network_for
+    from substrate.recorder import network_for
 
     return network_for(mode or "open")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled
 from substrate.cli.render import place_of, size, when
 from substrate.errors import EXIT_OK, UsageError
-from substrate.history import checkpoints, sessions
-from substrate.history.ledger import WHOLE_COMMANDS
-from substrate.recorder.keep import close_session, start_session
+from substrate.recorder import WHOLE_COMMANDS, checkpoints, close_session, sessions, start_session
 from substrate.system import clock
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
-    from substrate.history.sessions import Session
-    from substrate.history.store import HistoryStore
+    from substrate.cli.frame import Context
+    from substrate.recorder import HistoryStore, Session
 
 NAME = "session"
 HELP = "begin, end and list sessions"
@@ -30,7 +27,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "action", choices=_ACTIONS, metavar="|".join(_ACTIONS),
         help="start: commands go into this one from now on; close: end it; list: all of them;"
-        " current: the one that is open",
+        " current: the one that your next command goes into",
     )  # fmt: skip
     parser.add_argument(
         "id", nargs="?", metavar="ID",
@@ -39,10 +36,13 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, context: Context) -> int:
+    if args.id == "":
+        raise UsageError("the session's id is empty", hint="give a name, or leave it out")
     named = args.id or context.session
     if args.id and args.action in ("list", "current"):
         raise UsageError(
-            f"session {args.action} takes no id", hint="`substrate show ID` shows one session"
+            f"unexpected argument: {args.id}: session {args.action} takes no id",
+            hint="`substrate show ID` shows one session",
         )
     if args.action == "start":
         return _say(start_session(place_of(context), named), context, "started")
@@ -50,7 +50,8 @@ def run(args: Namespace, context: Context) -> int:
         return _close(context, named)
     with place_of(context).existing_history() as store:
         if args.action == "current":
-            current = sessions.current(store, place_of(context).session)
+            place = place_of(context)
+            current = sessions.current(store, place.session, place.agent_id)
             return _say(current, context, "open" if current.closed_ns is None else "closed")
         return _list(store, context)
 
@@ -82,13 +83,8 @@ def _fields(session: Session) -> dict[str, object]:
 
 
 def _list(store: HistoryStore, context: Context) -> int:
-    counts = {
-        row["session_id"]: row["n"]
-        for row in store.ledger.db.execute(
-            f"SELECT session_id, count(*) AS n FROM entries WHERE {WHOLE_COMMANDS}"
-            " GROUP BY session_id"
-        )
-    }
+    counts = _commands(store)
+    squashed = _commands(store, " AND squashed_into IS NOT NULL")
     marks: dict[str, int] = {}
     for one in checkpoints.of_session(store.ledger):
         marks[one.session_id] = marks.get(one.session_id, 0) + 1
@@ -96,16 +92,32 @@ def _list(store: HistoryStore, context: Context) -> int:
     if context.json:
         documents = [
             {**_fields(s), "commands": counts.get(s.session_id, 0),
+             "squashed": squashed.get(s.session_id, 0),
              "checkpoints": marks.get(s.session_id, 0)}
             for s in found
         ]  # fmt: skip
         context.output.emit_json({"sessions": documents})
         return EXIT_OK
     rows = [
-        (when(s.started_ns), s.session_id, s.agent_id or "-", str(counts.get(s.session_id, 0)),
+        (when(s.started_ns), s.session_id, s.agent_id or "-",
+         _counted(counts.get(s.session_id, 0), squashed.get(s.session_id, 0)),
          str(marks.get(s.session_id, 0)), when(s.closed_ns) if s.closed_ns else "open")
         for s in found
     ]  # fmt: skip
     header = ("started (UTC)", "session", "agent", "commands", "checkpoints", "closed")
     context.output.table(rows, header=header, right=(3, 4), spare=(0, 4, 2, 3))
     return EXIT_OK
+
+
+def _commands(store: HistoryStore, where: str = "") -> dict[str, int]:
+    """How many commands each session has."""
+    rows = store.ledger.db.execute(
+        f"SELECT session_id, count(*) AS n FROM entries WHERE {WHOLE_COMMANDS}{where}"
+        " GROUP BY session_id"
+    )
+    return {row["session_id"]: row["n"] for row in rows}
+
+
+def _counted(commands: int, squashed: int) -> str:
+    """How many commands, and how many of them exist only in a squash."""
+    return f"{commands} ({squashed} squashed)" if squashed else str(commands)

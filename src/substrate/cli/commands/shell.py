@@ -11,10 +11,10 @@ from substrate.errors import MissingDependencyError, UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.broker import Answer
+    from substrate.cli.frame import Context
     from substrate.errors import SubstrateError
-    from substrate.inside.answering import Answer
-    from substrate.recorder.record_command import Recording
+    from substrate.recorder.command import Recording
 
 NAME = "shell"
 HELP = "your own bash in a world, each line a recorded command; what `substrate` alone starts"
@@ -29,7 +29,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def _answering() -> Answer:
-    from substrate.cli.answer import answer
+    from substrate.cli.frame import answer
 
     return answer
 
@@ -43,19 +43,21 @@ def run(args: Namespace, context: Context) -> int:
         raise UsageError(
             "the shell needs a terminal", hint="for one command: substrate -c 'COMMAND'"
         )
+    from substrate.broker import InsideCalls
     from substrate.cli.render import unrecorded
-    from substrate.inside.calls import InsideCalls
-    from substrate.shell.session import Surroundings, run_shell
+    from substrate.shell import Surroundings, run_shell
 
     no_history = ""
 
     def recorded(recording: Recording) -> None:
         nonlocal no_history
-        if recording.no_history not in ("", no_history):  # once, by whoever comes there
+        if recording.no_history not in ("", no_history):  # note each reason once
             context.output.note(unrecorded(recording))
         no_history = recording.no_history
         for note in recording.notes:
             context.output.note(note)
+        if recording.not_arrived is not None:
+            context.output.not_applied(str(recording.not_arrived))
 
     def failed(error: SubstrateError) -> None:
         context.output.emit_error(error)

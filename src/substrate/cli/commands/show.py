@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
-from substrate.cli.render import entry_json, hex_or_none, is_in_workspace, place_of, when
+from substrate.cli.frame import Styled
+from substrate.cli.render import (
+    entry_json,
+    hex_or_none,
+    is_in_workspace,
+    place_of,
+    ref_rows,
+    show_target,
+    when,
+)
+from substrate.coding_agents import typed
 from substrate.errors import EXIT_OK, NotFoundError
-from substrate.history.resolve import resolve
-from substrate.model.paths import display
-from substrate.recorder import ask
-from substrate.system import clock
+from substrate.model import display, hold_causes_json, hold_words
+from substrate.recorder import queries, resolve
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Mapping
 
-    from substrate.cli.context import Context
-    from substrate.history.resolve import Target
-    from substrate.history.store import HistoryStore
-    from substrate.recorder.place import Place
+    from substrate.cli.frame import Context
+    from substrate.recorder import Entry, HistoryStore, Place, Target
 
 NAME = "show"
 HELP = "show one command: its record and the files it changed"
 EXAMPLE = "substrate show @"
 
 _SHOWN_FILES = 50
+#: Not shown: the exact arguments may contain secrets, and the others are packed data.
+_PRIVATE = ("exact", "excluded", "git_created")
 
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "id", nargs="?", default="@", metavar="ID",
-        help="command, span, session, commit, tag; default: @, the last command",
+        help="command, prompt, span, session, commit, tag; default: @, the last command",
     )  # fmt: skip
 
 
@@ -40,22 +48,25 @@ def run(args: Namespace, context: Context) -> int:
     with place.existing_history() as store:
         target = _find(store, place, args.id)
         if target.entry is None:
-            return _show_other(store, target, context)
+            show_target(store, target, context.output)
+            return EXIT_OK
         entry = target.entry
-        changed = ask.changed_files(store, target.present)
+        changed = queries.changed_files(store, target.present)
         if context.json:
             document = entry_json(entry, changed)
-            # The exact words stay in the private ledger, for replay: they may hold secrets.
-            document["detail"] = {k: v for k, v in entry.detail.items() if k != "exact"}
+            document["detail"] = _shown_detail(entry)
             document["squashed_into"] = target.holder.command_id if target.holder else None
             document["undone"] = b"" in store.ledger.reversed_paths(entry.seq)
+            document |= _held_json(store, entry)
             context.output.emit_json(document)
             return EXIT_OK
         _for_people(store, target, context)
-        for path in changed[:_SHOWN_FILES]:
-            context.output.line("  ", display(path))
-        if len(changed) > _SHOWN_FILES:
-            context.output.line(f"  … and {len(changed) - _SHOWN_FILES} more")
+        listed = [(path, "") for path in changed]
+        listed += [(path, "  (excluded)") for path in queries.excluded_files(entry)]
+        for path, mark in listed[:_SHOWN_FILES]:
+            context.output.line("  ", display(path), mark)
+        if len(listed) > _SHOWN_FILES:
+            context.output.line(f"  … and {len(listed) - _SHOWN_FILES} more")
     return EXIT_OK
 
 
@@ -66,7 +77,7 @@ def _find(store: HistoryStore, place: Place, text: str) -> Target:
         if is_in_workspace(place, text):
             raise NotFoundError(
                 error.message,
-                hint=f"for the commands that changed a file: substrate log --path {text}",
+                hint=f"for the commands that changed a file: substrate log --path {quote(text)}",
             ) from None
         raise
 
@@ -77,13 +88,26 @@ def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
     isolation = entry.detail.get("isolation")
     strategy = isolation.get("strategy") if isinstance(isolation, dict) else None
     is_part, parts = "part" in entry.detail, entry.detail.get("parts")
+    moved = ref_rows(entry.detail.get("git"))
     nothing = "none since its last part" if parts else "none: nothing changed"
+    held = queries.held_state(store, entry)
+    if held is not None:
+        nothing = "none: its change was held"
+    elif not parts and queries.excluded_files(entry):
+        nothing = "none: only excluded files changed"
+    elif not parts and moved:
+        nothing = "none: only branches changed"
     rows: list[tuple[str, str | None]] = [
-        ("command", entry.command),
+        ("command", typed(entry.command)),
         ("id", entry.command_id),
         ("kind", entry.kind),
         ("session", entry.session_id),
         ("agent", entry.agent_id),
+        ("prompt", _text(entry.detail, "prompt_id")),
+        ("model", _text(entry.detail, "model")),
+        ("tool", " ".join(str(v) for _, v in _mapping(entry.detail, "tool") if v) or None),
+        ("sub-agent", " ".join(str(v) for _, v in _mapping(entry.detail, "subagent") if v) or None),
+        ("recorded by", _text(entry.detail, "recorded_by")),
         ("when", when(entry.ts_ns) + " UTC"),
         ("exit", None if entry.exit is None else str(entry.exit)),
         ("took", None if entry.duration_ms is None else f"{entry.duration_ms} ms"),
@@ -91,13 +115,23 @@ def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
         ("parts", str(parts) if parts else None),
         ("commit", hex_or_none(target.present.commit) or nothing),
         ("strategy", str(strategy) if strategy else None),
-        ("outcome", str(entry.detail["outcome"]) if "outcome" in entry.detail else None),
+        ("outcome", None if held else _outcome(entry.detail)),
         ("cwd", str(entry.detail["cwd"]) if "cwd" in entry.detail else None),
     ]
+    rows += moved
     rows += _network(entry.detail)
+    rows += _refused_writes(entry.detail)
     rows += [("conflict", f"{path}: {why}") for path, why in _mapping(entry.detail, "conflicts")]
-    if entry.command_id in ask.waiting_commands(store):
-        rows.append(("not applied", str(entry.detail.get("held", "it still runs"))))
+    rows += [("uncertain", str(path)) for path in _list(entry.detail, "uncertain")]
+    if entry.detail.get("forgotten"):
+        rows.append(("forgotten", ", ".join(map(str, _list(entry.detail, "forgotten")))))
+    if held is not None:
+        rows += _held_rows(entry, *held)
+    elif entry.command_id in queries.waiting_commands(store):
+        rows.append(("not applied", "it is still running"))
+    if entry.detail.get("outcome") == "applied" and "of" in entry.detail:
+        rows.append(("applied for", str(entry.detail["of"])))
+    rows += _squash(entry.detail) if entry.kind == "squash" else []
     if target.holder is not None:
         rows.append(("now part of", f"{target.holder.command_id} ({target.holder.command})"))
     if b"" in store.ledger.reversed_paths(entry.seq):
@@ -105,39 +139,91 @@ def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
     context.output.table([(Styled(k, "dim"), v) for k, v in rows if v is not None], whole=True)
 
 
+def _held_rows(
+    entry: Entry, state: queries.HeldState, applied: Entry | None
+) -> list[tuple[str, str | None]]:
+    """What became of a held change, and what to type next."""
+    world, why = _text(entry.detail, "world") or "wld_…", hold_words(queries.hold_causes(entry))
+    if state is queries.HeldState.WAITING:
+        return [
+            ("held", f"not applied: {why}"),
+            ("look", f"substrate world diff {world}"),
+            ("apply", f"substrate world apply {world}"),
+            ("discard", f"substrate world discard {world}"),
+        ]
+    if state is queries.HeldState.APPLIED and applied is not None:
+        later = f"{when(applied.ts_ns)} UTC, as {applied.command_id}"
+        return [("held", why), ("applied", later), ("diff", f"substrate diff {applied.command_id}")]
+    if state is queries.HeldState.DISCARDED:
+        again = f"while the trash keeps it: substrate world apply {world}"
+        return [("held", why), ("discarded", "its change is not in your files"), ("apply", again)]
+    return [("held", f"{why}; it was applied or removed since")]
+
+
+def _held_json(store: HistoryStore, entry: Entry) -> dict[str, object]:
+    held = queries.held_state(store, entry)
+    if held is None:
+        return {}
+    state, applied = held
+    return {"held_state": state.value, "applied_as": applied.command_id if applied else None}
+
+
+def _outcome(detail: Mapping[str, object]) -> str | None:
+    found = _text(detail, "outcome")
+    return found.replace("_", " ") if found else None
+
+
+def _shown_detail(entry: Entry) -> dict[str, object]:
+    shown = {name: value for name, value in entry.detail.items() if name not in _PRIVATE}
+    causes = queries.hold_causes(entry)
+    if causes:
+        shown |= {"held": hold_words(causes), "held_causes": hold_causes_json(causes)}
+    return shown
+
+
+def _text(detail: Mapping[str, object], name: str) -> str | None:
+    found = detail.get(name)
+    return str(found) if found else None
+
+
+def _squash(detail: Mapping[str, object]) -> list[tuple[str, str | None]]:
+    """What a squash contains, and why it was made."""
+    held = [f"{count} {kind}" for kind, count in _mapping(detail, "kinds")]
+    named = detail.get("sessions")
+    return [
+        ("holds", ", ".join(held) or None),
+        ("of sessions", ", ".join(map(str, named)) if isinstance(named, list) else None),
+        ("squashed", str(detail["reason"]) if "reason" in detail else None),
+    ]
+
+
 def _network(detail: Mapping[str, object]) -> list[tuple[str, str | None]]:
     found: list[tuple[str, str | None]] = []
-    for name, label in (("scopes_used", "reached"), ("net_denied", "refused")):
+    labels = (("scopes_used", "reached"), ("net_failed", "no answer"), ("net_denied", "refused"))
+    for name, label in labels:
         scopes = detail.get(name)
         if isinstance(scopes, list):
             found.append((label, ", ".join(map(str, scopes))))
     return found
 
 
+def _refused_writes(detail: Mapping[str, object]) -> list[tuple[str, str | None]]:
+    found = [one for one in _list(detail, "fs_denied") if isinstance(one, dict)]
+    rows: list[tuple[str, str | None]] = [
+        ("write refused", f"{one.get('path')} ({one.get('call')})") for one in found
+    ]
+    if detail.get("fs_denied_notice"):
+        rows.append(("", f"there may be more: {detail['fs_denied_notice']}"))
+    elif found:
+        rows.append(("", "no other write was refused" if len(found) < 100 else "the span has all"))
+    return rows
+
+
+def _list(detail: Mapping[str, object], name: str) -> list[object]:
+    found = detail.get(name)
+    return found if isinstance(found, list) else []
+
+
 def _mapping(detail: Mapping[str, object], name: str) -> Iterable[tuple[str, object]]:
     found = detail.get(name)
     return found.items() if isinstance(found, dict) else ()
-
-
-def _show_other(store: HistoryStore, target: Target, context: Context) -> int:
-    """Sessions, recovery refs and bare commits."""
-    document: dict[str, object] = {"id": target.text}
-    if target.session is not None:
-        session = target.session
-        entries = store.ledger.live(session_id=session.session_id)
-        document |= {
-            "session_id": session.session_id,
-            "agent_id": session.agent_id,
-            "started": clock.iso(session.started_ns),
-            "closed": clock.iso(session.closed_ns) if session.closed_ns else None,
-            "entries": [e.command_id for e in entries],
-        }
-    else:
-        document |= {"recovery_ref": target.recovery, "commit": hex_or_none(target.commit)}
-    if context.json:
-        context.output.emit_json(document)
-        return EXIT_OK
-    for key, value in document.items():
-        shown = ", ".join(value) if isinstance(value, list) else value
-        context.output.line(f"{key}: {shown if shown is not None else '-'}")
-    return EXIT_OK

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from substrate.cli.render import place_of, size, when
 from substrate.errors import EXIT_OK
-from substrate.history import metrics
+from substrate.recorder import metrics
 from substrate.system import clock
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "stats"
 HELP = "say how large history is"
@@ -20,7 +20,7 @@ EXAMPLE = "substrate stats --json"
 
 
 def configure(parser: ArgumentParser) -> None:
-    del parser  # nothing of its own
+    del parser  # no options of its own
 
 
 def run(args: Namespace, context: Context) -> int:

@@ -1,37 +1,43 @@
-"""What Substrate knows of this place, what it leaves out, and why."""
+"""What Substrate records here, what it leaves out, and why."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled
 from substrate.cli.render import place_of
-from substrate.cli.typed import typed
+from substrate.coding_agents import typed
 from substrate.errors import EXIT_OK
-from substrate.model.paths import display
-from substrate.recorder.care import Status, status
+from substrate.model import display
+from substrate.recorder import Status, accept_outside, disk_cap, status
+from substrate.system import clock
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "status"
 HELP = "say what is recorded here, what is left out, and why"
 EXAMPLE = "substrate status"
 
 _SHOWN = 20
-#: Any other answer is the reason why there is none.
-_PLAIN = ("kept", "not begun")
 
 
 def configure(parser: ArgumentParser) -> None:
-    del parser  # nothing of its own
+    parser.add_argument(
+        "--accept", action="store_true",
+        help='record what was edited outside (needed with history.external = "refuse")',
+    )  # fmt: skip
 
 
 def run(args: Namespace, context: Context) -> int:
-    del args
-    found = status(place_of(context))
+    place = place_of(context)
+    if args.accept:
+        accepted = accept_outside(place)
+        context.output.fields["accepted"] = [display(path) for path in accepted]
+        context.output.note(f"recorded as edited outside: {len(accepted)} paths")
+    found = status(place)
     if context.json:
         context.output.emit_json(_json(found))
     else:
@@ -47,6 +53,7 @@ def _json(found: Status) -> dict[str, object]:
         "last_session_id": found.last_session_id,
         "agent_id": found.agent_id,
         "strategy": found.strategy,
+        "disk_cap": _cap_json(found),
         "cannot_promise": found.cannot_promise,
         "running": list(found.running),
         "worlds": [{"world_id": w.world_id, "state": w.state} for w in found.worlds],
@@ -58,18 +65,33 @@ def _json(found: Status) -> dict[str, object]:
     }
 
 
+def _cap_json(found: Status) -> dict[str, object] | None:
+    if found.cap is None:
+        return None
+    given_up = found.cap.given_up
+    return {
+        "cap_bytes": found.cap.cap_bytes,
+        "floor_bytes": found.cap.floor_bytes,
+        "given_up_entries": given_up.entries,
+        "given_up_baseline": given_up.baseline,
+        "given_up_at": clock.iso(given_up.ts_ns) if given_up.entries else None,
+    }
+
+
 def _for_people(found: Status, context: Context) -> None:
     out = context.output
     out.table(
         [
             ("workspace", str(found.workspace)),
-            ("history", found.history if found.history in _PLAIN else f"not kept: {found.history}"),
+            ("history", f"not kept: {found.history}" if found.is_refused else found.history),
             ("session", found.session_id or _none_open(found)),
             ("agent", found.agent_id),
             ("strategy", found.strategy + (f": {why}" if (why := found.cannot_promise) else "")),
         ],
         whole=True,
     )
+    for sentence in disk_cap.said(found.cap) if found.cap else ():
+        out.line(Styled("disk cap", "yellow"), f"  {sentence}")
     for command_id in found.running:
         out.line(Styled("running", "yellow"), f"  {command_id}")
     for world in found.worlds:

@@ -6,15 +6,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from substrate.errors import EXIT_OK, UsageError
+from substrate.recorder import TraceFollower, TraceReader
 from substrate.system import clock
-from substrate.trace.follow import TraceFollower
-from substrate.trace.reader import TraceReader
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Iterator
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "trace"
 HELP = "read the trace of commands, also while it grows"
@@ -51,8 +50,8 @@ def run(args: Namespace, context: Context) -> int:
 
 
 def _follow(context: Context, wanted: _Wanted, limit: int | None) -> int:
-    """What is there, then what comes. With `--json`, a line for each span: there is no end to
-    close a document at."""
+    """Show the existing spans, then new ones as they arrive. With `--json`, one line for each
+    span: an endless stream cannot be one document."""
     with TraceFollower(context.environment.trace_path) as follower:
         for span in _last(wanted.of(follower.new_spans()), limit):
             _show(context, span)
@@ -64,11 +63,11 @@ def _follow(context: Context, wanted: _Wanted, limit: int | None) -> int:
 
 
 class _Wanted:
-    """Which spans were asked for."""
+    """Which spans the user asked for."""
 
     def __init__(self, session: str | None, since_ns: int | None) -> None:
         self._session = session
-        # Times are all written alike, so that their text sorts as they do.
+        # All times have the same format, so comparing their texts compares the times.
         self._since = "" if since_ns is None else clock.iso(since_ns)
 
     def of(self, spans: Iterable[Span]) -> Iterator[Span]:

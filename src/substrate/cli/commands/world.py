@@ -1,29 +1,34 @@
-"""Worlds that wait: what a command did and has not been applied."""
+"""Held worlds: changes of a command that are not applied yet."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled, name_fields
+from substrate.cli.frame import Styled, name_fields
 from substrate.cli.render import node_json, paths_of, place_of, when
-from substrate.cli.typed import typed
+from substrate.coding_agents import typed
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, UsageError
-from substrate.model.paths import display
-from substrate.recorder import held_worlds
+from substrate.model import display, hold_causes_json, hold_words
+from substrate.recorder.arrival import held_worlds
 from substrate.system import clock
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
-    from substrate.history.file_changes import FileChange
-    from substrate.history.held import Held
-    from substrate.recorder.held_worlds import WorldDiff
+    from substrate.cli.frame import Context
+    from substrate.recorder import FileChange, Held
+    from substrate.recorder.arrival import WorldDiff
 
 NAME = "world"
 HELP = "held and crashed worlds: list, diff, apply, discard"
 EXAMPLE = "substrate world list"
 
+#: Which actions use an option.
+_OPTIONS = {
+    "stat": ("diff", "apply", "discard"),
+    "dry_run": ("apply", "discard"),
+    "discarded": ("list",),
+}
 _SIGNS = {"added": "A", "modified": "M", "deleted": "D", "mode": "m", "type": "T"}
 
 
@@ -36,13 +41,18 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", default=[], metavar="PATH", help="diff: only these")
     parser.add_argument("--stat", action="store_true", help="diff: a line per file")
     parser.add_argument(
+        "--discarded", action="store_true",
+        help="list: those that were discarded and can still be applied",
+    )  # fmt: skip
+    parser.add_argument(
         "--dry-run", action="store_true", help="apply, discard: only say what would be done"
     )
 
 
 def run(args: Namespace, context: Context) -> int:
+    _refuse_surplus(args)
     if args.action == "list":
-        return _list(context)
+        return _list(args, context)
     if args.id is None:
         raise UsageError(
             f"world {args.action} needs the id of a world", hint="`substrate world list` shows them"
@@ -52,13 +62,36 @@ def run(args: Namespace, context: Context) -> int:
     return _apply(args, context) if args.action == "apply" else _discard(args, context)
 
 
-def _list(context: Context) -> int:
-    found = held_worlds.list_worlds(place_of(context))
+def _refuse_surplus(args: Namespace) -> None:
+    """Refuse unused arguments: the user would expect them to limit what is applied or discarded."""
+    if args.action == "list" and args.id is not None:
+        raise UsageError(
+            f"unexpected argument: {args.id}", hint="`substrate world list` shows all worlds"
+        )
+    if args.action in ("apply", "discard") and args.paths:
+        raise UsageError(
+            f"unexpected argument: {args.paths[0]}: world {args.action} takes the whole world",
+            hint=f"`substrate world diff {args.id} {args.paths[0]}` shows a part;"
+            f" `substrate world {args.action} {args.id}` takes all of it",
+        )
+    unused = [name for name, actions in _OPTIONS.items() if args.action not in actions]
+    for name in unused:
+        if getattr(args, name):
+            option = "--" + name.replace("_", "-")
+            raise UsageError(
+                f"unexpected option: {option}",
+                hint=f"world {' and world '.join(_OPTIONS[name])} take it",
+            )
+
+
+def _list(args: Namespace, context: Context) -> int:
+    listed = held_worlds.list_discarded if args.discarded else held_worlds.list_worlds
+    found = listed(place_of(context))
     if context.json:
         context.output.emit_json({"worlds": [_json(world) for world in found]})
         return EXIT_OK
     if not found:
-        context.output.note("no world waits here: `--hold` keeps one")
+        context.output.note("no held worlds; --hold makes one: substrate -c 'your command' --hold")
         return EXIT_OK
     rows = [
         (w.world_id, w.state, when(w.started_ns), w.command_id, typed(w.command)) for w in found
@@ -73,7 +106,8 @@ def _json(world: Held) -> dict[str, object]:
     return {
         "world_id": world.world_id,
         "state": world.state,
-        "reason": world.reason,
+        "reason": hold_words(world.causes),
+        "causes": hold_causes_json(world.causes),
         "command_id": world.command_id,
         "session_id": world.session_id,
         "agent_id": world.agent_id,
@@ -88,7 +122,7 @@ def _diff(args: Namespace, context: Context) -> int:
     foresee = args.action == "apply"
     found = held_worlds.diff_world(place, args.id, paths_of(place, args.paths), foresee=foresee)
     foreseen = found.foreseen
-    status = EXIT_DIFFERENT if foreseen and (foreseen.conflicts or foreseen.held) else EXIT_OK
+    status = EXIT_DIFFERENT if foreseen and (foreseen.conflicts or foreseen.causes) else EXIT_OK
     if context.json:
         context.output.emit_json(_diff_json(found))
         return status
@@ -113,14 +147,14 @@ def _diff(args: Namespace, context: Context) -> int:
 def _say_foreseen(found: WorldDiff, context: Context) -> None:
     if found.foreseen is None:
         return
-    merged, conflicts, held = found.foreseen
+    merged, conflicts, causes = found.foreseen
     for path, why in conflicts.items():
         context.output.note(f"would conflict: {display(path)}: {why}")
     if merged:
         names = ", ".join(map(display, merged))
         context.output.note(f"would be merged with what others changed: {names}")
-    if held:
-        context.output.note(f"would go on waiting: {held}")
+    if causes:
+        context.output.note(f"would stay held: {hold_words(causes)}")
 
 
 def _row(change: FileChange) -> tuple[str, str, str]:
@@ -147,11 +181,12 @@ def _diff_json(found: WorldDiff) -> dict[str, object]:
 def _foreseen_json(found: WorldDiff) -> dict[str, object]:
     if found.foreseen is None:
         return {}
-    merged, conflicts, held = found.foreseen
+    merged, conflicts, causes = found.foreseen
     return {
         "merged": [display(path) for path in merged],
         "conflicts": [display(path) for path in conflicts],
-        "would_be_held": held,
+        "would_be_held": hold_words(causes),
+        "causes_to_hold": hold_causes_json(causes),
     }
 
 
@@ -165,18 +200,21 @@ def _apply(args: Namespace, context: Context) -> int:
                 "world_id": world.world_id,
                 "command_id": brought.entry.command_id,
                 "commit": commit.hex() if commit else None,
-                "changed_files": [display(c.path) for c in brought.changes],
+                "changed_files": [
+                    display(c.path) for c in brought.changes if c.path not in brought.conflicts
+                ],
                 "conflicts": conflicts,
                 "held": brought.held,
+                "held_causes": hold_causes_json(brought.causes),
                 "recovery_ref": brought.recovery_ref,
             }
         )
-        return EXIT_DIFFERENT if conflicts or brought.held else EXIT_OK
-    for note in brought.notes:
+        return EXIT_DIFFERENT if conflicts or brought.causes else EXIT_OK
+    for note in brought.with_version:
         context.output.note(note)
-    if brought.held:
+    if brought.causes:
         again = "; apply it again to take the world's" if brought.is_refused_once else ""
-        context.output.note(f"{world.world_id} still waits: {brought.held}{again}")
+        context.output.note(f"{world.world_id} is still held: {brought.held}{again}")
         return EXIT_DIFFERENT
     count = brought.entry.changed_files
     context.output.line(
@@ -189,8 +227,19 @@ def _apply(args: Namespace, context: Context) -> int:
 
 def _discard(args: Namespace, context: Context) -> int:
     world = held_worlds.discard_world(place_of(context), args.id)
+    is_kept = world.directory is not None
     if context.json:
-        context.output.emit_json({"world_id": world.world_id, "discarded": True})
+        context.output.emit_json(
+            {"world_id": world.world_id, "discarded": True, "recoverable": is_kept}
+        )
+    elif is_kept:
+        context.output.line(
+            Styled(f"discarded {world.world_id}", "bold"), "; bring it back with ",
+            Styled(f"substrate world apply {world.world_id}", "cyan"),
+        )  # fmt: skip
+        context.output.note(
+            "it is kept as long as the trash; discard it again to remove it at once"
+        )
     else:
-        context.output.line(Styled(f"discarded {world.world_id}", "bold"))
+        context.output.line(Styled(f"removed {world.world_id}", "bold"), " for good")
     return EXIT_OK

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.graph_render import progress_on
+from substrate.cli.render import progress_on
 from substrate.errors import EXIT_OK, UsageError
-from substrate.recorder import task_context
+from substrate.recorder.code_graph import task_context
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "context"
 HELP = "gather the code that a task needs, never over a token cap"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.graph_render import delta_json, progress_on, show_delta
+from substrate.cli.render import delta_json, progress_on, show_delta
 from substrate.errors import EXIT_OK, UsageError
-from substrate.recorder import impact
+from substrate.recorder.code_graph import impact
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "delta"
 HELP = "compare two commits: files, symbols, and what depends on them"

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.drift_render import show_report
+from substrate.cli.render import show_report
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK
-from substrate.packs import refs
-from substrate.packs.drift import compare
-from substrate.packs.store import find_store
+from substrate.recorder.packing import compare, find_store, pack_refs
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "diff"
 HELP = "tell where two packs part: prompts, model, inputs, environment, steps, outputs"
@@ -29,7 +27,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     store = find_store(context.cwd)
-    report = compare(store.objects, refs.load(store, args.a), refs.load(store, args.b))
+    report = compare(store.objects, pack_refs.load(store, args.a), pack_refs.load(store, args.b))
     if args.human and not context.json:
         show_report(context.output, report)
     else:

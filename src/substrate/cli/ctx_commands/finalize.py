@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from substrate.errors import EXIT_OK
-from substrate.packs.draft import finalize, find_draft
-from substrate.packs.hashes import uri_of
-from substrate.packs.store import find_store
+from substrate.recorder.packing import finalize, find_draft, find_store, uri_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "finalize"
 HELP = "make a pack of an edited draft"

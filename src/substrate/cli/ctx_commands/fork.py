@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from substrate.errors import EXIT_OK
-from substrate.packs import refs
-from substrate.packs.draft import drafts
-from substrate.packs.draft import fork as make_draft
-from substrate.packs.hashes import short
-from substrate.packs.store import find_store
+from substrate.recorder.packing import drafts, find_store, pack_refs, short
+from substrate.recorder.packing import fork as make_draft
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "fork"
 HELP = "write a draft of a pack, to be edited and finalized"
@@ -35,7 +32,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     store = find_store(context.cwd)
-    pack = refs.load(store, args.ref)
+    pack = pack_refs.load(store, args.ref)
     with store.writing("forking a pack"):
         path = make_draft(store, pack)
     if context.json:

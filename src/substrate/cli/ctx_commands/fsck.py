@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled
 from substrate.errors import EXIT_DAMAGED, EXIT_OK
-from substrate.packs.fsck import Finding, check_store
-from substrate.packs.store import find_store
+from substrate.recorder.packing import StoreFinding, check_store, find_store
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "fsck"
-HELP = "check every object and pack, and say what each damage breaks"
+HELP = "check every object, pack and graph snapshot, and say what each damage breaks"
 EXAMPLE = "ctx fsck"
 
 _BREAKS_SHOWN = 10
@@ -35,6 +36,7 @@ def run(args: Namespace, context: Context) -> int:
     store = find_store(context.cwd)
     output = context.output
     health = check_store(store, lambda done, total: output.progress("checking", done, total))
+    health = health._replace(findings=(*health.findings, *_of_graph(store.directory)))
     if context.json:
         output.emit_json(
             {
@@ -58,11 +60,22 @@ def run(args: Namespace, context: Context) -> int:
     return EXIT_OK if health.is_sound else EXIT_DAMAGED
 
 
+def _of_graph(ctx: Path) -> Iterator[StoreFinding]:
+    graph = ctx / "graph"
+    if not graph.is_dir():
+        return
+    from substrate.recorder.code_graph import Layout, damage
+
+    for path, hint in damage(Layout(graph)):
+        what = str(path.relative_to(ctx))
+        yield StoreFinding("damaged", what, f"it is not as it was written: {hint}")
+
+
 def _verdict(is_sound: bool) -> Styled:
     return Styled("sound", "green") if is_sound else Styled("damaged", "red")
 
 
-def _show(finding: Finding, context: Context) -> None:
+def _show(finding: StoreFinding, context: Context) -> None:
     kind = Styled(finding.kind, "yellow" if finding.kind == "stray" else "red")
     context.output.line(kind, "  ", finding.what)
     context.output.line("  ", finding.problem)

@@ -1,20 +1,17 @@
-"""Clear up the store."""
+"""Remove garbage from the store."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled
 from substrate.errors import EXIT_OK
-from substrate.packs import refs
-from substrate.packs.collect import collect
-from substrate.packs.hashes import short
-from substrate.packs.store import find_store
+from substrate.recorder.packing import collect, find_store, pack_refs, short
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "gc"
 HELP = "remove objects that nothing leads to"
@@ -40,7 +37,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     store = find_store(context.cwd)
-    drop = list(dict.fromkeys(refs.load_or_damaged(store, text) for text in args.drop))
+    drop = list(dict.fromkeys(pack_refs.load_or_damaged(store, text) for text in args.drop))
     done = collect(store, drop, dry_run=args.dry_run)
     if context.json:
         context.output.emit_json(

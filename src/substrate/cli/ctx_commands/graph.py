@@ -1,26 +1,25 @@
-"""A picture of the modules, or of a change and what it can break."""
+"""A diagram of the modules, or of a change and what it can break."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from substrate.cli.graph_render import progress_on
-from substrate.cli.output import Styled
-from substrate.cli.render import place_of
+from substrate.cli.frame import Styled
+from substrate.cli.render import place_of, progress_on
 from substrate.errors import EXIT_OK, NotFoundError, UsageError
-from substrate.recorder import impact
+from substrate.recorder.code_graph import impact
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
-    from substrate.graph.picture import Picture
+    from substrate.cli.frame import Context
+    from substrate.recorder.code_graph import Picture
 
 NAME = "graph"
 HELP = "draw the modules, or a change and what it can break"
 EXAMPLE = "ctx graph --impact HEAD --out impact.html"
-#: What a file's name asks for.
+#: The format for each file name extension.
 _ENDINGS = {"": "html", "html": "html", "htm": "html", "svg": "svg", "dot": "dot", "gv": "dot"}
 
 
@@ -35,7 +34,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, context: Context) -> int:
-    from substrate.graph.drawing import to_dot, to_html, to_svg
+    from substrate.recorder.code_graph import to_dot, to_html, to_svg
 
     form = args.format or _form_by_name(args.out or "")
     if context.output.is_terminal and form != "dot" and not (args.out or context.json):
@@ -79,7 +78,7 @@ def _form_by_name(out: str) -> str:
 
 
 def _picture(args: Namespace, context: Context) -> tuple[Picture, str]:
-    from substrate.graph.picture import Picture, of_change, of_modules
+    from substrate.recorder.code_graph import Picture, of_change, of_modules
 
     progress = progress_on(context.output)
     if args.impact is None:

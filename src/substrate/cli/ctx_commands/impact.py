@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.graph_render import impact_json, progress_on, show_impact
-from substrate.cli.render import place_of
+from substrate.cli.render import impact_json, place_of, progress_on, show_impact
 from substrate.errors import EXIT_OK
-from substrate.recorder import impact as use_case
+from substrate.recorder.code_graph import impact as use_case
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "impact"
 HELP = "say what a commit or a recorded command can break"

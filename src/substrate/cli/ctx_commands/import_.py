@@ -1,4 +1,4 @@
-"""Take in packs that somebody exported."""
+"""Import packs from an exported file."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from substrate.errors import EXIT_OK, UsageError
-from substrate.packs.bundle_read import MAX_BYTES, import_bundle
-from substrate.packs.hashes import uri_of
-from substrate.packs.store import find_store
+from substrate.recorder.packing import MAX_BYTES, find_store, import_bundle, uri_of
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "import"
 HELP = "take in packs from a bundle, every object checked"

@@ -1,20 +1,19 @@
-"""Read a commit's files, symbols and edges into the graph."""
+"""Index a commit's files, symbols and edges into the graph."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.graph_render import plural, progress_on
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled, plural
+from substrate.cli.render import progress_on
 from substrate.errors import EXIT_OK, UsageError
-from substrate.recorder import graph_place
+from substrate.recorder.code_graph import graph_location
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
-    from substrate.cli.output import Output
-    from substrate.recorder.graph_place import Indexed
+    from substrate.cli.frame import Context, Output
+    from substrate.recorder.code_graph import Indexed
 
 NAME = "index"
 HELP = "index a commit's files, symbols, imports and calls"
@@ -40,7 +39,7 @@ def run(args: Namespace, context: Context) -> int:
         raise UsageError(
             "an empty word: index needs a revision", hint="give a branch, a tag or a commit id"
         )
-    with graph_place.open_graph(
+    with graph_location.open_graph(
         context.cwd, history=args.history, progress=progress_on(context.output)
     ) as graph:
         commits = graph.commits(wanted, everything=args.all)

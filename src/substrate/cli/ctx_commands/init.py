@@ -1,17 +1,17 @@
-"""Make .ctx, where the graph and context packs are kept."""
+"""Create .ctx, the directory of the graph and of context packs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled
 from substrate.errors import EXIT_OK
-from substrate.recorder import graph_place
+from substrate.recorder.code_graph import graph_location
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "init"
 HELP = "make .ctx in this project, hidden from git"
@@ -23,7 +23,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, context: Context) -> int:
-    directory, is_new = graph_place.make_ctx(context.cwd)
+    directory, is_new = graph_location.make_ctx(context.cwd)
     if context.json:
         context.output.emit_json({"ctx": str(directory), "created": is_new})
     else:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Piece, Styled
+from substrate.cli.frame import Piece, Styled
 from substrate.errors import EXIT_OK, UsageError
-from substrate.packs import lineage, refs
-from substrate.packs.hashes import SHOWN, hex_of, short
-from substrate.packs.store import find_store
+from substrate.recorder.packing import SHOWN, find_store, hex_of, lineage, pack_refs, short
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "log"
 HELP = "list the packs, newest first, as a tree of forks"
@@ -34,7 +32,7 @@ def run(args: Namespace, context: Context) -> int:
     store = find_store(context.cwd)
     everything = lineage.entries(store)
     shown = everything[: args.limit] if args.limit else everything
-    names = _names(refs.tags(store), refs.latest(store))
+    names = _names(pack_refs.tags(store), pack_refs.latest(store))
     if context.json:
         listed = [_fields(entry, names.get(entry.ref, [])) for entry in shown]
         context.output.emit_json({"packs": listed, "total": len(everything)})
@@ -58,7 +56,7 @@ def _names(tags: dict[str, str], latest: str | None) -> dict[str, list[str]]:
     for name, ref in tags.items():
         found.setdefault(ref, []).append(name)
     if latest is not None:
-        found.setdefault(latest, []).insert(0, refs.LATEST)
+        found.setdefault(latest, []).insert(0, pack_refs.LATEST)
     return found
 
 

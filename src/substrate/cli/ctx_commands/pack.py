@@ -8,19 +8,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from substrate.cli.render import secrets_json, tell_secrets
 from substrate.errors import EXIT_OK, NotFoundError, UsageError
-from substrate.packs.create import LogFile, pack_log
-from substrate.packs.hashes import uri_of
-from substrate.packs.sidecars import Written, sidecar_of, wants_sidecars, write_sidecars
-from substrate.packs.store import Store, find_store
-from substrate.packs.transcript_lines import Report, sentences
+from substrate.recorder.packing import (
+    Found,
+    LogFile,
+    Store,
+    TranscriptReport,
+    Written,
+    collect,
+    find_secrets,
+    find_store,
+    pack_log,
+    publish_redacted,
+    sentences,
+    sidecar_of,
+    uri_of,
+    wants_sidecars,
+    write_sidecars,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
 
-    from substrate.cli.context import Context
-    from substrate.packs.manifest import Pack
+    from substrate.cli.frame import Context
+    from substrate.recorder.packing import Pack
 
 NAME = "pack"
 HELP = "make a Context Pack of a log, a recorded session or an agent's transcript"
@@ -69,6 +82,10 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--confidence", metavar="WORD", default="", help="for the sidecars: high, …"
     )
+    parser.add_argument(
+        "--redact", action="store_true",
+        help="replace what looks like a secret in prompts, commands and outputs by [redacted]",
+    )  # fmt: skip
     parser.add_argument("--notes", metavar="TEXT", default="", help="for the sidecars")
     parser.epilog = (parser.epilog or "") + "\n" + _LOG
 
@@ -78,7 +95,10 @@ def run(args: Namespace, context: Context) -> int:
         args.log, args.sidecars = args.sidecars, _BESIDE  # `ctx pack --sidecars LOG`
     _check(args, context)
     store = find_store(context.cwd)
+    listed = set(store.packs())
     made = _made(args, context, store)
+    if args.redact:
+        made = made._replace(pack=_redacted(store, made.pack, was_listed=made.pack.ref in listed))
     pack = made.pack
     written: list[Written] = []
     if args.sidecars is None and made.is_session and wants_sidecars(store):
@@ -87,8 +107,17 @@ def run(args: Namespace, context: Context) -> int:
         directory = Path(context.cwd, args.sidecars) if args.sidecars else None
         sidecar = sidecar_of(pack, args.confidence, args.notes)
         written = write_sidecars(pack, sidecar, made.roots, directory)
-    _tell(made, written, context)
+    _tell(made, written, context, {pack.ref: find_secrets(store.objects, pack.manifest)})
     return EXIT_OK
+
+
+def _redacted(store: Store, pack: Pack, *, was_listed: bool) -> Pack:
+    """Replace the pack by one without secrets; the original stays only if it existed before."""
+    with store.writing("redacting"):
+        clean = publish_redacted(store, pack)
+    if clean.ref != pack.ref and not was_listed:
+        collect(store, [pack.ref])
+    return clean
 
 
 def _check(args: Namespace, context: Context) -> None:
@@ -112,18 +141,18 @@ def _check(args: Namespace, context: Context) -> None:
 
 class _Made(NamedTuple):
     pack: Pack
-    #: Where its outputs may lie.
+    #: Directories that may contain its outputs.
     roots: tuple[Path, ...]
     #: Sentences about what the pack lacks.
     notes: tuple[str, ...] = ()
-    report: Report | None = None
+    report: TranscriptReport | None = None
     is_session: bool = False
 
 
 def _made(args: Namespace, context: Context, store: Store) -> _Made:
     if context.session is not None:
         from substrate.cli.render import place_of
-        from substrate.recorder.pack_session import pack_session
+        from substrate.recorder.packing import pack_session
 
         place = place_of(context)
         packed = pack_session(place, store, context.session)
@@ -132,13 +161,18 @@ def _made(args: Namespace, context: Context, store: Store) -> _Made:
         roots = (context.cwd, *log.roots)
         if args.agent is None:
             return _Made(pack_log(store, log), roots)
-        from substrate.packs.pack_transcript import pack_transcript
+        from substrate.cli.render import place_of
+        from substrate.recorder.packing import pack_agent_transcript
 
-        pack, report = pack_transcript(store, args.agent, log.file)
+        path = Path(context.cwd, args.log)
+        beside = path.parent if path.is_file() else None
+        pack, report = pack_agent_transcript(place_of(context), store, args.agent, log.file, beside)
         return _Made(pack, roots, tuple(sentences(report)), report)
 
 
-def _tell(made: _Made, written: list[Written], context: Context) -> None:
+def _tell(
+    made: _Made, written: list[Written], context: Context, found: dict[str, list[Found]]
+) -> None:
     pack = made.pack
     if context.json:
         context.output.emit_json(
@@ -153,6 +187,7 @@ def _tell(made: _Made, written: list[Written], context: Context) -> None:
                     for item in written
                 ],
             }
+            | {"secrets": secrets_json(found)}
             | ({"notes": list(made.notes)} if made.notes else {})
             | ({"transcript": made.report._asdict()} if made.report else {})
         )
@@ -165,6 +200,7 @@ def _tell(made: _Made, written: list[Written], context: Context) -> None:
             context.output.note(f"no sidecar for {item.output}: {item.why_not}")
         elif item.differs:
             context.output.note(f"{item.output} is not what was recorded: ctx verify will say so")
+    tell_secrets(context, found, "ctx pack --redact")
 
 
 @contextmanager
@@ -193,11 +229,11 @@ def _opened(name: str, context: Context, store: Store) -> Iterator[LogFile]:
 
 @contextmanager
 def _spooled(store: Store, source: IO[bytes] | None = None) -> Iterator[IO[bytes]]:
-    """A stream in a scratch file: a log is read a second time to name a mistake's line."""
+    """Copy a stream to a scratch file: a log is read again to find the line of an error."""
     source = source or sys.stdin.buffer
     path = store.scratch / f"stdin-{os.getpid():x}-{os.urandom(6).hex()}"
     with path.open("x+b") as file:
-        path.unlink(missing_ok=True)  # `ctx gc` may have been quicker
+        path.unlink(missing_ok=True)  # `ctx gc` may have removed it already
         while chunk := source.read(1 << 20):
             file.write(chunk)
         file.seek(0)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from substrate.cli.graph_render import progress_on
-from substrate.cli.output import Piece, Styled
+from substrate.cli.frame import Piece, Styled
+from substrate.cli.render import progress_on
 from substrate.errors import EXIT_OK, NotFoundError
-from substrate.recorder import impact
+from substrate.recorder.code_graph import impact
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
-    from substrate.graph.questions import Use
+    from substrate.cli.frame import Context
+    from substrate.recorder.code_graph import Use
 
 NAME = "refs"
 HELP = "list the uses of a function, class or other definition"
@@ -27,7 +27,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, context: Context) -> int:
-    from substrate.graph.questions import find_uses, named
+    from substrate.recorder.code_graph import find_uses, named
 
     snapshot = impact.snapshot_at(context.cwd, args.commit, progress_on(context.output))
     uses = find_uses(snapshot, args.name)
@@ -47,7 +47,7 @@ def run(args: Namespace, context: Context) -> int:
         context.output.emit_json({"commit": snapshot.commit.hex(), "name": args.name, "refs": rows})
         return EXIT_OK
     if not uses:
-        context.output.line("nobody uses it, as far as the text tells")
+        context.output.line("no uses found, as far as static analysis can tell")
     counted = Counter(map(_row, uses))  # one line of code may call it several times
     context.output.table(
         [(*row, f"{times} times" if times > 1 else "") for row, times in counted.items()]

@@ -1,21 +1,19 @@
-"""Carry a pack out again and compare."""
+"""Replay a pack and compare."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
-from substrate.cli.replay_render import progress_of, replayed_json, show_replayed
+from substrate.cli.frame import Styled
+from substrate.cli.render import progress_of, replayed_json, show_replayed
 from substrate.errors import EXIT_OK, SubstrateError, UsageError
-from substrate.packs.hashes import short
-from substrate.packs.refs import load
-from substrate.packs.store import Store, find_store
-from substrate.recorder.replay_pack import Replayed, ReplayOptions, replay_pack
+from substrate.recorder.packing import Store, find_store, load, short
+from substrate.recorder.replay import Replayed, ReplayOptions, replay_pack
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "replay"
 HELP = "carry out a pack's steps again, in a private tree, and compare"
@@ -110,7 +108,7 @@ def _refs(store: Store, args: Namespace) -> list[str]:
 def _many(
     store: Store, refs: list[str], options: ReplayOptions, args: Namespace, context: Context
 ) -> int:
-    """One after the other; one that cannot be read counts as failed and stops nobody."""
+    """Replay one pack after another; an unreadable pack counts as failed, and the rest go on."""
     if not refs:
         context.output.note("there is no pack in this store yet; `ctx pack` makes one")
     done: list[Replayed] = []

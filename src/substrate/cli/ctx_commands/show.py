@@ -5,16 +5,24 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from substrate.cli.pack_render import content_heading, preview, show_pack, show_step
+from substrate.cli.render import content_heading, preview, show_pack, show_step
 from substrate.errors import EXIT_OK, NotFoundError, UsageError
-from substrate.packs import refs
-from substrate.packs.manifest import Content, Manifest, Pack, Step, fields, step_fields
-from substrate.packs.store import Store, find_store
+from substrate.recorder.packing import (
+    Content,
+    Manifest,
+    Pack,
+    Step,
+    Store,
+    fields,
+    find_store,
+    pack_refs,
+    step_fields,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "show"
 HELP = "show what a pack holds"
@@ -23,7 +31,11 @@ EXAMPLE = "ctx show latest --step 3 --content"
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "ref", nargs="?", default=refs.LATEST, metavar="REF", help="hash, ctx://…, tag (latest)"
+        "ref",
+        nargs="?",
+        default=pack_refs.LATEST,
+        metavar="REF",
+        help="hash, ctx://…, tag (latest)",
     )
     parser.add_argument("--step", type=int, metavar="N", help="one step only, by its index")
     parser.add_argument("--content", action="store_true", help="the contents, too, in full")
@@ -33,7 +45,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     store = find_store(context.cwd)
-    pack = refs.load(store, args.ref)
+    pack = pack_refs.load(store, args.ref)
     if args.output is not None or args.input is not None:
         return _raw(store, pack, args, context)
     step = _step(pack, args.step) if args.step is not None else None
@@ -47,7 +59,7 @@ def run(args: Namespace, context: Context) -> int:
         show_step(context.output, store.objects, step)
         contents = [Content(f"steps[{step.index}].output", step.output_ref)]
     else:
-        names = [name for name, ref in refs.tags(store).items() if ref == pack.ref]
+        names = [name for name, ref in pack_refs.tags(store).items() if ref == pack.ref]
         show_pack(context.output, store.objects, pack, names)
         contents = list(pack.manifest.contents())
     if args.content:
@@ -104,7 +116,7 @@ def _show_content(store: Store, content: Content, context: Context) -> None:
 
 
 def _add_contents(store: Store, told: dict[str, object]) -> None:
-    """Beside each address its content: as text, or in base64 where it is none."""
+    """Add the content beside each address: as text, or in base64 if it is not text."""
     items = [told]
     for name in ("prompts", "inputs", "steps", "outputs"):
         listed = told.get(name)

@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from substrate.errors import EXIT_OK
-from substrate.packs import refs, signatures
-from substrate.packs.hashes import short
-from substrate.packs.store import find_store
+from substrate.recorder.packing import find_store, pack_refs, short, signatures
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "sign"
 HELP = "sign a pack with an SSH key"
@@ -28,7 +26,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(args: Namespace, context: Context) -> int:
     store = find_store(context.cwd)
-    pack = refs.load(store, args.ref)
+    pack = pack_refs.load(store, args.ref)
     with store.writing("signing a pack"):
         path = signatures.sign(store, pack.ref, Path(context.cwd, Path(args.key).expanduser()))
     if context.json:

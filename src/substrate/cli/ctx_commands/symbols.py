@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.graph_render import progress_on, symbol_json
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled
+from substrate.cli.render import progress_on, symbol_json
 from substrate.errors import EXIT_OK, UsageError
-from substrate.recorder import impact
+from substrate.recorder.code_graph import impact
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "symbols"
 HELP = "list functions, classes and other definitions"
@@ -35,7 +35,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace, context: Context) -> int:
-    from substrate.graph.questions import find_symbols, kinds
+    from substrate.recorder.code_graph import find_symbols, kinds
 
     if args.limit < 0:
         raise UsageError("--limit takes a number of 0 or more", hint="0 lists everything")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled
+from substrate.cli.frame import Styled
 from substrate.errors import EXIT_OK, UsageError
-from substrate.packs import refs
-from substrate.packs.hashes import short
-from substrate.packs.store import find_store
+from substrate.recorder.packing import find_store, pack_refs, short
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "tag"
 HELP = "give a pack a name, or list the names"
@@ -31,16 +29,16 @@ def run(args: Namespace, context: Context) -> int:
     if args.name is None:
         if args.delete:
             raise UsageError("no tag was named", hint="ctx tag --delete NAME")
-        _list(refs.tags(store), context)
+        _list(pack_refs.tags(store), context)
     elif args.delete:
         if args.ref is not None:
             raise UsageError("--delete takes a name only", hint=f"ctx tag --delete {args.name}")
-        _tell(context, args.name, None, refs.delete_tag(store, args.name))
+        _tell(context, args.name, None, pack_refs.delete_tag(store, args.name))
     else:
         if args.ref is None:
             raise UsageError("no pack was named", hint=f"ctx tag {args.name} latest")
-        pack = refs.load(store, args.ref)
-        _tell(context, args.name, pack.ref, refs.set_tag(store, args.name, pack.ref))
+        pack = pack_refs.load(store, args.ref)
+        _tell(context, args.name, pack.ref, pack_refs.set_tag(store, args.name, pack.ref))
     return EXIT_OK
 
 

@@ -6,19 +6,23 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Piece, Styled
+from substrate.cli.frame import Piece, Styled
 from substrate.errors import EXIT_DAMAGED, EXIT_DIFFERENT, EXIT_OK, UsageError
-from substrate.packs.hashes import short, uri_of
-from substrate.packs.manifest import NO_TIME
-from substrate.packs.store import find_store
-from substrate.recorder.place import Place
-from substrate.recorder.verify_artifact import Verified, Wanted, verify_artifact
-from substrate.workspace.ctx_dir import find_ctx
+from substrate.recorder import Place, find_ctx
+from substrate.recorder.packing import (
+    NO_TIME,
+    Verified,
+    Wanted,
+    find_store,
+    short,
+    uri_of,
+    verify_artifact,
+)
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame import Context
 
 NAME = "verify"
 HELP = "check that a file is, byte for byte, an output that a pack recorded"
@@ -36,7 +40,9 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--signed-by", metavar="FILE", help="a file of allowed signers, as ssh-keygen(1) has it"
     )
-    parser.add_argument("--identity", metavar="WHO", help="only a signature of WHO on that list")
+    parser.add_argument(
+        "--identity", metavar="WHO", help="only a signature of the person WHO on that list"
+    )
     parser.epilog = (parser.epilog or "") + "\n" + _MORE
 
 
@@ -49,7 +55,7 @@ def run(args: Namespace, context: Context) -> int:
         args.identity,
     )
     path = Path(context.cwd, args.artifact)
-    # From outside the project an artifact is looked up where it lies.
+    # Outside of a project, search from the artifact's own directory.
     start = context.cwd if find_ctx(context.cwd) else path.parent
     found = verify_artifact(find_store(start), path, Place.at(start, context.environment), wanted)
     if context.json:

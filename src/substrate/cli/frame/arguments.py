@@ -1,6 +1,6 @@
-"""From words to a verb: the table of verbs, the global options, one parser per call.
+"""From arguments to a verb: the table of verbs, the global options, one parser per call.
 
-Only the chosen verb's module is imported, and argparse only once a verb is known. The words
+Only the chosen verb's module is imported, and argparse only once the verb is known. The arguments
 before the verb are split by hand, because argparse would need every verb's parser to do it:
 
     substrate --session s-1 --limit 3 log --json
@@ -20,7 +20,7 @@ from substrate.errors import NothingToRunError, UsageError
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from substrate.cli.context import Context
+    from substrate.cli.frame.context import Context
 
 _COMMANDS = "substrate.cli.commands."
 
@@ -38,8 +38,11 @@ VERBS: Mapping[str, str] = {
     "blame": _COMMANDS + "blame",
     "status": _COMMANDS + "status",
     "stats": _COMMANDS + "stats",
+    "pause": _COMMANDS + "pause",
+    "resume": _COMMANDS + "resume",
     "compact": _COMMANDS + "compact",
     "recover": _COMMANDS + "recover",
+    "forget": _COMMANDS + "forget",
     "rewrite": _COMMANDS + "rewrite",
     "fsck": _COMMANDS + "fsck",
     "doctor": _COMMANDS + "doctor",
@@ -47,9 +50,19 @@ VERBS: Mapping[str, str] = {
     "world": _COMMANDS + "world",
     "trace": _COMMANDS + "trace",
     "replay": _COMMANDS + "replay",
-    "agent": _COMMANDS + "agent",
+    "connect": _COMMANDS + "connect",
+    "disconnect": _COMMANDS + "disconnect",
+    "daemon": _COMMANDS + "daemon",
+    "mcp": _COMMANDS + "mcp",
     "shell": _COMMANDS + "shell",
+    "hook": _COMMANDS + "hook",
 }
+
+#: Verbs that programs use; `--help` does not list them.
+FOR_PROGRAMS = frozenset({"hook"})
+
+#: Former names of verbs, which stay valid.
+_FORMER = {"agent": "daemon"}
 
 #: Global options that take a value, and the name the value has in the parsed arguments.
 _GLOBAL_VALUES = {
@@ -61,12 +74,16 @@ _GLOBAL_VALUES = {
 #: Options without a value, and what each means.
 _FLAGS = {"--json": "--json", "--help": "--help", "-h": "--help", "--version": "--version"}
 #: Options that mean the verb `run`. Their value never passes through argparse, which would
-#: balk at a command that starts with a dash and drop one that is `--`.
+#: reject a command that starts with a dash and drop the command `--`.
 _RUN_OPTIONS = {"-c": "command", "-f": "file"}
-_RUN_EXAMPLES = {"-c": "'make test'", "-f": "build.sh"}
+#: What each of them needs, and an example of it.
+_RUN_EXAMPLES = {
+    "-c": ("the command to run, in quotes", "'make test'"),
+    "-f": ("the script to run", "build.sh"),
+}
 
 
-#: What the pages for people are written for.
+#: The width that help pages are written for.
 _USUAL_COLUMNS = 80
 
 
@@ -80,24 +97,24 @@ class Command(Protocol):
     EXAMPLE: str
 
     def configure(self, parser: ArgumentParser) -> None:
-        """Add the verb's own options and words; the global options are there already."""
+        """Add the verb's own options and arguments; the global options are already added."""
         ...
 
     def run(self, args: Namespace, context: Context) -> int:
-        """Do it; return the exit status."""
+        """Run the verb; return the exit status."""
         ...
 
     def __hash__(self) -> int: ...
 
 
 class Invocation(NamedTuple):
-    """The words of one call, sorted."""
+    """The arguments of one call, grouped."""
 
     #: "" when none was given.
     verb: str
-    #: What the verb's parser is to read.
+    #: The arguments for the verb's parser.
     words: tuple[str, ...]
-    #: Global options met before the verb.
+    #: Global options found before the verb.
     session: str | None = None
     agent_id: str | None = None
     workspace: str | None = None
@@ -112,10 +129,11 @@ class Invocation(NamedTuple):
 def split(
     argv: Sequence[str], verbs: Mapping[str, str] = VERBS, program: str = "substrate"
 ) -> Invocation:
-    """Find the verb in `argv` and sort the words around it; `UsageError` if there is no such verb.
+    """Find the verb in `argv` and group the arguments; `UsageError` if there is no such verb.
 
-    Before the verb stand global options and options of the verb itself. Whether one of the
-    latter takes a value is not known yet: a word behind it that is no verb is taken for one.
+    Global options and the verb's own options may precede the verb. Whether one of the verb's own
+    options takes a value is not known yet: the next argument counts as its value unless it is a
+    verb.
     """
     found: dict[str, str] = {}
     flags: set[str] = set()
@@ -148,8 +166,8 @@ def split(
             )
         elif word.startswith("-"):
             early.append(word)
-        elif word in verbs:
-            verb = word
+        elif _FORMER.get(word, word) in verbs:
+            verb = _FORMER.get(word, word)
         elif early and early[-1].startswith("-") and "=" not in early[-1]:
             early.append(word)
         else:
@@ -171,8 +189,9 @@ def split(
 
 def _value_of(option: str, argv: Sequence[str], at: int, program: str) -> str:
     if at >= len(argv) and option in _RUN_OPTIONS:
+        what, example = _RUN_EXAMPLES[option]
         raise NothingToRunError(
-            f"{option} needs a value", hint=f"substrate {option} {_RUN_EXAMPLES[option]}"
+            f"{option} needs {what}", hint=f"for example: substrate {option} {example}"
         )
     if at >= len(argv):
         raise UsageError(f"{option} needs a value", hint=f"{program} --help shows each option")
@@ -181,18 +200,25 @@ def _value_of(option: str, argv: Sequence[str], at: int, program: str) -> str:
 
 def _unknown_verb(words: Sequence[str], verbs: Mapping[str, str], program: str) -> UsageError:
     from difflib import get_close_matches
-    from shlex import join
+    from shlex import join, quote
     from shutil import which
 
     near = get_close_matches(words[0], verbs, n=1)
-    hint = f"did you mean: {program} {near[0]}" if near else f"{program} --help lists the verbs"
-    if not near and "run" in verbs and which(words[0]):
+    first, *more = words[0].split(None, 1) or [""]
+    hint = f"{program} --help lists the verbs"
+    if more and first in verbs:
+        hint = f"without the quotes: {program} {' '.join(words)}"
+    elif near:
+        hint = f"did you mean: {program} {near[0]}"
+    elif more and "run" in verbs:
+        hint = f"to run a shell command: {program} -c {quote(' '.join(words))}"
+    elif "run" in verbs and words[0] and which(words[0]):
         hint = f"to run a program: {program} run -- {join(words)}"
-    return UsageError(f"unknown verb: {words[0]}", hint=hint)
+    return UsageError(f"unknown verb: {words[0] or repr(words[0])}", hint=hint)
 
 
 def wants_json(argv: Sequence[str]) -> bool:
-    """Whether `--json` stands among our own words: for errors met before they are parsed."""
+    """Whether `--json` is among our own arguments: for errors before they are parsed."""
     before = ""
     for word in argv:
         if word == "--":
@@ -209,9 +235,9 @@ def load(verb: str, verbs: Mapping[str, str] = VERBS) -> Command:
 
 
 def parse(command: Command, invocation: Invocation, program: str = "substrate") -> Namespace:
-    """Read the verb's words. `session`, `agent_id`, `workspace` and `json` are always set.
+    """Parse the verb's arguments. `session`, `agent_id`, `workspace` and `json` are always set.
 
-    For `run`, `command` or `file` is set beforehand where `-c` or `-f` stood for the verb.
+    For `run`, `command` or `file` is already set if `-c` or `-f` replaced the verb.
     """
     from argparse import Namespace
 
@@ -226,20 +252,31 @@ def parse(command: Command, invocation: Invocation, program: str = "substrate") 
     if invocation.file is not None:
         start.file = invocation.file
     if invocation.words:
-        return parser_of(command, program).parse_args(invocation.words, start)
+        return _checked(parser_of(command, program).parse_args(invocation.words, start))
+    _checked(start)
     return Namespace(**{**_defaults_of(command, program), **vars(start)})
+
+
+def _checked(args: Namespace) -> Namespace:
+    """Refuse an empty value: an unset variable must not mean "any session" or "this directory"."""
+    for option, name in _GLOBAL_VALUES.items():
+        if getattr(args, name) == "":
+            raise UsageError(
+                f"{option} needs a value, but got an empty one", hint="or leave it out"
+            )
+    return args
 
 
 @cache
 def _defaults_of(command: Command, program: str) -> dict[str, object]:
-    """What is read where nothing is said: the same each time, for `-c` most of all."""
+    """The defaults of a verb without arguments, cached: mostly for `-c`."""
     return vars(parser_of(command, program).parse_args([]))
 
 
 @cache
 def parser_of(command: Command, program: str = "substrate") -> ArgumentParser:
-    """The verb's parser; making it takes longer than using it, so the agent makes it ahead."""
-    from substrate.cli.parser import HelpFormatter, Parser
+    """The verb's parser; making it takes longer than using it, so the daemon makes it early."""
+    from substrate.cli.frame.parser import HelpFormatter, Parser
 
     parser = Parser(
         prog=f"{program} {command.NAME}",
@@ -255,9 +292,9 @@ def overview(
     verbs: Mapping[str, str] = VERBS, usage: str | None = None, columns: int = _USUAL_COLUMNS
 ) -> str:
     """The text of `--help`: every verb with its line and its example."""
-    from substrate.cli.text import folded
+    from substrate.cli.frame.terminal_text import folded
 
-    commands = [load(verb, verbs) for verb in verbs]
+    commands = [load(verb, verbs) for verb in verbs if verb not in FOR_PROGRAMS]
     width = max(len(command.NAME) for command in commands)
     margin = width + 4 if columns >= _USUAL_COLUMNS else 4
     listing = "\n".join(

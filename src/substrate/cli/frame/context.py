@@ -1,4 +1,4 @@
-"""What a verb is given besides its own words."""
+"""What a verb gets besides its own arguments."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from substrate.cli.output import Output
-    from substrate.recorder.place import Place
-    from substrate.system.environment import Environment
+    from substrate.cli.frame.output import Output
+    from substrate.recorder import Place
+    from substrate.system import Environment
 
 
 class Context(NamedTuple):
-    """Where the program was started, with what around it, and where its words go.
+    """The directory and the environment of the call, and where its output goes.
 
-    `session` and `agent_id` are what `--session` and `--agent-id` said, or None; the
-    environment's own wishes are in `environment`, so that a verb can tell the two apart.
+    `session` and `agent_id` are the values of `--session` and `--agent-id`, or None; settings
+    from the environment are in `environment`, so that a verb can tell the two apart.
     """
 
     #: Absolute; `-C DIR` has been applied. The process itself does not change directory.
@@ -25,5 +25,5 @@ class Context(NamedTuple):
     json: bool = False
     session: str | None = None
     agent_id: str | None = None
-    #: Where it happens, if that is not to be found by `cwd`: for a call from inside a world.
+    #: The place, if it is not found from `cwd`: for a call from inside a world.
     place: Place | None = None

@@ -1,7 +1,7 @@
-"""The report an unexpected exception leaves behind, for whoever mends the bug.
+"""The report of an unexpected exception, to fix the bug with.
 
-It holds versions, the words of the call and the traceback, with secrets redacted; never the
-environment. It stays on this machine, readable by its owner only.
+It contains versions, the arguments of the call and the traceback, with secrets redacted; never
+the environment. It stays on this machine, readable by its owner only.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import substrate
 from substrate.system import clock, ids
 
 if TYPE_CHECKING:
-    from substrate.system.environment import Environment
+    from substrate.system import Environment
 
 _WITHHELD = "(withheld: it could not be redacted)"
 
 
 def write_report(error: BaseException, argv: Sequence[str], environment: Environment) -> Path:
-    """Write the report and return its path; an `OSError` says that no place would take it."""
+    """Write the report and return its path; `OSError` if it cannot be written anywhere."""
     text = report(error, argv)
     now = clock.iso(clock.now_ns())
     name = f"{now[:19].replace(':', '').replace('-', '')}Z-{ids.new_id('c')[2:]}.txt"
     try:
         return _write_private(environment.substrate_home / "crash", name, text)
     except OSError:
-        # Its own home may be what is broken: read-only, full, not a directory.
+        # Substrate's own directory may be the problem: read-only, full, not a directory.
         from tempfile import mkdtemp
 
         return _write_private(Path(mkdtemp(prefix="substrate-crash-")), name, text)
@@ -54,13 +54,13 @@ def report(error: BaseException, argv: Sequence[str]) -> str:
     )
 
 
-# Without a working redactor nothing is shown: better a poor report than a leaked key. The bug
-# being reported may be in there, hence the broad excepts.
+# If the redactor fails, show nothing: a poor report is better than a leaked key. The excepts are
+# broad because the reported bug may be in the redactor.
 
 
 def _redacted(text: str) -> str:
     try:
-        from substrate.trace.redact import redact
+        from substrate.recorder import redact
 
         return redact(text)
     except Exception:  # noqa: BLE001
@@ -69,7 +69,7 @@ def _redacted(text: str) -> str:
 
 def _redacted_words(argv: Sequence[str]) -> str:
     try:
-        from substrate.trace.redact import redact_argv
+        from substrate.recorder import redact_argv
 
         return " ".join(repr(word) for word in redact_argv(argv))
     except Exception:  # noqa: BLE001

@@ -1,29 +1,31 @@
-"""A call from inside a world, carried out here outside: only some verbs, only in its own place.
+"""Answer a call from inside a world, outside of it: only some verbs, only in its own workspace.
 
-Whoever calls is not trusted. The workspace is that of the command around the call, whatever its
-directory is; the session is that command's; nothing is read from or written to a path that was
-named, and nothing is run that was named.
+The caller is not trusted. Workspace and session are always those of the enclosing command,
+whatever the caller's directory is. Nothing reads or writes a path that the caller names, and
+nothing runs a program that the caller names.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import substrate.cli.parser  # noqa: F401  so that it is there before the first call
-from substrate.cli.arguments import VERBS, Invocation, load, parse, wants_json
-from substrate.cli.choice import choice_of
-from substrate.cli.context import Context
+import substrate.cli.frame.parser  # noqa: F401  so that it is there before the first call
+from substrate.broker import Answered
+from substrate.cli.frame.arguments import VERBS, Invocation, load, parse, wants_json
+from substrate.cli.frame.context import Context
+from substrate.cli.frame.interruption_notice import announce_interrupted, may_be_reading
+from substrate.cli.frame.output import Output
+from substrate.cli.frame.reversal_options import choice_of
+from substrate.cli.frame.scope_options import has_scope_option
 from substrate.cli.main import ANSWERED_OUTSIDE, Program, guarded
-from substrate.cli.output import Output
 from substrate.errors import EXIT_OK, RefusedError
-from substrate.inside.answering import Answered
 from substrate.system import environment as environment_module
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from substrate.inside.answering import Call
-    from substrate.recorder.inside import UndoWish
+    from substrate.broker import Call
+    from substrate.recorder.command import UndoWish
 
 _PROGRAM = Program("substrate", VERBS)
 #: Imported once, for all calls.
@@ -33,7 +35,7 @@ _LATER = "ask for it outside: when the command around this one is over, or in an
 
 
 def answer(call: Call) -> Answered:
-    """Carry it out, or note what is to be done when the command around it is over."""
+    """Run the call, or note what to do after the enclosing command ends."""
     environment = environment_module.current()
     output = Output(
         call.stdout, call.stderr, json=wants_json(call.words), no_color=call.no_color,
@@ -58,10 +60,14 @@ def answer(call: Call) -> Answered:
             _refuse_too_many(call.may_undo, "undos")
             wishes.append(_later(args, context, call.already))
             return EXIT_OK
+        if invocation.verb == "status" and args.accept:
+            raise RefusedError("outside edits are not accepted from inside a world", hint=_LATER)
         if call.scene.isolation.tier == "full":
             _refuse_other_sessions(invocation.verb, args, context, call)
         if is_mark:
             _refuse_too_many(call.may_mark, "checkpoints")
+        if may_be_reading(invocation.verb, args):
+            announce_interrupted(context)
         status = command.run(args, context)
         if is_mark:
             marks.append("made")
@@ -81,11 +87,11 @@ def _refuse_other_places(args: Namespace) -> None:
     if args.workspace is not None:
         raise RefusedError("from inside a world only its own workspace can be seen", hint=_LATER)
     if args.agent_id is not None:
-        raise RefusedError("inside a world nobody else can be acted for", hint=_LATER)
+        raise RefusedError("inside a world --agent-id cannot be changed", hint=_LATER)
 
 
 def _session(verb: str, args: Namespace, call: Call) -> str | None:
-    """The session asked about; what is done is always done in the command's own."""
+    """The session to read; changes always belong to the enclosing command's own session."""
     wanted: str | None = args.session
     own = call.scene.session_id
     is_full = call.scene.isolation.tier == "full"
@@ -95,28 +101,32 @@ def _session(verb: str, args: Namespace, call: Call) -> str | None:
 
 
 def _refuse_other_sessions(verb: str, args: Namespace, context: Context, call: Call) -> None:
-    """`full` is for what is trusted least: it sees what its own session did, nothing else."""
-    from substrate.history.resolve import resolve
+    """The tier `full` is for the least trusted commands: they see only their own session."""
+    from substrate.recorder import resolve
 
     if verb == "status":
-        raise RefusedError("`substrate status` tells of other sessions, too", hint=_LATER)
+        raise RefusedError("`substrate status` shows other sessions, too", hint=_LATER)
+    if verb in ("diff", "undo") and has_scope_option(args):
+        raise RefusedError("from in here only one command is shown", hint=_LATER)
     if verb not in ("show", "diff", "undo") or args.id is None:
         return
     place = context.place
     assert place is not None
     with place.existing_history() as store:
         found = resolve(store, args.id, place.session)
-    # What swallowed an entry of our own may hold what others did, and is what would be shown.
+    # A squash that contains our own entry is what would be shown; it may contain other sessions.
     told = {one.session_id for one in (found.entry, found.session, found.holder) if one is not None}
     if told != {call.scene.session_id}:
         raise RefusedError(f"{args.id!r} is not of the command's own session", hint=_LATER)
 
 
 def _later(args: Namespace, context: Context, already: tuple[str, ...]) -> UndoWish:
-    from substrate.recorder.inside import wish_to_undo
+    from substrate.recorder.command import wish_to_undo
 
     if args.with_git:
         raise RefusedError("--with-git is not done from inside a world", hint=_LATER)
+    if has_scope_option(args) or args.hunk or args.patch:
+        raise RefusedError("from inside a world only one command is undone", hint=_LATER)
     place = context.place
     assert place is not None
     wish = wish_to_undo(place, args.id, choice_of(args, place), already)

@@ -1,7 +1,7 @@
-"""The one place that prints: for people by default, one JSON document with `--json`.
+"""The only module that prints: for people by default, one JSON document with `--json`.
 
-Everything handed to `line`, `table`, `note` and `error` is made safe for a terminal here, so
-a command can pass names and messages as they are. Colour is a `Styled` piece, never an escape
+Everything passed to `line`, `table`, `note` and `error` is made safe for a terminal here, so a
+command can pass names and messages unchanged. Colour is a `Styled` piece, never an escape
 sequence in the text.
 """
 
@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
-from substrate.cli.text import clip, is_control, safe, safe_block, width
-from substrate.model.paths import to_text
+from substrate.cli.frame.terminal_text import clip, is_control, safe, safe_block, width
+from substrate.model import to_text
 
 if TYPE_CHECKING:
     from substrate.errors import SubstrateError
-    from substrate.system.environment import Environment
+    from substrate.system import Environment
 
 Style = Literal["plain", "bold", "dim", "red", "green", "yellow", "cyan"]
 
@@ -31,14 +32,14 @@ _SGR: Mapping[str, str] = {
 }
 
 
-#: The last column of a table is cut, but not to less than this for the sake of another one.
+#: The last column of a table keeps at least this width before an optional column is dropped.
 _ROOM_FOR_LAST = 16
-#: From this many columns on, a table may be generous.
+#: From this many columns on, a table shows all of its columns.
 _WIDE = 110
 
 
 class Styled(NamedTuple):
-    """Text that is shown in a style where colour is on."""
+    """Text that is shown in a style if colour is on."""
 
     text: str
     style: Style
@@ -48,7 +49,7 @@ Piece = str | Styled
 
 
 def name_fields(path: bytes, key: str = "path") -> dict[str, object]:
-    """A file name as JSON holds it: `{"path": …}`, with `"encoded": true` where it had to be."""
+    """A file name in JSON: `{"path": …}`, with `"encoded": true` if it had to be encoded."""
     text, encoded = to_text(path)
     return {key: text, "encoded": True} if encoded else {key: text}
 
@@ -66,13 +67,15 @@ class Output:
         program: str = "substrate",
         columns: int = 0,
     ) -> None:
-        """`columns`: how wide the terminal is; 0: ask it."""
+        """`columns`: the width of the terminal; 0: ask the terminal."""
         self._program = program
         self._given_columns = columns
         self._stdout = stdout
         self._stderr = stderr
-        #: Settled once the words are parsed; until then a good guess.
+        #: Final after the arguments are parsed; until then a guess.
         self.json = json
+        #: More fields for the JSON document, whatever the verb.
+        self.fields: dict[str, object] = {}
         self._document_written = False
         self._progress_shown = False
         self.is_terminal = stdout.isatty()
@@ -83,6 +86,10 @@ class Output:
         """One line for people; no piece can break it in two."""
         self._write_people("".join(_paint(piece, self._color_out) for piece in pieces) + "\n")
 
+    def cut_line(self, *pieces: Piece) -> None:
+        """One line, cut at the terminal's width; elsewhere nothing is cut."""
+        self.line(*(_cut(pieces, self._columns()) if self.is_terminal else pieces))
+
     def table(
         self,
         rows: Sequence[Sequence[Piece]],
@@ -92,27 +99,27 @@ class Output:
         whole: bool = False,
         spare: Sequence[int] = (),
     ) -> None:
-        """Rows in columns that line up; the columns numbered in `right` lean right.
+        """Rows in aligned columns; the columns numbered in `right` are right-aligned.
 
-        On a terminal the last column is cut to fit, unless it is to be read `whole`; elsewhere
-        nothing is. Where it is too narrow even so, those in `spare` are left out, in this order.
+        On a terminal the last column is cut to fit, unless `whole` is set. If the terminal is
+        still too narrow, the columns in `spare` are left out, in this order. Elsewhere nothing is
+        cut.
         """
+        every = [header, *rows] if header else rows
+        if not every:
+            return
+        if not self.is_terminal:
+            self._write_people(_in_columns(every, right))
+            return
         lines: list[list[Styled]] = [[_cell(piece) for piece in row] for row in rows]
         if header:
             lines.insert(0, [Styled(name, "dim") for name in header])
-        if not lines:
-            return
         widths = [max(width(row[i].text) for row in lines) for i in range(len(lines[0]))]
-        if self.is_terminal:
-            left = _fitting(widths, spare, self._columns())
-            lines = [[row[i] for i in left] for row in lines]
-            widths = [widths[i] for i in left]
-            right = [at for at, i in enumerate(left) if i in right]
-        room = (
-            self._columns() - sum(w + 2 for w in widths[:-1])
-            if self.is_terminal and not whole
-            else 0
-        )
+        left = _fitting(widths, spare, self._columns())
+        lines = [[row[i] for i in left] for row in lines]
+        widths = [widths[i] for i in left]
+        right = [at for at, i in enumerate(left) if i in right]
+        room = 0 if whole else self._columns() - sum(w + 2 for w in widths[:-1])
         out: list[str] = []
         for row in lines:
             for i, cell in enumerate(row):
@@ -128,19 +135,18 @@ class Output:
         self._write_people("".join(out))
 
     def block(self, data: bytes) -> None:
-        """Several lines of somebody else's text, such as a diff.
+        """Print several lines of foreign text, such as a diff.
 
-        To a file or a pipe the exact bytes; on a terminal with the dangerous ones spelt out.
+        A file or a pipe gets the exact bytes; on a terminal, dangerous ones are escaped.
         """
         if self.is_terminal:
             self._write_people(safe_block(data.decode("utf-8", "surrogateescape")))
             return
         self._refuse_beside_json()
-        self._stdout.flush()
-        self._stdout.buffer.write(data)
+        self._write_bytes(data)
 
     def diff(self, data: bytes) -> None:
-        """A diff as git writes it (without colour): painted here, after it has been made safe."""
+        """A diff as git writes it without colour: coloured here, after it was made safe."""
         if not self._color_out:
             self.block(data)
             return
@@ -148,17 +154,16 @@ class Output:
         self._write_people("\n".join(_painted_diff(lines)))
 
     def emit_json(self, document: Mapping[str, object]) -> None:
-        """The answer for a program: once per call."""
+        """The answer as a JSON document: once per call."""
         if self._document_written:
             raise RuntimeError("a second JSON document on stdout")
         self._document_written = True
-        self._stdout.flush()
-        self._stdout.buffer.write(_json_bytes(document, indent=2 if self.is_terminal else None))
+        document = {**document, **self.fields}
+        self._write_bytes(_json_bytes(document, indent=2 if self.is_terminal else None))
 
     def emit_json_line(self, document: Mapping[str, object]) -> None:
-        """One of many documents, each on a line of its own: for an answer without an end."""
-        self._stdout.flush()
-        self._stdout.buffer.write(_json_bytes(document))
+        """One of many documents, each on its own line: for an endless answer."""
+        self._write_bytes(_json_bytes(document))
 
     def note(self, *pieces: Piece) -> None:
         """Something the user should know besides the answer: on stderr."""
@@ -167,13 +172,19 @@ class Output:
         text = "".join(_paint(piece, self._color_err) for piece in pieces)
         self._stderr.write(f"{self._program}: {label} {text}\n")
 
+    def not_applied(self, text: str) -> None:
+        """The last line of a command whose changes are not all in the tree: on stderr."""
+        self._clear_progress()
+        label = _paint(Styled("not applied:", "red"), self._color_err)
+        self._stderr.write(f"{self._program}: {label} {safe(text)}\n")
+
     def aside(self, label: str, text: str) -> None:
-        """A line beside the answer under its own label, such as ``[replay] scopes: …``: stderr."""
+        """An extra line on stderr with its own label, such as ``[replay] scopes: …``."""
         self._clear_progress()
         self._stderr.write(f"[{safe(label)}] {safe(text)}\n")
 
     def emit_error(self, error: SubstrateError) -> None:
-        """What happened and what to do next, on stderr; with `--json` as a document there too."""
+        """What happened and what to do next, on stderr; with `--json` also there, as a document."""
         self._clear_progress()
         label = _paint(Styled("error:", "red"), self._color_err)
         lines = [f"{self._program}: {label} {_indented(error.message)}"]
@@ -193,7 +204,7 @@ class Output:
         self._stderr.flush()
 
     def progress(self, label: str, done: int, total: int | None = None) -> None:
-        """How far long work has come: on stderr, on terminals only, replaced by what follows."""
+        """Progress of long work: on stderr, on terminals only, replaced by the next output."""
         if not self._stderr.isatty():
             return
         amount = f"{done}" if total is None else f"{done}/{total}"
@@ -203,16 +214,23 @@ class Output:
 
     def flush(self) -> None:
         self._clear_progress()
-        self._stdout.flush()
+        with reporting_unwritable():
+            self._stdout.flush()
         self._stderr.flush()
 
     def _write_people(self, text: str) -> None:
         self._refuse_beside_json()
         self._clear_progress()
-        self._stdout.write(text)
+        with reporting_unwritable():
+            self._stdout.write(text)
+
+    def _write_bytes(self, data: bytes) -> None:
+        with reporting_unwritable():
+            self._stdout.flush()
+            self._stdout.buffer.write(data)
 
     def _refuse_beside_json(self) -> None:
-        # A verb that mixes the two has a bug that would break every program reading it.
+        # A verb that mixes the two has a bug: no program could parse its output.
         if self.json:
             raise RuntimeError("text for people beside a JSON document")
 
@@ -229,7 +247,7 @@ class Output:
 
     @property
     def columns(self) -> int:
-        """How wide the terminal is; 80 where there is none."""
+        """The width of the terminal; 80 without one."""
         return self._columns()
 
     def _columns(self) -> int:
@@ -243,8 +261,25 @@ class Output:
         return 80
 
 
+@contextmanager
+def reporting_unwritable() -> Iterator[None]:
+    """A full disk behind stdout is not the project's: the error must name stdout."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader has seen enough: `substrate log | head`
+    except OSError as error:
+        from substrate.errors import OutputError
+
+        raise OutputError(
+            f"the answer could not be written to stdout: {error.strerror}",
+            hint="send the output to a place that can take it; what this call did stays done"
+            " (`substrate log` shows it)",
+        ) from error
+
+
 def open_output(environment: Environment, *, json: bool, program: str = "substrate") -> Output:
-    """The process's own streams. A name that the locale cannot spell is escaped, not an error."""
+    """The process's own streams. A name that the locale cannot encode is escaped."""
     if sys.stdout is None or sys.stderr is None:  # closed by the caller: `>&-`
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  as long as we live
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
@@ -270,6 +305,35 @@ def _fitting(widths: Sequence[int], spare: Sequence[int], columns: int) -> list[
     return left
 
 
+def _in_columns(rows: Sequence[Sequence[Piece]], right: Sequence[int]) -> str:
+    """The rows without colour or cuts; built by column, because there may be thousands."""
+    columns: list[list[str]] = []
+    for i, column in enumerate(zip(*rows, strict=True)):
+        texts = [safe(piece if isinstance(piece, str) else piece.text) for piece in column]
+        if i in right or i < len(rows[0]) - 1:
+            widths = list(map(width, texts))
+            widest = max(widths)
+            pads = [" " * (widest - one) for one in widths]
+            pairs = zip(pads, texts, strict=True) if i in right else zip(texts, pads, strict=True)
+            texts = [first + second for first, second in pairs]
+        columns.append(texts)
+    return "".join("  ".join(row) + "\n" for row in zip(*columns, strict=True))
+
+
+def _cut(pieces: Sequence[Piece], columns: int) -> Iterator[Styled]:
+    cells = [_cell(piece) for piece in pieces]
+    if sum(width(cell.text) for cell in cells) <= columns:
+        yield from cells
+        return
+    room = columns - 1  # the last column is the ellipsis
+    for cell in cells:
+        if width(cell.text) > room:
+            yield cell._replace(text=clip(f"{cell.text}…", room + 1))
+            return
+        room -= width(cell.text)
+        yield cell
+
+
 def _cell(piece: Piece) -> Styled:
     if isinstance(piece, Styled):
         return piece._replace(text=safe(piece.text))
@@ -286,7 +350,7 @@ def _paint(piece: Piece, color: bool) -> str:
 
 
 def _painted_diff(lines: Sequence[str]) -> Iterator[str]:
-    """In a hunk the first character tells; what comes before it is the file's heading."""
+    """In a hunk the first character selects the colour; lines before it are the file header."""
     in_hunk = False
     for line in lines:
         if line.startswith("@@"):
@@ -301,7 +365,7 @@ def _painted_diff(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _indented(message: str) -> str:
-    """Further lines of a message are set in, so that none can pose as a hint of ours."""
+    """Indent further lines of a message, so that none can look like our own hint."""
     return "\n  ".join(safe(line) for line in message.split("\n"))
 
 
@@ -309,8 +373,8 @@ def _json_bytes(document: Mapping[str, object], indent: int | None = None) -> by
     import json
 
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
-    # JSON leaves some controls as they are, and U+009B begins a sequence as ESC [ does.
+    # JSON leaves some control characters unescaped, and U+009B starts a sequence like ESC [.
     if not text.isascii() or "\x7f" in text:
         text = "".join(f"\\u{ord(c):04x}" if is_control(c) else c for c in text)
-    # A lone surrogate cannot be UTF-8; spelt `\udcff` it is still JSON.
+    # A lone surrogate has no UTF-8 form; its escape `\udcff` is valid JSON.
     return text.encode("utf-8", "backslashreplace") + b"\n"

@@ -1,11 +1,12 @@
 """An argument parser that knows the global options and raises instead of exiting.
 
-Kept apart from `arguments`, so that argparse is imported only when words are really parsed.
+Separate from `arguments`, so that argparse is imported only when arguments are really parsed.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from argparse import (
     PARSER,
     REMAINDER,
@@ -18,7 +19,8 @@ from argparse import (
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from substrate.cli.text import folded
+from substrate.cli.frame.output import reporting_unwritable
+from substrate.cli.frame.terminal_text import folded
 from substrate.errors import UsageError
 from substrate.system import environment
 
@@ -26,10 +28,10 @@ _USUAL_COLUMNS = 80
 
 
 class HelpFormatter(RawDescriptionHelpFormatter):
-    """As wide as the terminal is.
+    """A help formatter as wide as the terminal.
 
-    argparse makes one for every argument that is added, to check it, and would load `shutil` and
-    all that compresses to ask for the width.
+    argparse creates one for every added argument, to check it. Its own would import `shutil`, and
+    with it the compression modules, to get the width.
     """
 
     def __init__(self, prog: str, **options: Any) -> None:
@@ -51,16 +53,16 @@ def _columns() -> int:
 
 
 class Parser(ArgumentParser):
-    """Nested parsers (`checkpoint list`) are of this class too: argparse makes them so.
+    """The parser of a verb. argparse makes nested parsers (`checkpoint list`) of this class, too.
 
-    The global options have no default here: what stood before the verb must survive a
-    nested parser that did not meet the option.
+    The global options have no default here: a value given before the verb must survive a nested
+    parser that does not see the option.
     """
 
-    # argparse's own keyword arguments: handed through unseen.
+    # argparse's own keyword arguments: passed through unchanged.
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("allow_abbrev", False)
-        # A verb may word a global option's help for itself.
+        # A verb may have its own help text for a global option.
         kwargs.setdefault("conflict_handler", "resolve")
         super().__init__(*args, **kwargs)
         self._mixes = False
@@ -79,9 +81,9 @@ class Parser(ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Namespace | None = None
     ) -> tuple[Namespace, list[str]]:
-        """Words of the verb may stand around options: `world apply --dry-run ID`.
+        """The verb's arguments may surround options: `world apply --dry-run ID`.
 
-        argparse alone gives the first run of words to all positionals and is then out of them.
+        argparse alone fills all positionals from the first run of arguments and accepts no more.
         """
         start = Namespace(**vars(namespace)) if namespace is not None else None
         read, left_over = super().parse_known_args(args, namespace)
@@ -98,18 +100,37 @@ class Parser(ArgumentParser):
         return len(words) > 1 and not any(word.nargs in (PARSER, REMAINDER) for word in words)
 
     def _check_value(self, action: Action, value: Any) -> None:
-        """A word that is none of those there are, said in our words."""
+        """Report an invalid choice with our own message."""
         if action.choices is None or value in action.choices:
             return
+        from substrate.cli.frame.usage_errors import did_you_mean
+
         there_are = ", ".join(str(choice) for choice in action.choices)
         what = f"{action.option_strings[-1]}: " if action.option_strings else ""
         raise UsageError(
             f"{what}unknown word: {value}",
-            hint=f"one of {there_are}; {self.prog} --help shows how it is used",
+            hint=did_you_mean(value, action.choices)
+            + f"one of {there_are}; {self.prog} --help shows how it is used",
         )
 
-    def error(self, message: str) -> NoReturn:
-        from substrate.cli.wrong_words import in_our_words
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """argparse ignores a write error: a help page that is not there would count as shown."""
+        with reporting_unwritable():
+            (file or sys.stdout).write(message)
 
-        hint = f"{self.prog} --help shows how it is used"
-        raise UsageError(in_our_words(message), hint=hint)
+    def error(self, message: str) -> NoReturn:
+        from substrate.cli.frame.usage_errors import in_our_words, option_hint
+
+        hint = option_hint(message, {name: self._shown(name) for name in self._names()})
+        raise UsageError(
+            in_our_words(message), hint=f"{hint}{self.prog} --help shows how it is used"
+        )
+
+    def _names(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
+
+    def _shown(self, name: str) -> str:
+        """An option as it is typed, with its value."""
+        action = self._option_string_actions[name]
+        takes_value = action.nargs != 0
+        return f"{name} {action.metavar or action.dest.upper()}" if takes_value else name

@@ -1,8 +1,8 @@
-"""Text as people see it: made safe for a terminal, measured in columns, cut to fit.
+"""Text for people: make it safe for a terminal, measure it in columns, cut it to fit.
 
-File names, command lines and commit messages come from anywhere. Printed as they are, an
-escape sequence in a name could move the cursor, retitle the window or hide a line; a
-right-to-left override could make `exe.txt` of `txt.exe`.
+File names, command lines and commit messages come from any source. Printed unchanged, an escape
+sequence in a name could move the cursor, retitle the window or hide a line; a right-to-left
+override could make `txt.exe` look like `exe.txt`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def safe(text: str) -> str:
-    """`text` on one line, with everything a terminal would act on spelt out.
+    """`text` on one line, with everything a terminal would act on escaped.
 
     "a\\nb" -> "a\\\\nb"      "\\x1b[31m" -> "\\\\x1b[31m"      printable text stays as it is
     """
@@ -33,7 +33,7 @@ def safe_block(text: str) -> str:
 
 
 def is_control(c: str) -> bool:
-    """Whether a terminal would act on it, although it may stand in JSON as it is."""
+    """Whether a terminal would act on it, although JSON allows it unescaped."""
     return "\x7f" <= c <= "\x9f" or c in _REORDERING
 
 
@@ -59,8 +59,8 @@ def clip(text: str, columns: int) -> str:
 
 
 def folded(block: str, columns: int) -> str:
-    """The lines that fit; one that is wider is broken where its two columns meet, then between its
-    words. What is set in and has one column is an example, to be copied: it stays in one piece."""
+    """Break lines that are too wide: first between their two columns, then between words. An
+    indented line with one column is an example to copy, so it stays whole."""
     return "\n".join(_folded(line, columns) for line in block.split("\n"))
 
 
@@ -100,6 +100,10 @@ def _spell(c: str) -> str:
     if c in _SHORT:
         return _SHORT[c]
     code = ord(c)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8, as os.fsdecode gives it
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8, as os.fsdecode returns it
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def plural(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

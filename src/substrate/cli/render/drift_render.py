@@ -7,20 +7,18 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Output, Style, Styled
-from substrate.cli.text import clip, safe, width
-from substrate.packs.hashes import is_ref, short
+from substrate.cli.frame import Output, Style, Styled, clip, safe, width
+from substrate.recorder.packing import is_ref, short
 
 if TYPE_CHECKING:
-    from substrate.packs.content_diff import ContentDiff, Line
-    from substrate.packs.drift_types import Drift, Report
+    from substrate.recorder.packing import ContentDiff, Drift, DriftReport, Line
 
-#: Two columns of text and the rule between them need this much.
+#: The width for two columns of text and the line between them.
 _SIDE_BY_SIDE = 110
 _STYLES: dict[str, Style] = {"-": "red", "+": "green", " ": "plain"}
 
 
-def show_report(output: Output, report: Report) -> None:
+def show_report(output: Output, report: DriftReport) -> None:
     output.line(
         "a ", Styled(short(report.ref_a), "cyan"), "   b ", Styled(short(report.ref_b), "cyan")
     )
@@ -63,7 +61,7 @@ def _show_content(output: Output, content: ContentDiff) -> None:
 
 
 def _side_by_side(output: Output, hunk: Sequence[Line], room: int) -> None:
-    """Removed lines beside the added ones that follow them."""
+    """Show removed lines beside the added lines that follow them."""
     at = 0
     while at < len(hunk):
         if hunk[at].sign == " ":

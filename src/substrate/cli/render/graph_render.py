@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Styled, name_fields
+from substrate.cli.frame import Styled, name_fields, plural
 
 if TYPE_CHECKING:
-    from substrate.cli.output import Output
-    from substrate.graph.delta import Delta
-    from substrate.graph.dependents import Reason
-    from substrate.graph.records import SymbolRecord
-    from substrate.graph.snapshot import Place, Snapshot
-    from substrate.recorder.impact import Impact
+    from substrate.cli.frame import Output
+    from substrate.recorder.code_graph import Delta, Impact, Place, Reason, Snapshot, SymbolRecord
 
 _SHOWN = 40
 
@@ -171,13 +167,9 @@ def _symbols(output: Output, mark: str, symbols: list[SymbolRecord], style: str)
         output.line(f"    … and {len(symbols) - _SHOWN} more")
 
 
-def plural(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def _invalidated(output: Output, delta: Delta) -> None:
     if not delta.invalidated:
-        output.line("nothing else depends on it, as far as the text tells")
+        output.line("nothing else depends on it, as far as static analysis can tell")
         return
     files = {known(delta.head, i).path_id for i in delta.invalidated}
     output.line(

@@ -6,16 +6,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Output, Piece, Styled
-from substrate.cli.text import clip
+from substrate.cli.frame import Output, Piece, Styled, clip
 from substrate.errors import DamagedStoreError
-from substrate.packs.hashes import short, uri_of
-from substrate.packs.manifest import NO_TIME, Pack, Step
+from substrate.recorder.packing import NO_TIME, Pack, Step, short, uri_of
 
 if TYPE_CHECKING:
-    from substrate.packs.objects import Objects
+    from substrate.cli.frame import Context
+    from substrate.recorder.packing import Found, Objects
 
 _PREVIEW = 60
+_SHOWN_PLACES = 8
 
 
 def show_pack(output: Output, objects: Objects, pack: Pack, names: list[str]) -> None:
@@ -71,7 +71,7 @@ def content_heading(place: str) -> Styled:
 
 
 def preview(objects: Objects, ref: str, length: int) -> str:
-    """The beginning of a content on one line, with its size where it is longer."""
+    """The beginning of a content on one line, with its size if it is longer."""
     try:
         data = objects.read(ref, limit=4 * length)
         size = objects.size(ref)
@@ -115,3 +115,33 @@ def _size(objects: Objects, ref: str) -> str:
         return f"{objects.size(ref):,} bytes"
     except DamagedStoreError:
         return "missing"
+
+
+def secrets_json(found: Mapping[str, Sequence[Found]]) -> list[dict[str, object]]:
+    """What looks like a secret, by pack and place; never the secret itself."""
+    return [
+        {"pack": ref, "place": one.place, "count": one.times, "file": one.is_file}
+        for ref, places in found.items()
+        for one in places
+    ]
+
+
+def tell_secrets(context: Context, found: Mapping[str, Sequence[Found]], fix: str) -> None:
+    for ref, places in found.items():
+        texts = [str(one) for one in places if not one.is_file]
+        files = [str(one) for one in places if one.is_file]
+        if texts:
+            context.output.note(
+                f"pack {short(ref)} seems to hold secrets in {_listed(texts)};"
+                f" `{fix}` replaces them"
+            )
+        if files:
+            context.output.note(
+                f"pack {short(ref)} holds files with keys or tokens: {_listed(files)};"
+                " --redact leaves files as they are"
+            )
+
+
+def _listed(places: Sequence[str]) -> str:
+    more = f" and {len(places) - _SHOWN_PLACES} more" if len(places) > _SHOWN_PLACES else ""
+    return ", ".join(places[:_SHOWN_PLACES]) + more

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from substrate.cli.output import Output, Style, Styled
-from substrate.packs.hashes import short, uri_of
-from substrate.packs.replay_steps import MATCHED, OutputReport, StepReport, first_divergence
-from substrate.recorder.replay_pack import Replayed
+from substrate.cli.frame import Output, Style, Styled
+from substrate.recorder.packing import (
+    MATCHED,
+    OutputReport,
+    StepReport,
+    first_divergence,
+    short,
+    uri_of,
+)
+from substrate.recorder.replay import Replayed
 
 if TYPE_CHECKING:
-    from substrate.recorder.tool_versions import Drift
+    from substrate.recorder.replay import Drift
 
 _COLORS: dict[str, Style] = {
     "exact": "green",
@@ -21,7 +27,7 @@ _COLORS: dict[str, Style] = {
     "failed": "red",
     "absent": "dim",
 }
-#: More steps than this are counted, unless every one is asked for.
+#: Further steps are only counted, unless the user asks for every step.
 _SHOWN_STEPS = 40
 
 
