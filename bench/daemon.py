@@ -1,9 +1,9 @@
-"""What a small command costs through the agent, beside bash and beside the bare interpreter.
+"""What a small command costs through the daemon, beside bash and beside the bare interpreter.
 
-    python bench/agent.py [ROUNDS]
+    python bench/daemon.py [ROUNDS]
 
 Takes the `substrate` on PATH, or the one beside this interpreter; its own socket, home and
-workspace. Rounds alternate, so that a busy machine is busy for all, and the agent has time between
+workspace. Rounds alternate, so that a busy machine is busy for all, and the daemon has time between
 two commands; then the same commands back to back, where the next world competes with its call.
 """
 
@@ -38,34 +38,34 @@ def main() -> None:
     beside = Path(sys.executable).with_name("substrate")
     substrate = str(beside) if beside.exists() else shutil.which("substrate")
     assert substrate, "no substrate on PATH"
-    base = Path(tempfile.mkdtemp(prefix="bench-agent-"))
+    base = Path(tempfile.mkdtemp(prefix="bench-daemon-"))
     project = base / "project"
     project.mkdir()
     os.environ.update(
         SUBSTRATE_HOME=str(base / "home"), SUBSTRATE_SOCKET=str(base / "s.sock"),
-        SUBSTRATE_AGENT="on",
+        SUBSTRATE_DAEMON="on",
     )  # fmt: skip
     os.environ.pop("SUBSTRATE_PARENT_SPAN", None)
-    agent = subprocess.Popen([substrate, "agent", "serve"], stdout=subprocess.PIPE)
-    assert agent.stdout is not None
-    agent.stdout.readline()
+    daemon = subprocess.Popen([substrate, "daemon", "serve"], stdout=subprocess.PIPE)
+    assert daemon.stdout is not None
+    daemon.stdout.readline()
     calls = {
         "bash -c true": ["bash", "-c", "true"],
         "python -I -S -c pass": [sys.executable, "-I", "-S", "-c", "pass"],
         "substrate -c true": [substrate, "-c", "true"],
-        "substrate -c true, no agent": ["env", "SUBSTRATE_AGENT=off", substrate, "-c", "true"],
+        "substrate -c true, no daemon": ["env", "SUBSTRATE_DAEMON=off", substrate, "-c", "true"],
     }
     try:
         measure(calls, 3, project)
         taken = measure(calls, rounds, project)
         name = "substrate -c true"
         taken[name + ", back to back"] = measure({name: calls[name]}, rounds, project)[name]
-        said = subprocess.run([substrate, "agent", "status", "--json"], stdout=subprocess.PIPE)
+        said = subprocess.run([substrate, "daemon", "status", "--json"], stdout=subprocess.PIPE)
         state = json.loads(said.stdout)
     finally:
-        subprocess.run([substrate, "agent", "stop"], stdout=subprocess.DEVNULL, check=False)
-        agent.wait()
-        agent.stdout.close()
+        subprocess.run([substrate, "daemon", "stop"], stdout=subprocess.DEVNULL, check=False)
+        daemon.wait()
+        daemon.stdout.close()
         shutil.rmtree(base, ignore_errors=True)
     for name, times in taken.items():
         print(f"{name:28} median {statistics.median(times):7.1f} ms   best {min(times):7.1f} ms")

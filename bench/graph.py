@@ -10,9 +10,9 @@ processes of their proportional set sizes. On a machine that others use, too, th
 over the number of cores says what a quiet one would take.
 "next, renamed" also renames a function that twenty other files import and call.
 
-Beside the cold index stands what tree-sitter alone takes for the same files, on as many cores:
-their trees, and the matches of the patterns in them, of which nothing is kept. The ratio says what
-an index costs on any machine; seconds say how fast this one is today.
+For comparison with the cold index, tree-sitter alone reads the same files on as many cores: it
+makes their trees and the matches of the patterns, and discards them. The ratio says what an index
+costs on any machine; seconds say how fast this one is today.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def next_commit(
 
 def parser_alone(total: int, bodies: list[str]) -> Took:
     """Parse and query what `make_repository` wrote, in as many processes as there are cores."""
-    from substrate.graph.parsers import tools
+    from substrate.graph.parse.parsers import tools
 
     texts = [
         source(number, total, bodies[number % len(bodies)], f"unit_{number}").encode()
@@ -300,7 +300,7 @@ def main() -> None:
 
 
 _BESIDE_US = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-#: As installed: byte code is kept, whatever this shell was told.
+#: As installed: byte code is kept, even if this shell disables that.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 CTX = shutil.which("ctx", path=_BESIDE_US) or ""
 if __name__ == "__main__":

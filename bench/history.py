@@ -20,22 +20,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).parents[1] / "src")]
 
 from bench.trees import edit, file_path, make_tree  # noqa: E402
-from substrate.history import record  # noqa: E402
-from substrate.history.ledger import NewEntry  # noqa: E402
-from substrate.history.line import Extension  # noqa: E402
-from substrate.history.metrics import git_bytes  # noqa: E402
-from substrate.history.store import HistoryStore  # noqa: E402
-from substrate.history.undo import Choice  # noqa: E402
+from substrate.history.maintenance.metrics import git_bytes  # noqa: E402
+from substrate.history.record import record_entry  # noqa: E402
+from substrate.history.reversal.undo import Choice  # noqa: E402
+from substrate.history.store.commit_chain import Extension  # noqa: E402
+from substrate.history.store.history_store import HistoryStore  # noqa: E402
+from substrate.history.store.ledger import NewEntry  # noqa: E402
 from substrate.model.nodes import Kind, Node  # noqa: E402
 from substrate.model.paths import RelPath  # noqa: E402
-from substrate.objects import snapshot as snapshots  # noqa: E402
-from substrate.recorder import keep, roll_back  # noqa: E402
-from substrate.recorder.place import Place  # noqa: E402
+from substrate.objects.snapshots import snapshot as snapshots  # noqa: E402
+from substrate.recorder import checkpoints_sessions, reversals  # noqa: E402
+from substrate.recorder.session_context import Place  # noqa: E402
 from substrate.system import clock, environment, ids  # noqa: E402
 
 Row = tuple[str, list[float], list[float]]
@@ -72,11 +73,11 @@ def record_all(place: Place) -> None:
     """What `substrate -c` does around a command that took no time: two scans, one commit."""
     with place.history() as store:
         with store.writing("bench"):
-            running = record.begin(
+            running = record_entry.begin(
                 store, session="s-bench", agent_id="bench", command="edit", exact="edit"
             )
         with store.writing("bench"):
-            record.finish(store, running, record.Result(0, 0, {}))
+            record_entry.finish(store, running, record_entry.Result(0, 0, {}))
 
 
 def store_write(store: HistoryStore, paths: list[RelPath], salt: int) -> None:
@@ -102,7 +103,7 @@ def measure_store(root: Path, files: int, rounds: int) -> list[Row]:
     dirs = max(1, files // 100)
     rows: list[Row] = []
     with place.history() as store, store.writing("bench"):
-        record.ensure_baseline(store)
+        record_entry.ensure_baseline(store)
         for changed in (1, 100):
             # Ours in a row, then git's: in turns, each of git's passes over the whole tree would
             # leave our next write with cold caches, and the more so the larger the tree.
@@ -110,7 +111,7 @@ def measure_store(root: Path, files: int, rounds: int) -> list[Row]:
             for number in range(5 * rounds + 1):
                 chosen = [(i * (files // changed) + number) % files for i in range(changed)]
                 paths = [RelPath(os.fsencode(file_path(n, dirs))) for n in chosen]
-                ours.append(timed(lambda p=paths, n=number: store_write(store, p, n)))
+                ours.append(timed(partial(store_write, store, paths, number)))
             for number in range(rounds + 1):
                 edit(root, files, changed, salt=1000 * changed + number)
                 theirs.append(timed(lambda: shadow_commit(root, shadow)))
@@ -132,15 +133,15 @@ def measure_record(root: Path, files: int, rounds: int) -> list[Row]:
             theirs.append(timed(lambda: shadow_commit(root, shadow)))
             ours.append(timed(lambda: record_all(place)))
             target = _last(place)
-            undos.append(timed(lambda t=target: roll_back.undo_command(place, t, Choice())))
+            undos.append(timed(partial(reversals.undo_command, place, target, Choice())))
             shadow_commit(root, shadow)
         rows.append((f"whole record, {changed} changed", ours, theirs))
         rows.append((f"undo, {changed} changed", undos, theirs))
-    keep.mark_checkpoint(place)
+    checkpoints_sessions.mark_checkpoint(place)
     for number in range(5):
         edit(root, files, 20, salt=77 + number)
         record_all(place)
-    took = timed(lambda: roll_back.roll_back(place, Choice(), checkpoint="1", session="s-bench"))
+    took = timed(lambda: reversals.roll_back(place, Choice(), checkpoint="1", session="s-bench"))
     rows.append(("rollback of 5 commands, 100 changes", [took], []))
     return rows
 
@@ -208,7 +209,7 @@ def _make_clone(root: Path) -> None:
 
 def _baseline(root: Path) -> None:
     with place_at(root).history() as store, store.writing("bench"):
-        record.ensure_baseline(store)
+        record_entry.ensure_baseline(store)
 
 
 def measure_compact(root: Path, files: int, commands: int) -> None:
@@ -223,7 +224,7 @@ def measure_compact(root: Path, files: int, commands: int) -> None:
         shadow_commit(root, shadow)
     with place.history() as store:
         before = git_bytes(store)
-    took = timed(lambda: keep.compact_history(place, None, None))
+    took = timed(lambda: checkpoints_sessions.compact_history(place, None, None))
     with place.history() as store:
         after = git_bytes(store)
     plain = sum(f.stat().st_size for f in shadow.rglob("*") if f.is_file())

@@ -14,15 +14,15 @@ from bench.side_by_side import Bench, Figure, in_turns, timed
 from bench.trees import make_tree
 from bench.workloads import GIT, quiet
 
-#: For the agent to do what it does between two calls.
+#: For the daemon to do what it does between two calls.
 _SETTLES_S = 1.5
 #: After so many walks a view must have been used again, or it never is.
 _MOST_CALLS = 12
 
 
 def commit_all(root: Path) -> None:
-    """A repository with one commit, packed, as after a clone or git's own tidying: tens of
-    thousands of loose objects are nobody's everyday."""
+    """A repository with one commit, packed, as after a clone or a `git gc`: tens of thousands of
+    loose objects are not realistic."""
     quiet([*GIT, "init", "-q"], root)
     quiet([*GIT, "add", "-A"], root)
     quiet([*GIT, "commit", "-q", "-m", "tree"], root)
@@ -62,7 +62,7 @@ def _walk_with(bench: Bench, root: Path, plain: Path | None, command: str, files
     time.sleep(_SETTLES_S)
     first = timed(lambda: bench.world(command, root))
     before = bench.warm()
-    # The agent sees that somebody walks, and sets up its watch.
+    # The daemon notices that commands walk the tree, and sets up its watch.
     for calls in range(1, _MOST_CALLS):
         time.sleep(_SETTLES_S)
         bench.world(command, root)
@@ -72,7 +72,7 @@ def _walk_with(bench: Bench, root: Path, plain: Path | None, command: str, files
     else:
         print(f"  no view is used again: {bench.why_not_warm()}")
     before = bench.warm()
-    # At an agent's pace: the next view is looked over while nobody waits for it.
+    # At an agent's pace: the daemon checks the next view while no command waits for it.
     if plain is not None:
         bench.bare(command, plain)
     ours, theirs, kernels = in_turns(

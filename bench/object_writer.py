@@ -25,10 +25,10 @@ from typing import NamedTuple, Protocol
 
 from substrate.model.nodes import Kind, Node
 from substrate.model.paths import RelPath
-from substrate.objects.batch import Batch
-from substrate.objects.commits import Commit, signature
-from substrate.objects.snapshot import Snapshot, build, edit
-from substrate.objects.store import ObjectStore
+from substrate.objects.snapshots.commits import Commit, signature
+from substrate.objects.snapshots.snapshot import Snapshot, build, edit
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.object_store import ObjectStore
 
 try:
     import pygit2
@@ -139,7 +139,7 @@ def lanes_for(files: int, directory: Path) -> list[Lane]:
 def race(lanes: list[Lane], rounds: int) -> dict[tuple[int, str, bool], float]:
     """Median milliseconds of each lane, the lanes taking turns.
 
-    Shuffled, because whoever comes right after a synced lane waits for the file system's journal.
+    Shuffled, because a lane right after a synced lane waits for the file system's journal.
     """
     order, rng = list(lanes), random.Random(1)
     for number in range(rounds + WARM_UP_ROUNDS):
@@ -190,7 +190,7 @@ def main() -> None:
             f"| {bare / ms[files, 'own', False]:.2f} × "
             f"| {safe:.2f} | {safe / ms[files, 'own', True]:.2f} × |"
         )
-    print(f"\nimport: own {import_ms('substrate.objects.snapshot'):.0f} ms", end="")
+    print(f"\nimport: own {import_ms('substrate.objects.snapshots.snapshot'):.0f} ms", end="")
     print(f", pygit2 {import_ms('pygit2'):.0f} ms" if pygit2 is not None else "")
 
 

@@ -115,8 +115,8 @@ def by_packs(parent: str, packs: int, count: int) -> None:
     script = """
 import io, json, sys
 from pathlib import Path
-from substrate.packs.create import LogFile, pack_log
-from substrate.packs.store import Store
+from substrate.packs.store.log_to_pack import LogFile, pack_log
+from substrate.packs.store.ctx_store import Store
 store = Store(Path(".ctx").absolute())
 for line in sys.stdin.buffer:
     pack_log(store, LogFile("log", io.BytesIO(line), (store.directory,)))

@@ -4,10 +4,10 @@
                             [--program substrate] [--dir DIRECTORY] [--home DIRECTORY]
 
 Each round makes a project, runs one to three commands there, with and without changes, waits for
-some milliseconds, and removes it: with ``rm -rf`` or as a Python program does. What the agent still
-does there then is in its way. Told is each removal that failed, what it said and what was left, and
-whether the project came back after it was gone. With `--dir` on another file system than `--home`
-worlds wait in the project itself: see docs/decisions/0030-a-world-ahead.md.
+some milliseconds, and removes it: with ``rm -rf`` or like a Python program. Work that the daemon is
+still doing there can make this fail. The report lists each failed removal with its message and the
+files that were left, and whether the project reappeared afterwards. With `--dir` on another file
+system than `--home`, worlds wait in the project itself: see docs/decisions/0030-a-world-ahead.md.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def main() -> int:
         os.environ |= {"SUBSTRATE_HOME": home, "SUBSTRATE_SOCKET": f"{home}/s.sock"}
         first = Path(where, "first")
         first.mkdir()
-        subprocess.run([*run, "true"], cwd=first, check=True)  # it starts an agent
+        subprocess.run([*run, "true"], cwd=first, check=True)  # it starts a daemon
         time.sleep(2)
         tally = Tally()
         try:
@@ -130,7 +130,7 @@ def main() -> int:
                 number = turn + turn // 8
                 _round(tally, Path(where, f"p{number}"), number, way, pause_ms, run)
         finally:
-            subprocess.run([args.program, "agent", "stop"], check=False, stdout=subprocess.DEVNULL)
+            subprocess.run([args.program, "daemon", "stop"], check=False, stdout=subprocess.DEVNULL)
             time.sleep(0.5)
     print(f"{sum(tally.failed.values())} of {tally.rounds} failed, {tally.came_back} came back")
     for (way, pause_ms), count in sorted(tally.failed.items()):

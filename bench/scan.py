@@ -25,7 +25,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).par
 
 from bench.trees import edit, make_tree  # noqa: E402
 from substrate.workspace.exclude import Exclusions  # noqa: E402
-from substrate.workspace.scan import StatCache, scan  # noqa: E402
+from substrate.workspace.scan.tree_scan import StatCache, scan  # noqa: E402
 
 GIT = ["git", "-c", "core.fsmonitor=false", "-c", "gc.auto=0"]
 

@@ -20,7 +20,7 @@ class Figure(NamedTuple):
 
     what: str
     measured: str
-    #: What DESIGN asks for, and whether it is met; None: nothing was promised.
+    #: The aim in docs/performance.md, and whether it is met; None: there is no aim.
     reach: str = ""
     met: bool | None = None
 
@@ -33,14 +33,14 @@ class Bench:
         self.quick: bool = args.quick
         self.rounds: int = args.rounds or (5 if args.quick else 15)
         self.program: str = args.program
-        self.agent = not args.without_agent
+        self.daemon = not args.without_daemon
         home = base / "home"
         self.env = {
             **{name: value for name, value in os.environ.items() if "SUBSTRATE" not in name},
             "SUBSTRATE_HOME": str(home),
             "SUBSTRATE_SOCKET": str(home / "run" / "substrate.sock"),
         }
-        if not self.agent:
+        if not self.daemon:
             self.env["SUBSTRATE_AGENT"] = "off"
         self.figures: list[Figure] = []
 
@@ -78,16 +78,16 @@ class Bench:
         return int(self._status().get("warm", 0))
 
     def why_not_warm(self) -> str:
-        """In the words of the agent's watcher."""
+        """In the words of the daemon's watcher."""
         watched = self._status().get("watching", [{}])
         return "; ".join(one["still_why_not"] for one in watched if "still_why_not" in one)
 
     def _status(self) -> dict[str, Any]:
-        if not self.agent:
+        if not self.daemon:
             return {}
-        # From elsewhere: who asks in the workspace is served by the process that waits there.
+        # From elsewhere: a call in the workspace would be served by the process that waits there.
         said = subprocess.run(
-            [self.program, "agent", "status", "--json"], cwd=self.base, env=self.env,
+            [self.program, "daemon", "status", "--json"], cwd=self.base, env=self.env,
             capture_output=True, check=False,
         )  # fmt: skip
         return dict(json.loads(said.stdout)) if said.returncode == 0 else {}
@@ -99,9 +99,9 @@ class Bench:
         print(f"  {figure.what}: {figure.measured}{reach}", flush=True)
 
     def stop(self) -> None:
-        if self.agent:
+        if self.daemon:
             subprocess.run(
-                [self.program, "agent", "stop"], env=self.env, capture_output=True, check=False
+                [self.program, "daemon", "stop"], env=self.env, capture_output=True, check=False
             )
 
 

@@ -18,7 +18,7 @@ def content(number: int, size_bytes: int) -> bytes:
 
 
 def file_path(number: int, dirs: int) -> str:
-    """Where file `number` lies: two levels of directories, `dirs` of them at the bottom."""
+    """The path of file `number`: two levels of directories, `dirs` of them at the bottom."""
     where = number % dirs
     return f"part{where // 32:03d}/module{where % 32:02d}/file{number:06d}.py"
 

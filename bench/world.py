@@ -1,7 +1,7 @@
-"""Commands in a world beside the same commands bare: DESIGN's table, row by row.
+"""Commands in a world beside the same commands bare: the tables in docs/performance.md.
 
     python bench/world.py [--quick] [--only spawn,size,changed,bulk,output,work,walk,first]
-                          [--program substrate] [--without-agent] [--rounds N] [--dir DIRECTORY]
+                          [--program substrate] [--without-daemon] [--rounds N] [--dir DIRECTORY]
 
 Every figure is a median over rounds in which the two take turns, so that a busy machine weighs on
 both. What really applied to the commands (strategy, tier) is read from their spans and printed
@@ -20,7 +20,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
@@ -70,8 +71,8 @@ def spawn(bench: Bench) -> None:
             "substrate -c true, over bare bash -c true",
             f"{ours:.1f} ms, {added:+.1f} ms, {ours / python:.1f} × python -I -S -c pass "
             f"(best of all: {best:+.1f} ms)",
-            "≤ 20 ms added, agent warm",
-            added <= 20 if bench.agent else None,
+            "≤ 20 ms added, daemon warm",
+            added <= 20 if bench.daemon else None,
         )
     )
     ours, bash = in_turns(
@@ -118,7 +119,7 @@ def changed(bench: Bench) -> None:
         append = f"{find} {count} | xargs sh -c 'for f; do echo x >> $f; done' sh"
         rounds = max(3, bench.rounds // 3) if count == 10_000 else bench.rounds
         ours, theirs = in_turns(
-            rounds, lambda c=append: bench.world(c, root), lambda c=append: bench.bare(c, twin)
+            rounds, partial(bench.world, append, root), partial(bench.bare, append, twin)
         )
         bench.say(Figure(f"{count:,} changed files", f"{ours:.0f} ms, bare {theirs:.0f} ms"))
     append = f"python3 -I -S -c '{_APPEND}'"
@@ -159,17 +160,21 @@ def bulk(bench: Bench) -> None:
         bench.bare(prepare(rounds + 1), each)
     bench.world("true", root)
     for work in bulk_work():
-        ours, theirs = (iter(range(rounds + 1)), iter(range(rounds + 1)))
+        ours, theirs = (map(work.command, range(rounds + 1)) for _ in range(2))
         took = in_turns(
             rounds,
-            lambda w=work, n=ours: bench.world(w.command(next(n)), root),
-            lambda w=work, n=theirs: bench.bare(w.command(next(n)), twin),
+            partial(_run_next, bench.world, ours, root),
+            partial(_run_next, bench.bare, theirs, twin),
         )
         differs = difference(fingerprint(twin), fingerprint(root))
         bench.say(
             Figure(work.name, f"{took[0]:.0f} ms, bare {took[1]:.0f} ms; "
                    + (differs or "the same tree"))
         )  # fmt: skip
+
+
+def _run_next(run: Callable[[str, Path], object], commands: Iterator[str], root: Path) -> None:
+    run(next(commands), root)
 
 
 def output(bench: Bench) -> None:
@@ -193,7 +198,7 @@ def output(bench: Bench) -> None:
 
 
 def _peak_memory(bench: Bench, command: str, root: Path) -> float:
-    """The largest of our processes, in MB: the client's tree, and the agent if there is one."""
+    """The largest of our processes, in MB: the client's tree, and the daemon if there is one."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -229,12 +234,12 @@ def work(bench: Bench) -> None:
         prints = {}
         for _ in range(2 if bench.quick else 5):
             for how, run in (("bare", bench.bare), ("world", bench.world)):
-                while root.exists():  # the agent may just be making the next world there
+                while root.exists():  # the daemon may just be making the next world there
                     shutil.rmtree(root, ignore_errors=True)
                 shutil.copytree(pristine, root, symlinks=True)
                 if how == "world":
                     bench.world("true", root)  # first use is a row of its own
-                times[how].append(timed(lambda r=run, c=each.command, w=root: r(c, w)))
+                times[how].append(timed(partial(run, each.command, root)))
                 prints[how] = fingerprint(root)
         differs = difference(prints["bare"], prints["world"])
         ours, theirs = (statistics.median(times[how]) for how in ("world", "bare"))
@@ -265,7 +270,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(SECTIONS))
     beside = Path(sys.executable).parent / "substrate"
     parser.add_argument("--program", default=str(beside if beside.exists() else "substrate"))
-    parser.add_argument("--without-agent", action="store_true")
+    parser.add_argument("--without-daemon", action="store_true")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument(
         "--dir", type=Path, default=None, help="where to work; a file system counts"
@@ -279,7 +284,7 @@ def main() -> None:
             print(f"{platform.platform()}, {os.cpu_count()} cores, load {load:.1f}")
             print(
                 f"{applied['strategy']}, tier {applied['tier']}, network {applied['network']}, "
-                f"{'agent' if bench.agent else 'no agent'}: {applied['reason']}"
+                f"{'daemon' if bench.daemon else 'no daemon'}: {applied['reason']}"
             )
             for name in args.only.split(","):
                 print(f"\n{name}: {SECTIONS[name].__doc__}")
