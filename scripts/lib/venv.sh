@@ -1,3 +1,5 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034  # $fresh is for the script that sources this one
 # Makes and reuses the virtual environments of scripts/test and scripts/tour. Source it.
 #
 #   say TEXT                    one line of progress
@@ -45,7 +47,9 @@ PY
 make_venv() {
     local dir=$1 name=$2
     shift 2
-    if [ ! -x "$dir/bin/python" ] || ! "$dir/bin/python" -c '' 2>/dev/null; then
+    # The distribution was once called `substrate`: pip would leave its files beside the new ones.
+    if [ ! -x "$dir/bin/python" ] || ! "$dir/bin/python" -c '' 2>/dev/null ||
+        compgen -G "$dir/lib/python*/site-packages/substrate-[0-9]*.dist-info" >/dev/null; then
         rm -rf -- "$dir"
         "$python" -m venv "$dir" ||
             die "could not make a virtual environment at $dir" \
