@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ def _has_root() -> bool:
 
 
 def _has_other_user() -> bool:
-    """Root can become nobody: for what must hold for an ordinary user or a foreign one."""
+    """Root can become the user `nobody`: for tests as an ordinary or as another user."""
     if not _has_root():
         return False
     import pwd
@@ -64,6 +65,19 @@ def _has_user_xattrs() -> bool:
     return True
 
 
+def _has_posix_acls() -> bool:
+    if not hasattr(os, "setxattr"):
+        return False
+    rights = ((1, 6, -1), (2, 4, 1), (4, 0, -1), (16, 4, -1), (32, 0, -1))
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *one) for one in rights)
+    with tempfile.NamedTemporaryFile() as file:
+        try:
+            os.setxattr(file.name, "system.posix_acl_access", acl)
+        except OSError:
+            return False
+    return True
+
+
 def _has_immutable_files() -> bool:
     """Needs CAP_LINUX_IMMUTABLE, which containers lack, and a file system with the flag."""
     if not _has_root() or shutil.which("chattr") is None:
@@ -75,8 +89,38 @@ def _has_immutable_files() -> bool:
     return tried.returncode == 0
 
 
+def _has_vsock() -> bool:
+    """Sockets to a hypervisor can be made, with or without one."""
+    import socket
+
+    try:
+        socket.socket(getattr(socket, "AF_VSOCK", -1)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _has_kernel_log() -> bool:
+    return _has_root() and Path("/dev/kmsg").exists()
+
+
 def _has_loop_devices() -> bool:
     return _has_root() and Path("/dev/loop-control").exists()
+
+
+def _has_exfat() -> bool:
+    """Root may mount one by its FUSE program: few kernels of test machines know exFAT."""
+    from tests.mounts import mounted_exfat
+
+    programs = ("mkfs.exfat", "mount.exfat-fuse")
+    if not _has_loop_devices() or not all(map(shutil.which, programs)):
+        return False
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            with mounted_exfat(Path(directory)):
+                return True
+        except (subprocess.CalledProcessError, OSError):
+            return False
 
 
 def _has_mounts() -> bool:
@@ -92,7 +136,7 @@ def _has_mounts() -> bool:
 
 
 def _has_user_namespaces() -> bool:
-    """Whoever we are, in one of our own we are root and have our own limits."""
+    """In a new user namespace any user is root, with separate limits."""
     if shutil.which("unshare") is None:
         return False
     words = ["unshare", "--user", "--map-root-user", "true"]
@@ -154,7 +198,7 @@ def _has_package_index() -> bool:
 def _strategies() -> frozenset[str]:
     """What the product's own probe says works here, asked with a home of its own."""
     script = (
-        "from substrate.world.probe import probe\n"
+        "from substrate.world.capabilities.machine_probe import probe\n"
         "print(*[found.name for found in probe(fresh=True) if found.works])"
     )
     with tempfile.TemporaryDirectory() as home:
@@ -170,7 +214,7 @@ def _strategies_of_nobody() -> frozenset[str]:
     """The same, asked as another user: ``/dev/fuse`` may be for root alone."""
     if not _has_other_user():
         return frozenset()
-    from substrate.world.probe import probe
+    from substrate.world.capabilities.machine_probe import probe
     from tests.contract.as_user import NOBODY, as_user
 
     def ask() -> list[str]:
@@ -197,6 +241,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "chromium": lambda: any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
     "compiler": lambda: shutil.which("cc") is not None,
     "curl": lambda: shutil.which("curl") is not None,
+    "exfat": _has_exfat,
     "fork": lambda: hasattr(os, "fork"),
     "gcc": lambda: shutil.which("gcc") is not None,
     "gcc-static": _has_static_gcc,
@@ -204,6 +249,8 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "immutable-files": _has_immutable_files,
     "linux": lambda: sys.platform.startswith("linux"),
     "loop-devices": _has_loop_devices,
+    "vsock": _has_vsock,
+    "kernel-log": _has_kernel_log,
     "npm": lambda: shutil.which("npm") is not None,
     "other-user": _has_other_user,
     "overlay": _has_overlay,
@@ -219,6 +266,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
     "symlinks": lambda: os.name == "posix",
     "user-namespaces": _has_user_namespaces,
     "user-xattrs": _has_user_xattrs,
+    "posix-acls": _has_posix_acls,
     "world-overlay": _world("overlay"),
     "world-overlay-of-nobody": _world("overlay", of_nobody=True),
     "world-fuse-overlayfs": _world("fuse-overlayfs"),
@@ -230,7 +278,7 @@ CAPABILITIES: dict[str, Callable[[], bool]] = {
 
 @cache
 def present(capability: str) -> bool:
-    """Whether this machine has `capability`; a `KeyError` if nobody declared it."""
+    """Whether this machine has `capability`; `KeyError` if it is not declared."""
     return CAPABILITIES[capability]()
 
 

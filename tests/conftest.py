@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import watched_git
+from tests import portable, watched_git
 from tests.capabilities import is_expected_skip, present
 
-# No test depends on how fast the machine is; a failure prints how to reproduce it. The ordinary run
-# tries the same examples every time, so that red means "you broke it"; `--long` searches anew.
+# No test depends on the machine's speed; a failure prints how to reproduce it. The ordinary run
+# tries the same examples every time, so that red means "you broke it"; `--long` tries new ones.
 settings.register_profile("same", deadline=None, print_blob=True, derandomize=True)
 settings.register_profile("search", deadline=None, print_blob=True)
 settings.load_profile("same")
@@ -63,12 +63,14 @@ def git_calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def private_environment(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Path:
-    """An environment without a past; returns the home directory made for this test.
+    """A clean environment; returns the home directory made for this test.
 
-    The home stands beside the test's `tmp_path`, not in it: a test may use `tmp_path` itself
-    as its workspace.
+    The home is beside the test's `tmp_path`, not in it: a test may use `tmp_path` itself as its
+    workspace.
     """
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
@@ -78,8 +80,12 @@ def private_environment(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("SUBSTRATE_HOME", str(home / ".substrate"))
-    # No test leaves a daemon behind; those of the agent start their own.
+    # No test leaves a daemon behind; the tests of the daemon start their own.
     monkeypatch.setenv("SUBSTRATE_AGENT", "off")
+    if request.config.getoption("--portable"):
+        monkeypatch.setenv("SUBSTRATE_WORLD_STRATEGY", "direct")
+    if speed := request.config.getoption("--speed"):
+        monkeypatch.setenv("SUBSTRATE_DAEMON_SPEED", speed)
     return home
 
 
@@ -109,6 +115,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("substrate")
     group.addoption("--long", action="store_true", help="run the long sweeps too")
     group.addoption(
+        "--agents",
+        action="store_true",
+        help="run the tests with the real coding agents too (scripts/test --agents installs them)",
+    )
+    group.addoption(
+        "--portable",
+        action="store_true",
+        help="run the tests that macOS and Windows run, without worlds (tests/portable.py)",
+    )
+    group.addoption(
+        "--speed",
+        choices=("on", "off"),
+        help="off: the daemons of the tests run without their speed layer",
+    )
+    group.addoption(
         "--strict-skips",
         action="store_true",
         default=os.environ.get("CI", "").lower() in ("1", "true"),
@@ -121,12 +142,30 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("search")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what this system cannot even import; None lets others decide."""
+    if not config.getoption("--portable"):
+        return None
+    return portable.is_left_out(collection_path, portable.chosen()) or None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long sweeps are left out, not skipped: a skip always means "cannot run here"."""
-    if config.getoption("--long"):
-        return
-    chosen = [item for item in items if item.get_closest_marker("long") is None]
-    left_out = [item for item in items if item.get_closest_marker("long") is not None]
+    """Long sweeps are left out, not skipped: a skip always means "cannot run here".
+
+    So are the tests with real coding agents, and those of the daemon's speed layer in a run
+    without it.
+    """
+    unwanted = {
+        *(() if config.getoption("--long") else ("long",)),
+        *(() if config.getoption("--agents") else ("agents",)),
+        *(("speed_layer",) if config.getoption("--speed") == "off" else ()),
+    }
+
+    def is_left_out(item: pytest.Item) -> bool:
+        return any(item.get_closest_marker(name) is not None for name in unwanted)
+
+    chosen = [item for item in items if not is_left_out(item)]
+    left_out = [item for item in items if is_left_out(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = chosen

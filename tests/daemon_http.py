@@ -1,4 +1,4 @@
-"""A client of the agent's socket, with nothing between: for polite requests and for others."""
+"""A client of the daemon's socket, with nothing between: for polite requests and for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent of the test's own: its socket, its home, and its certain end."""
+"""A daemon of the test's own: its socket, its home, and its certain end."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def until(condition: Callable[[], object], what: str = "it") -> None:
         time.sleep(0.02)
 
 
-class Agent:
-    """`substrate` with an agent behind it; it starts by itself, or by `serve`."""
+class Daemon:
+    """`substrate` with a daemon behind it; it starts by itself, or by `serve`."""
 
     def __init__(self, base: Path, workspace: Path, env: Mapping[str, str] | None = None) -> None:
-        """`base` holds the agent, which may be shared; the rest is this test's."""
+        """`base` holds the daemon, which may be shared; the rest is this test's."""
         self.workspace = workspace
         self.program = SUBSTRATE
         self._started: list[subprocess.Popen[bytes]] = []
-        self.socket = base / "agent" / "s.sock"
-        self.directory = base / "agent" / "s.agent"
+        self.socket = base / "daemon" / "s.sock"
+        self.directory = base / "daemon" / "s.agent"
         self.trace = Path((env or os.environ)["SUBSTRATE_HOME"]) / "trace.jsonl"
         self.env = {
             **os.environ,
@@ -62,27 +62,27 @@ class Agent:
         out, err = process.communicate(stdin, timeout=PATIENCE_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def serve(self) -> Agent:
+    def serve(self) -> Daemon:
         """Start it and wait until it answers."""
-        self.start("agent", "serve", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until(self.state, "an agent")
+        self.start("daemon", "serve", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(self.state, "a daemon")
         return self
 
     def state(self) -> dict[str, Any] | None:
-        done = self.run("agent", "status", "--json")
+        done = self.run("daemon", "status", "--json")
         said = json.loads(done.stdout)
         return said if done.returncode == 0 else None
 
     @property
     def pid(self) -> int:
-        """Of the agent that serves now; 0 if none does."""
+        """Of the daemon that serves now; 0 if none does."""
         try:
             return int(json.loads((self.directory / "state.json").read_text())["pid"])
         except FileNotFoundError:
             return 0
 
     def serves(self) -> bool:
-        """Whether a command goes through the agent now: it counts what it serves."""
+        """Whether a command goes through the daemon now: it counts what it serves."""
         for _ in range(5):  # what another process took may be counted a moment later
             before = self.state()
             assert self.run("-c", "true").returncode == 0
@@ -93,21 +93,21 @@ class Agent:
         return False
 
     def runners(self) -> list[int]:
-        """The agent's children that run commands now, by the numbers of this machine."""
+        """The daemon's children that run commands now, as pids of this machine."""
         try:
             children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-            # The HTTP server stands elsewhere.
+            # The HTTP server has another working directory.
             return [
                 int(child)
                 for child in children
                 if Path(f"/proc/{child}/cwd").samefile(self.workspace)
             ]
         except OSError:
-            return []  # gone meanwhile
+            return []  # it ended in between
 
     def worlds(self) -> list[Path]:
-        """The directories of this workspace's worlds: beside its history, and of those that are
-        nobody's, elsewhere."""
+        """The directories of this workspace's worlds: beside its history, and those that no
+        command uses yet, elsewhere."""
         beside = self.workspace / ".substrate-git" / "worlds"
         elsewhere = Path(self.env["SUBSTRATE_HOME"], "worlds")
         found = list(beside.iterdir()) if beside.is_dir() else []
@@ -130,7 +130,7 @@ class Agent:
 
     def end(self) -> None:
         """Stop it, and make sure that it is gone."""
-        self.run("agent", "stop")
+        self.run("daemon", "stop")
         for pid in pids_with(f"SUBSTRATE_SOCKET={self.socket}"):
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -170,12 +170,12 @@ def is_in_foreground(name: str, cwd: str) -> bool:
 
 
 @contextmanager
-def agent_in(base: Path, env: Mapping[str, str] | None = None) -> Iterator[Agent]:
-    """A place for an agent that nobody else uses; whatever was started there ends."""
+def daemon_in(base: Path, env: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+    """A separate place for one daemon; everything started there ends with the context."""
     workspace = base / "project"
     workspace.mkdir()
-    agent = Agent(base, workspace, env)
+    daemon = Daemon(base, workspace, env)
     try:
-        yield agent
+        yield daemon
     finally:
-        agent.end()
+        daemon.end()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-#: Somebody else who looks at every mounted thing (`df` does) holds one for a moment.
+#: Another process that reads every mount (`df` does) keeps one busy for a moment.
 _TRIES, _PAUSE_S = 100, 0.05
 
 
@@ -29,10 +29,22 @@ def tmpfs_words(**options: str) -> list[str]:
     return ["-t", "tmpfs", *(["-o", chosen] if chosen else []), "tmpfs"]
 
 
-def unmount(place: Path) -> None:
-    """Take it away. Who keeps it busy for long is named, and it goes all the same.
+@contextmanager
+def mounted_exfat(base: Path) -> Iterator[Path]:
+    """A small exFAT of its own below `base`: names fold, and every file has the same mode."""
+    image, top = base / "exfat.image", base / "exfat"
+    with image.open("wb") as file:
+        file.truncate(32 << 20)
+    top.mkdir()
+    subprocess.run(["mkfs.exfat", str(image)], check=True, capture_output=True)
+    with mounted(top, "-t", "exfat-fuse", "-o", "loop", str(image)):
+        yield top
 
-    One that stayed would be in the way of every later run: pytest cannot clear its directories.
+
+def unmount(place: Path) -> None:
+    """Unmount it. If processes keep it busy for long, name them and detach it anyway.
+
+    A mount that stayed would break every later run: pytest could not remove its directories.
     """
     done = None
     for _ in range(_TRIES):

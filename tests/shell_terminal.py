@@ -29,7 +29,7 @@ class Terminal:
         self, cwd: Path, *words: str, before: tuple[str, ...] = (), uid: int | None = None,
         env: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`before` are words before ours: who leads the terminal's session."""
+        """`before` are arguments before ours: the program that leads the terminal's session."""
         self._leader, follower = os.openpty()
         self.shown = b""
         self.cwd = cwd

@@ -1,7 +1,7 @@
-"""Every git that the product starts, in any process of any test, is written down and judged.
+"""Every git that the product starts, in any process of any test, is recorded and checked.
 
-A `git` stands first on the PATH of the whole suite. Calls of the product are told from those of
-the tests by ``--no-pager``, which the product always says and the tests never do.
+Our own `git` is first on the PATH of the whole suite. Calls of the product are recognised by
+``--no-pager``, which the product always uses and the tests never do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LOG = "calls"
 
 
 def forbidden(words: list[str]) -> bool:
-    """Whether this may throw a user's work away (DESIGN, law 1)."""
+    """Whether this may throw a user's work away (docs/architecture.md, law 1)."""
     name, rest = _subcommand(words)
     if name in ("clean", "stash"):
         return True

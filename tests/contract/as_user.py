@@ -1,4 +1,4 @@
-"""Doing something as another user: in a forked child, so that nothing has to be imported anew."""
+"""Do something as another user: in a forked child, so that nothing is imported again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pytest
 
-from substrate.world.probe import probe
+from substrate.world.capabilities.machine_probe import probe
 
 NOBODY = 65534
 

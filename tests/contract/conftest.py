@@ -31,6 +31,14 @@ def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield made
 
 
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worlds are made ahead in this test, as with the daemon's speed layer."""
+    from substrate.world.prewarm import WorldsAhead, plain_worlds  # only Linux has them
+
+    monkeypatch.setattr(plain_worlds.current, "worlds", WorldsAhead())
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Program:
     """A project in which a few things happened, shared by all tests of a module: look only."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ class Done(NamedTuple):
         return found
 
     def is_clear(self, status: int, *words: str) -> Done:
-        """A failure as the contract wants it: a status, a message, a hint, and no traceback."""
+        """Check for a proper failure: a status, a message, a hint, and no traceback."""
         shown = f"status {self.status}\n--- stdout\n{self.text}\n--- stderr\n{self.errors}"
         assert self.status == status, shown
         assert "Traceback" not in self.errors, shown
@@ -55,7 +56,10 @@ class Done(NamedTuple):
         return self
 
     def went_well(self) -> Done:
-        assert self.status == 0, f"status {self.status}\n{self.text}\n{self.errors}"
+        return self.is_status(0)
+
+    def is_status(self, status: int) -> Done:
+        assert self.status == status, f"status {self.status}\n{self.text}\n{self.errors}"
         assert "Traceback" not in self.errors
         return self
 
@@ -110,6 +114,29 @@ class Program:
             env={**os.environ, "SUBSTRATE_AGENT": "off", **self.env, **env}, timeout=250,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def on_a_terminal(
+        self, columns: int, *words: str, typed: bytes = b"", status: int = 0
+    ) -> list[str]:
+        """The lines that a terminal of this width shows; `typed` is what the user answers."""
+        import termios  # no Windows has it
+
+        leader, follower = os.openpty()
+        termios.tcsetwinsize(follower, (24, columns))
+        env = {**os.environ, **self.env, "SUBSTRATE_AGENT": "off", "TERM": "dumb"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "substrate", *words], cwd=self.cwd, env=env,
+            stdin=follower, stdout=follower, stderr=follower,
+        )  # fmt: skip
+        os.close(follower)
+        os.write(leader, typed)
+        shown = b""
+        with suppress(OSError):  # Linux's way to say that the other side has closed
+            while data := os.read(leader, 65536):
+                shown += data
+        os.close(leader)
+        assert process.wait() == status, shown
+        return shown.decode().replace("\r", "").splitlines()
 
     def sh(self, line: Word, env: Mapping[str, str] | None = None) -> Done:
         """Run and record a shell line, which must succeed."""

@@ -14,16 +14,16 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
-from tests.agent_http import connected
-from tests.agents import Agent, agent_in, is_in_foreground, until
+from tests.daemon_http import connected
+from tests.daemons import Daemon, daemon_in, is_in_foreground, until
 
 pytestmark = pytest.mark.needs("linux")
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    base = tmp_path_factory.mktemp("agent")
-    with agent_in(base, {"SUBSTRATE_HOME": str(base / "home")}) as started:
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    base = tmp_path_factory.mktemp("daemon")
+    with daemon_in(base, {"SUBSTRATE_HOME": str(base / "home")}) as started:
         yield started.serve()
 
 
@@ -70,16 +70,16 @@ class Terminal:
 
 
 @contextmanager
-def terminal(agent: Agent, **headers: str) -> Iterator[Terminal]:
+def terminal(daemon: Daemon, **headers: str) -> Iterator[Terminal]:
     with unix_connect(
-        None, "ws://localhost/v1/stream", sock=connected(agent.socket),
+        None, "ws://localhost/v1/stream", sock=connected(daemon.socket),
         additional_headers=headers, compression=None,
     ) as connection:  # fmt: skip
         yield Terminal(connection)
 
 
-def test_keys_sizes_and_the_end(agent: Agent, project: Path) -> None:
-    with terminal(agent) as tty:
+def test_keys_sizes_and_the_end(daemon: Daemon, project: Path) -> None:
+    with terminal(daemon) as tty:
         cmd = "stty size; tty; read -r line; echo got:$line > made; stty size; exit 5"
         tty.say("start", cmd=cmd, cwd=str(project), env={"TERM": "dumb"}, cols=91, rows=17)
         tty.until_shown(b"17 91")
@@ -94,8 +94,8 @@ def test_keys_sizes_and_the_end(agent: Agent, project: Path) -> None:
     assert (project / "made").read_text() == "got:hello\n"
 
 
-def test_ctrl_c_goes_through_the_terminal(agent: Agent, project: Path) -> None:
-    with terminal(agent) as tty:
+def test_ctrl_c_goes_through_the_terminal(daemon: Daemon, project: Path) -> None:
+    with terminal(daemon) as tty:
         tty.say("start", cmd="touch made; echo ready; exec sleep 60", cwd=str(project))
         tty.until_shown(b"ready")
         tty.type(b"\x03")
@@ -104,8 +104,8 @@ def test_ctrl_c_goes_through_the_terminal(agent: Agent, project: Path) -> None:
     assert end["fs_diff"]["writes"] == [str(project / "made")]
 
 
-def test_job_control_works_inside(agent: Agent, project: Path) -> None:
-    with terminal(agent) as tty:
+def test_job_control_works_inside(daemon: Daemon, project: Path) -> None:
+    with terminal(daemon) as tty:
         env = {"TERM": "dumb", "HISTFILE": ""}
         tty.say("start", cmd="PS1='ready> ' bash --norc -i", cwd=str(project), env=env)
         tty.until_shown(b"ready> ")
@@ -121,20 +121,20 @@ def test_job_control_works_inside(agent: Agent, project: Path) -> None:
     assert end["fs_diff"]["writes"] == [str(project / "file")]
 
 
-def test_a_signal_by_name(agent: Agent, project: Path) -> None:
-    with terminal(agent) as tty:
+def test_a_signal_by_name(daemon: Daemon, project: Path) -> None:
+    with terminal(daemon) as tty:
         tty.say("start", cmd="echo ready; exec sleep 60", cwd=str(project))
         tty.until_shown(b"ready")
         tty.say("signal", sig="TERM")
         assert tty.until_end()["code"] == 143
 
 
-def test_closing_hangs_up(agent: Agent, project: Path) -> None:
-    with terminal(agent) as tty:
+def test_closing_hangs_up(daemon: Daemon, project: Path) -> None:
+    with terminal(daemon) as tty:
         told = project.parent / "told"  # outside the project, where a world hides nothing
         tty.say("start", cmd=f"touch {told}; sleep 60", cwd=str(project))
         until(told.exists)
-    until(lambda: any(span["workspace"] == str(project) for span in agent.completed()))
+    until(lambda: any(span["workspace"] == str(project) for span in daemon.completed()))
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_closing_hangs_up(agent: Agent, project: Path) -> None:
         {"cmd": "true"},
     ],
 )
-def test_a_wrong_start_is_an_error(agent: Agent, first: dict[str, Any]) -> None:
-    with terminal(agent) as tty:
+def test_a_wrong_start_is_an_error(daemon: Daemon, first: dict[str, Any]) -> None:
+    with terminal(daemon) as tty:
         tty.connection.send(json.dumps(first))
         end = tty.until_end()
         assert end["type"] == "error"
@@ -157,18 +157,18 @@ def test_a_wrong_start_is_an_error(agent: Agent, first: dict[str, Any]) -> None:
             tty.connection.recv(timeout=60)
 
 
-def test_a_wrong_message_ends_it(agent: Agent, project: Path) -> None:
-    with terminal(agent) as tty:
+def test_a_wrong_message_ends_it(daemon: Daemon, project: Path) -> None:
+    with terminal(daemon) as tty:
         tty.say("start", cmd="sleep 60", cwd=str(project))
         tty.say("stdin", data_b64="***")
         assert tty.until_end()["message"].startswith("data_b64")
 
 
-def test_a_page_from_elsewhere_gets_no_terminal(agent: Agent) -> None:
+def test_a_page_from_elsewhere_gets_no_terminal(daemon: Daemon) -> None:
     for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}):
-        with pytest.raises(InvalidStatus) as refused, terminal(agent, **headers):
+        with pytest.raises(InvalidStatus) as refused, terminal(daemon, **headers):
             pass
         assert refused.value.response.status_code == 403
-    with terminal(agent, Origin="http://localhost:8000") as tty:
+    with terminal(daemon, Origin="http://localhost:8000") as tty:
         tty.say("start", cmd="true", cwd=os.sep + "tmp")
         assert tty.until_end()["code"] == 0

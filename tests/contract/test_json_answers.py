@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.cli.arguments import VERBS
+from substrate.cli.frame.arguments import VERBS
 from tests.contract.program import Program
 
 CALLS = [
@@ -34,13 +34,21 @@ CALLS = [
     ("blame", "a.txt"),
     ("status",),
     ("stats",),
+    ("pause",),
+    ("resume",),
     ("compact", "--dry-run"),
     ("compact",),
     ("recover", "list"),
+    ("forget", "a.txt", "--dry-run"),
     ("fsck",),
     ("history", "reset", "--dry-run"),
     ("world", "list"),
     ("trace",),
+    ("connect", "claude-code", "--dry-run"),
+    ("connect", "claude-code", "--yes"),
+    ("connect", "--shim", "other", "--dry-run"),
+    ("connect", "--status"),
+    ("disconnect",),
     ("doctor",),
     ("rewrite", "--base", "base", "--target", "target", "--dry-run"),
     ("rewrite", "--base", "base", "--target", "target"),
@@ -118,6 +126,7 @@ def test_people_get_text_without_escapes() -> None:
         (("log", "--limit", "many"), 2),
         (("checkpoint", "lsit"), 2),
         (("-C", "nowhere", "log"), 4),
+        (("connect", "nobody"), 4),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -135,7 +144,8 @@ def test_an_error_is_a_document_on_stderr(words: tuple[str, ...], status: int) -
 def test_every_verb_is_asked() -> None:
     # `run` answers with the command's own output; the others are asked where there is something
     # for them to answer.
-    assert {words[0] for words in CALLS} == set(VERBS) - {"run", "replay", "agent", "shell"}
+    elsewhere = {"run", "replay", "daemon", "shell", "mcp", "hook"}
+    assert {words[0] for words in CALLS} == set(VERBS) - elsewhere
 
 
 @pytest.mark.needs("byte-names")

@@ -1,4 +1,4 @@
-"""Every `--json` answer has the fields the contract promises; more are welcome."""
+"""Every `--json` answer has the fields that docs/commands.md promises; more are allowed."""
 
 from __future__ import annotations
 
@@ -151,12 +151,21 @@ def test_rollback(worked: Program) -> None:
     assert exact["deleted"] == ["mine"]
 
 
+def test_a_checkpoint_names_the_agent_whose_session_it_marks(worked: Program) -> None:
+    robot = Program(worked.cwd, {**worked.env, "SUBSTRATE_AGENT_ID": "robot"})
+    robot.sh("echo by a robot > b")
+    assert worked.json("checkpoint")["agent_id"] == "robot"
+    assert "(agent: robot)" in worked("checkpoint").went_well().text
+    assert "(agent:" not in robot("checkpoint").went_well().text
+
+
 def test_checkpoints(worked: Program) -> None:
     made = worked.json("checkpoint", "create", "-m", "tests pass")
     has(made, CHECKPOINT)
     assert made["checkpoint_seq"] == 1
     assert made["tag"] == f"cp/task/{made['session_id']}/1"
     assert made["message"] == "tests pass"
+    assert made["agent_id"] == "human"
     worked.json("checkpoint")
     listed = worked.json("checkpoint", "list")["checkpoints"]
     assert [c["checkpoint_seq"] for c in listed] == [1, 2], "oldest first"
@@ -202,6 +211,19 @@ def test_status(worked: Program) -> None:
     assert document["workspace"] == str(worked.cwd)
     reasons = {e["path"]: e["reason"] for e in document["excluded"]}
     assert reasons == {".substrate-git": "metadata", "node_modules": "built-in: node_modules/"}
+
+
+def test_blame_of_an_edit_that_is_not_recorded_yet(worked: Program) -> None:
+    with (worked.cwd / "a").open("a") as file:
+        file.write("outside\n")
+    line = worked.json("blame", "a")["lines"][-1]
+    assert (line["text"], line["kind"]) == ("outside", "external")
+    assert (line["command_id"], line["substrate_git_commit"]) == (None, None), "none resolves"
+    shown = worked("blame", "a").went_well().text.splitlines()[-1]
+    assert shown.split()[:2] == ["-", "(external)"]
+    worked.sh("true; echo more >> a")
+    recorded = worked.json("blame", "a")["lines"][-2]["command_id"]
+    worked("show", recorded).went_well()
 
 
 def test_blame(worked: Program) -> None:

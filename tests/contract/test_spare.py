@@ -8,27 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from substrate.agent import spare
-from substrate.agent.waiting import wait
-from substrate.world.recipe import Recipe
+from substrate.daemon.prefork import prefork_parent
+from substrate.daemon.prefork.prefork_child import Prepared, wait
+from substrate.world.prewarm import WorldsAhead
+from substrate.world.process.world_spec import Recipe
 
 pytestmark = pytest.mark.needs("linux")
 
 
 def test_a_call_that_comes_right_after_the_door_is_served(tmp_path: Path) -> None:
-    """Nobody is at the door; what was handed over must not be lost with its caller waiting."""
+    """No client is at the door: a call that was handed over must still be served, not lost."""
     root = os.fsencode(tmp_path)
     recipe = Recipe(root + b"/worlds", root, "workspace", (), (), (), (), ())
-    ours, theirs = spare.pair()
-    waiting = spare.Spare(0, ours)
+    ours, theirs = prefork_parent.pair()
+    waiting = prefork_parent.Spare(0, ours)
     caller, given = socket.socketpair()
     with caller, given, socket.socket(socket.AF_UNIX) as door:
         door.bind(root + b"/door")
         door.listen()
         door.setblocking(False)
         waiting.let_listen(door.fileno())
-        assert waiting.hand_over(spare.Handed(given, spare.Told))
-        handed = wait(theirs, recipe)
+        assert waiting.hand_over(prefork_parent.Handed(given, prefork_parent.Told))
+        handed = wait(Prepared(WorldsAhead()), theirs, recipe)
         assert handed is not None
         with handed.connection:
             caller.sendall(b"?")

@@ -11,16 +11,16 @@ from collections.abc import Callable
 
 import pytest
 
-from substrate.system.platform import pid_alive
-from substrate.world import ahead
-from substrate.world.choose import choose_world
-from substrate.world.network.choose import network_for
-from substrate.world.protocol import ResourceLimits, RunOutcome, RunRequest, Wanted
+from substrate.system.process.process_identity import pid_alive
+from substrate.world.interface import ResourceLimits, RunOutcome, RunRequest, Wanted
+from substrate.world.network.choose_network import network_for
+from substrate.world.select_strategy import choose_world
 from tests.contract.as_user import as_user
+from tests.contract.made_ahead import ahead
 from tests.contract.tree_edits import Edits
 from tests.contract.world_site import Site
 
-pytestmark = pytest.mark.needs("world-overlay")
+pytestmark = [pytest.mark.needs("world-overlay"), pytest.mark.usefixtures("ahead")]
 
 #: Everything that a command can see of a tree, the root's own times included.
 _MANIFEST = (
@@ -28,7 +28,7 @@ _MANIFEST = (
     " -o -path ./.substrate-git -prune -o -printf '\\n' | sort;"
     " find . -path ./.substrate-git -prune -o -type f -exec sha256sum {} + | sort"
 )
-#: Somebody else may mount something in the middle of a test; then there is no world ahead.
+#: Another process may mount something during a test; then there is no world ahead.
 _ATTEMPTS = 10
 
 
@@ -45,17 +45,17 @@ def _run(site: Site, line: str, **request: object) -> RunOutcome:
 def _seen_ahead(site: Site, line: str, between: Callable[[], object], **request: object) -> str:
     """What `line` prints in a world that is made, then `between` happens, then it is run."""
     _run(site, "true")
-    recipe = ahead.news.recipe
+    recipe = ahead().news.recipe
     assert recipe is not None
     for _ in range(_ATTEMPTS):
-        ahead.prepare(recipe)
+        ahead().prepare(recipe)
         between()
         reader, writer = os.pipe()
         _run(site, line, stdout=writer, **request)
         os.close(writer)
         with os.fdopen(reader, encoding="utf-8") as pipe:
             said = pipe.read()
-        if ahead.news.was_ahead:
+        if ahead().news.was_ahead:
             return said
     raise AssertionError("no world made ahead was used")
 
@@ -149,9 +149,9 @@ def test_a_lock_that_comes_later_is_not_seen(site: Site) -> None:
 
 
 def _misfits(site: Site) -> list[str]:
-    """What happened between, for which a world made ahead was used all the same."""
+    """The events in between after which a world made ahead was wrongly used."""
     _run(site, "true")
-    recipe = ahead.news.recipe
+    recipe = ahead().news.recipe
     assert recipe is not None
     used = []
     moved = site.root.with_name("moved")
@@ -175,14 +175,14 @@ def _misfits(site: Site) -> list[str]:
         "a limit": (lambda: None, {"limits": ResourceLimits(pids=4000)}),
     }
     for name, (between, request) in cases.items():
-        ahead.prepare(recipe)
-        assert ahead.is_made(), name
+        ahead().prepare(recipe)
+        assert ahead().made is not None, name
         between()
         outcome = _run(site, "true", **request)
         assert outcome.exit == 0, name
-        if ahead.news.was_ahead:
+        if ahead().news.was_ahead:
             used.append(name)
-        assert not ahead.is_made()
+        assert ahead().made is None
         assert os.listdir(site.store / "worlds") == [], name
     return used
 
@@ -202,13 +202,13 @@ def _from_the_first(site: Site) -> None:
     assert outcome.layer is not None
     assert site.store not in outcome.layer.directory.parents
     world.discard(outcome.layer)
-    recipe = ahead.news.recipe
+    recipe = ahead().news.recipe
     assert recipe is not None
-    assert not ahead.news.was_ahead
+    assert not ahead().news.was_ahead
     for _ in range(_ATTEMPTS):
-        ahead.prepare(recipe)
+        ahead().prepare(recipe)
         _run(site, "true")
-        if ahead.news.was_ahead:
+        if ahead().news.was_ahead:
             return
     raise AssertionError("it was made ahead, and is not what the second command needs")
 
@@ -219,16 +219,17 @@ def test_the_second_command_of_all_can_have_one(site: Site) -> None:
 
 def _killed(site: Site) -> None:
     _run(site, "true")
-    recipe = ahead.news.recipe
+    recipe = ahead().news.recipe
     assert recipe is not None
-    ahead.prepare(recipe)
-    assert ahead._made is not None
-    init, command = ahead._made.opened.pids
+    ahead().prepare(recipe)
+    made = ahead().made
+    assert made is not None
+    init, command = made.opened.pids
     os.kill(init, signal.SIGKILL)
     os.waitpid(init, 0)
     outcome = _run(site, "echo fine > file; exit 3")
     assert (outcome.exit, outcome.signal) == (3, None)
-    assert not ahead.news.was_ahead
+    assert not ahead().news.was_ahead
     assert not pid_alive(command)
     assert os.listdir(site.store / "worlds") == []
 
@@ -239,17 +240,18 @@ def test_one_whose_processes_were_killed_is_not_used(site: Site) -> None:
 
 def _dropped(site: Site) -> None:
     _run(site, "true")
-    recipe = ahead.news.recipe
+    recipe = ahead().news.recipe
     assert recipe is not None
-    ahead.prepare(recipe)
-    assert ahead._made is not None
-    pids = ahead._made.opened.pids
-    # Whoever copies the workspace now does not stumble over it.
+    ahead().prepare(recipe)
+    made = ahead().made
+    assert made is not None
+    pids = made.opened.pids
+    # Copying the workspace now does not fail because of it.
     shutil.copytree(site.root, site.base / "copy")
-    ahead.drop()
+    ahead().drop()
     assert not any(pid_alive(pid) for pid in pids)
     assert os.listdir(site.store / "worlds") == []
 
 
-def test_one_that_is_never_used_is_in_nobodys_way_and_leaves_nothing(site: Site) -> None:
+def test_one_never_used_is_in_no_command_s_way_and_leaves_nothing(site: Site) -> None:
     as_user(site.case.uid, lambda: _dropped(site))

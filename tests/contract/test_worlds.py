@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import UsageError, WorkspaceError
-from substrate.system.files import remove_tree
-from substrate.system.platform import pid_alive
-from substrate.world.layers import new_look
-from substrate.world.protocol import STRATEGIES, ResourceLimits, RunOutcome, RunRequest
+from substrate.system.files.files import remove_tree
+from substrate.system.process.process_identity import pid_alive
+from substrate.world.interface import STRATEGIES, ResourceLimits, RunOutcome, RunRequest
+from substrate.world.layer.layer_dirs import new_look
 from tests.contract.as_user import NOBODY
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
 from tests.mounts import mounted, tmpfs_words
@@ -34,7 +34,20 @@ CASES = [
 ]
 
 
-@pytest.fixture(params=CASES, ids=lambda case: f"{case.strategy}-uid{case.uid}")
+def _named(case: Case) -> str:
+    return f"{case.strategy}-uid{case.uid}"
+
+
+#: For what the others do not promise.
+isolating = pytest.mark.parametrize(
+    "site", [case for case in CASES if case.strategy != "direct"], indirect=True, ids=_named
+)
+of_overlay = pytest.mark.parametrize(
+    "site", [case for case in CASES if case.strategy == "overlay"], indirect=True, ids=_named
+)
+
+
+@pytest.fixture(params=CASES, ids=_named)
 def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     skip_unless_possible(request.param)
     with make_site(request.param, monkeypatch) as made:
@@ -65,7 +78,7 @@ def test_the_command_sees_its_changes_and_the_workspace_does_not(site: Site) -> 
         assert not (site.root / "gone").exists()
 
 
-def test_what_applied_is_told(site: Site) -> None:
+def test_what_applied_is_reported(site: Site) -> None:
     isolation = site.run("true").isolation
     assert isolation.strategy == site.case.strategy
     assert isolation.tier == ("workspace" if site.isolates else "none")
@@ -163,9 +176,8 @@ def test_new_files_belong_to_the_user(site: Site) -> None:
     assert site.result(outcome, "mine").stat().st_uid == site.case.uid
 
 
+@isolating
 def test_history_is_hidden_and_cleaning_up_does_not_trip_over_it(site: Site) -> None:
-    if not site.isolates:
-        return
     (site.store / "secret").write_text("s")
     line = "ls -A .substrate-git; git init -q . && git clean -fdxq && ls -A && git status --short"
     outcome = site.run(line)
@@ -182,9 +194,8 @@ def test_a_timeout_ends_everything(site: Site) -> None:
     assert outcome.left_running == 0
 
 
-def test_what_is_left_running_goes_on_and_is_told(site: Site) -> None:
-    if site.case.strategy != "overlay":
-        return
+@of_overlay
+def test_what_is_left_running_goes_on_and_is_reported(site: Site) -> None:
     mark = site.base / "mark"
     os.mkdir(mark)
     os.chown(mark, site.case.uid, site.case.uid)
@@ -201,10 +212,10 @@ def test_what_is_left_running_goes_on_and_is_told(site: Site) -> None:
 
 
 def _is_running(outcome: RunOutcome) -> bool:
-    from substrate.world import layers
+    from substrate.world.layer import layer_dirs
 
     assert outcome.layer is not None
-    return layers.is_running(outcome.layer)
+    return layer_dirs.is_running(outcome.layer)
 
 
 def test_children_can_be_ended_with_the_command(site: Site) -> None:
@@ -262,18 +273,16 @@ def test_a_mount_inside_is_seen_and_named(site: Site) -> None:
         if site.case.strategy == "overlay" and site.case.uid:
             with pytest.raises(AssertionError, match="something is mounted inside"):
                 site.run("true")
-            return
-        outcome = site.run("cat dir/mounted && echo real > dir/real")
-        assert outcome.exit == 0
-        assert (inner / "real").read_text() == "real\n"
-        if site.isolates:
-            assert str(inner) in outcome.isolation.reason
+        else:
+            outcome = site.run("cat dir/mounted && echo real > dir/real")
+            assert outcome.exit == 0
+            assert (inner / "real").read_text() == "real\n"
+            assert (str(inner) in outcome.isolation.reason) is site.isolates
 
 
+@isolating
 def test_a_killed_waiter_takes_the_world_with_it(site: Site) -> None:
-    """Nobody would ever apply what it goes on doing."""
-    if not site.isolates:
-        return
+    """Its further changes could never be applied."""
     marks = site.base / "marks"
     os.mkdir(marks)
     os.chown(marks, site.case.uid, site.case.uid)
@@ -310,7 +319,7 @@ def _processes_in(directory: Path) -> list[str]:
 
 
 def test_nothing_that_works_is_skipped() -> None:
-    """Every strategy stands in the list of cases: a new one cannot be forgotten."""
+    """Every strategy is in the list of cases: a new one cannot be forgotten."""
     assert {case.strategy for case in CASES} == set(STRATEGIES)
 
 
@@ -329,9 +338,8 @@ print(made)
 HUNGRY = "exec python3 -c 'x = bytearray(400 * 1024 * 1024); print(len(x))'"
 
 
+@isolating
 def test_a_limit_on_processes_holds_for_all_of_them(site: Site) -> None:
-    if not site.isolates:
-        return
     # Without a control group the limit counts whatever the user has running on this machine.
     others = 0 if site.case.uid == 0 else _processes_of(site.case.uid)
     limits = ResourceLimits(pids=8 + others)
@@ -347,16 +355,14 @@ def _processes_of(uid: int) -> int:
     return count
 
 
+@isolating
 def test_a_limit_on_memory_ends_what_goes_over_it(site: Site) -> None:
-    if not site.isolates:
-        return
     limits = ResourceLimits(memory_bytes=100 * 1024 * 1024)
     assert site.run(HUNGRY, limits=limits).exit != 0
     assert site.run(HUNGRY).exit == 0
 
 
-def test_limits_that_cannot_be_held_are_told(site: Site) -> None:
-    if not site.isolates:
-        return
+@isolating
+def test_limits_that_cannot_be_held_are_reported(site: Site) -> None:
     reason = site.run("true", limits=ResourceLimits(cpus=0.5)).isolation.reason
     assert ("processor time is not limited" in reason) is (site.case.uid == NOBODY)

@@ -1,4 +1,4 @@
-"""What somebody does to a tree between two commands, at random."""
+"""Random edits of a tree between two commands."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Edits:
             os.truncate(path, self._chance.randint(0, 30))
 
     def _name_outside(self) -> None:
-        """Another name of the file, where nobody watches."""
+        """Another name of the file, in a directory without a watch."""
         if path := self._file():
             outside = self._root.parent / f"outside{self._chance.randint(0, 3)}"
             outside.unlink(missing_ok=True)

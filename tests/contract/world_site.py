@@ -1,4 +1,4 @@
-"""A workspace that belongs to somebody, and worlds over it: for the tests of worlds."""
+"""A workspace with an owner, and worlds over it: for the tests of worlds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from substrate.world.choose import choose_world
-from substrate.world.protocol import RunOutcome, RunRequest, Wanted
+from substrate.world.interface import RunOutcome, RunRequest, Wanted
+from substrate.world.select_strategy import choose_world
 from tests.capabilities import present
 from tests.contract.as_user import as_user
 

@@ -178,7 +178,7 @@ def verdict(site: Site, status: int, kinds: Sequence[str]) -> str:
 
 
 def lost_contents(cli: Cli, old: Tree) -> list[bytes]:
-    """Paths whose bytes are neither where they stood nor in anything that history's refs reach."""
+    """Paths whose bytes are neither at their old place nor reachable from history's refs."""
     out = cli.git("rev-list", "--objects", "--all").stdout
     reachable = {line[:40] for line in out.split(b"\n")}
     now = tree(cli.workspace)
@@ -196,6 +196,6 @@ def blob(content: bytes) -> bytes:
 
 
 def check_ids(cli: Cli, ids: Iterable[str], live: set[str]) -> None:
-    """Every id ever printed resolves; those that stand in the log do so by standing there."""
+    """Every id ever printed resolves; ids in the log are known to, others are checked."""
     for one in [i for i in ids if i not in live][:3]:
         cli.ok("show", one)

@@ -85,8 +85,8 @@ class Cli(NamedTuple):
     umask: int = 0o022
     uid: int | None = None
     extra: Mapping[str, str] = {}
-    #: How the interpreter is told to run the program, where `-m substrate` will not do; it
-    #: then changes to `uid` by itself.
+    #: The interpreter's arguments to run the program, if `-m substrate` is not enough; the
+    #: program then changes to `uid` by itself.
     launcher: tuple[str, ...] = ()
 
     @property
@@ -154,7 +154,7 @@ def store_problems(cli: Cli) -> list[str]:
 
 
 def unlisted_worlds(cli: Cli) -> list[str]:
-    """Worlds that nobody would ever hear of again."""
+    """Worlds that exist but are in no list."""
     worlds = cli.workspace / ".substrate-git" / "worlds"
     names = [path.name for path in worlds.iterdir()] if worlds.is_dir() else []
     if not names:

@@ -100,8 +100,12 @@ def announced(cli: Cli) -> bool:
 
 def verdict(fault: Fault, cli: Cli) -> str:
     """After the next call: "old" or "new", nothing in between, nothing lost, nothing left over."""
-    following = cli("recover", "list")
-    assert following.returncode == 0, f"the next call failed: {following.stderr.decode()}"
+    looked = cli("recover", "list")
+    assert looked.returncode == 0, f"the next call failed: {looked.stderr.decode()}"
+    if b"interrupted: " in looked.stderr:  # looking finishes nothing, and names what does
+        assert b"finish it: `substrate fsck --repair`" in looked.stderr
+        following = cli("fsck", "--repair")
+        assert following.returncode == 0, f"not finished: {following.stderr.decode()}"
     found = state(cli.workspace)
     which = "old" if found == fault.old else "new" if found == fault.new else "mixed"
     assert which != "mixed", (
@@ -125,7 +129,7 @@ def _difference(found: State, wanted: State) -> list[str]:
 
 
 def lost_contents(root: Path, before: Tree) -> list[bytes]:
-    """Paths whose bytes are neither where they stood nor in anything that a ref reaches."""
+    """Paths whose bytes are neither at their old place nor reachable from a ref."""
     reachable = {line[:40] for line in git(root, "rev-list", "--objects", "--all").split(b"\n")}
     now = tree(root)
     return [

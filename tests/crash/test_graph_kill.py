@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.graph.layout import FILES, read_marker
+from substrate.graph.index.graph_paths import FILES, read_marker
 
 CTX = [sys.executable, "-c", "import sys; from substrate.cli.ctx import ctx; sys.exit(ctx())"]
 #: Where the files, their names and the cache change. Some of each now; all of them with --long.

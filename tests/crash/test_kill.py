@@ -45,6 +45,7 @@ OPERATIONS = {
         ("compact", "--keep-checkpoints", "0", "--keep-sessions", "0"), ("squash",), 14
     ),
     "close": Operation(("session", "close", "s"), ("squash",), 8),
+    "forget": Operation(("forget", "src/b", "--yes"), (), 10),
 }
 
 

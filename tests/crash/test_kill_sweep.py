@@ -1,9 +1,9 @@
-"""kill -9 of whoever takes part in a command, at random moments of it.
+"""kill -9 of each process that takes part in a command, at random moments.
 
-A command writes, renames, appends, makes and removes. Whoever is struck, afterwards:
+A command writes, renames, appends, creates and removes. Whichever process is killed, afterwards:
 
     the workspace is as before, as after, or as the command itself had left it when it died
-    what history says of it is what stands there, and `fsck` is content
+    history matches the workspace, and `fsck` finds no problem
     the next command works
     no process, mount, world or temporary file is left
 
@@ -12,19 +12,23 @@ The moment and the victim are drawn from a seed: a failure names its round.
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 import signal
+import sqlite3
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.agents import PATIENCE_S, Agent, agent_in, pids_with, until
+from tests.daemons import PATIENCE_S, Daemon, daemon_in, pids_with, until
 
 pytestmark = [
     pytest.mark.needs("linux", "world-overlay", "root"),
@@ -33,7 +37,7 @@ pytestmark = [
 
 _DEFAULT_ROUNDS, _LONG_ROUNDS = 15, 500
 #: And how long after it is first seen it may be struck: a call, a command, what comes after.
-_VICTIMS = {"client": 0.5, "agent": 0.5, "runner": 0.2, "init": 0.07, "command": 0.07}
+_VICTIMS = {"client": 0.5, "daemon": 0.5, "runner": 0.2, "init": 0.07, "command": 0.07}
 Tree = dict[str, bytes | None]
 
 OLD: Tree = {
@@ -88,7 +92,7 @@ def prefixes(n: int) -> list[Tree]:
 def tree(root: Path) -> Tree:
     found: Tree = {}
     for above, directories, files in os.walk(root):
-        # Not ours: the agent may still be tidying up there.
+        # Not ours: the daemon may still be cleaning up there.
         directories[:] = [name for name in directories if name not in (".substrate-git", ".git")]
         here = Path(above)
         found.update({str((here / name).relative_to(root)): None for name in directories})
@@ -98,17 +102,17 @@ def tree(root: Path) -> Tree:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Agent]:
-    with agent_in(tmp_path) as started:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with daemon_in(tmp_path) as started:
         yield started.serve()
 
 
-def victims(agent: Agent, victim: str, client: int) -> list[int]:
+def victims(daemon: Daemon, victim: str, client: int) -> list[int]:
     if victim == "client":
         return [client]
-    if victim == "agent":
-        return [agent.pid] if agent.pid else []
-    runners = agent.runners()
+    if victim == "daemon":
+        return [daemon.pid] if daemon.pid else []
+    runners = daemon.runners()
     if victim == "runner":
         return runners[:1]
     inits = [pid for pid in below(runners) if is_init(pid)]
@@ -137,12 +141,12 @@ def is_init(pid: int) -> bool:
     return len(line.split()) > 2 and line.split()[-1] == "1"
 
 
-def at_work(agent: Agent) -> list[int]:
-    """Processes of commands and of those that record them: they stand in the workspace."""
+def at_work(daemon: Daemon) -> list[int]:
+    """Processes of commands and their recorders: their working directory is the workspace."""
     found = []
-    for pid in pids_with(f"SUBSTRATE_SOCKET={agent.socket}"):
+    for pid in pids_with(f"SUBSTRATE_SOCKET={daemon.socket}"):
         try:
-            if os.readlink(f"/proc/{pid}/cwd") == str(agent.workspace):
+            if os.readlink(f"/proc/{pid}/cwd") == str(daemon.workspace):
                 found.append(pid)
         except OSError:
             continue
@@ -158,48 +162,48 @@ def kill(pids: list[int]) -> bool:
     return bool(pids)
 
 
-def strike(agent: Agent, n: int, chance: random.Random) -> tuple[str, bool]:
-    """One command and one kill; who was meant, and whether anybody was there."""
+def strike(daemon: Daemon, n: int, chance: random.Random) -> tuple[str, bool]:
+    """One command and one kill; returns the chosen victim, and whether there was one."""
     victim = tuple(_VICTIMS)[n % len(_VICTIMS)]
     line = "; ".join(step.line for step in steps(n))
-    client = agent.start("--world", "-c", line)
+    client = daemon.start("--world", "-c", line)
     found: list[int] = []
     met = False
-    while client.poll() is None and not (found := victims(agent, victim, client.pid)):
+    while client.poll() is None and not (found := victims(daemon, victim, client.pid)):
         time.sleep(0.001)  # it is about to begin
     time.sleep(chance.uniform(0, _VICTIMS[victim]))
     if client.poll() is None or victim != "client":
         met = kill(found)
     client.communicate(timeout=PATIENCE_S)
-    until(lambda: not at_work(agent), f"the end of round {n}, {victim}")
+    until(lambda: not at_work(daemon), f"the end of round {n}, {victim}")
     return victim, met
 
 
-def judge(agent: Agent, n: int, victim: str) -> str:
+def judge(daemon: Daemon, n: int, victim: str) -> str:
     """What has become of it, once the next command has run."""
-    done = agent.run("--world", "-c", "true")
+    done = daemon.run("--world", "-c", "true")
     assert done.returncode == 0, done.stderr.decode()
-    found = tree(agent.workspace)
+    found = tree(daemon.workspace)
     known = prefixes(n)
     assert found in known, f"a state that the command never made: {found}"
-    kept = recorded(agent)
+    kept = recorded(daemon)
     of_history = {k: v for k, v in found.items() if v is not None and "node_modules" not in k}
     assert kept == of_history, f"history says {kept}, there stands {of_history}"
-    worlds = agent.run("world", "list")
+    worlds = daemon.run("world", "list")
     waiting = [word for word in worlds.stdout.decode().split() if word.startswith("wld_")]
     for world in waiting:
         assert found == OLD, "a world waits though its change has arrived"
-        dropped = agent.run("world", "discard", world)
+        dropped = daemon.run("world", "discard", world)
         assert dropped.returncode == 0, dropped.stderr.decode()
     if found in (known[0], known[-1]):
         return "old" if found == known[0] else "new"
-    # What a dying command has left is what it did; nobody else's death may show half of it.
+    # A dying command may leave half of its changes; the death of any other process must not.
     assert victim in ("client", "command", "init"), f"half of it, and {victim} was struck"
     return "part"
 
 
-def recorded(agent: Agent) -> dict[str, bytes]:
-    git = ["git", f"--git-dir={agent.workspace}/.substrate-git/.git"]
+def recorded(daemon: Daemon) -> dict[str, bytes]:
+    git = ["git", f"--git-dir={daemon.workspace}/.substrate-git/.git"]
     listed = subprocess.run([*git, "ls-tree", "-rz", "HEAD"], capture_output=True, check=True)
     rows = [row.partition(b"\t") for row in listed.stdout.split(b"\0") if row]
     oids = b"".join(row[0].split()[2] + b"\n" for row in rows)
@@ -214,64 +218,78 @@ def recorded(agent: Agent) -> dict[str, bytes]:
     return found
 
 
-def reset(agent: Agent) -> None:
+def reset(daemon: Daemon) -> None:
     """The next command: it works, and what it does arrives."""
-    done = agent.run("--world", "-c", _RESET)
+    done = daemon.run("--world", "-c", _RESET)
     assert done.returncode == 0, done.stderr.decode()
-    assert tree(agent.workspace) == OLD
-    until(lambda: not at_work(agent), "the end of what it tidies up, or that would be struck")
+    assert tree(daemon.workspace) == OLD
+    until(lambda: not at_work(daemon), "the end of what it tidies up, or that would be struck")
 
 
-def left_behind(agent: Agent) -> list[str]:
-    """What nobody needs any more, once the agent is gone too."""
-    store = agent.workspace / ".substrate-git"
-    found = [f"world {path.name}" for path in (store / "worlds").iterdir()]
+def temporary(directory: Path) -> list[Path]:
+    """Temporary files; a random id such as ``c-1m7pxn9yr4tmp`` may have the same letters."""
+    an_id = re.compile(r"(?!tmp)[a-z]{1,3}[-_][0-9a-z]{8,}")
+    return [path for path in directory.rglob("*tmp*") if not an_id.fullmatch(path.name)]
+
+
+def left_behind(daemon: Daemon) -> list[str]:
+    """Leftovers that nothing needs after the daemon has ended, too."""
+    store = daemon.workspace / ".substrate-git"
+    kept = discarded(store)
+    found = [f"world {one.name}" for one in (store / "worlds").iterdir() if one.name not in kept]
     found += [f"journal {path.name}" for path in (store / "journal").iterdir()]
-    found += [f"temporary {path}" for path in store.rglob("*tmp*")]
-    found += [f"process {pid}" for pid in pids_with(f"SUBSTRATE_SOCKET={agent.socket}")]
+    found += [f"temporary {path}" for path in temporary(store)]
+    found += [f"process {pid}" for pid in pids_with(f"SUBSTRATE_SOCKET={daemon.socket}")]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    found += [f"mount {line}" for line in mounts if str(agent.workspace) in line]
-    home = agent.trace.parent
-    found += [f"home {path}" for path in home.rglob("*tmp*")]
+    found += [f"mount {line}" for line in mounts if str(daemon.workspace) in line]
+    home = daemon.trace.parent
+    found += [f"home {path}" for path in temporary(home)]
     worlds = home / "worlds"
     found += [f"world {path.name}" for path in worlds.iterdir()] if worlds.exists() else []
     return found
 
 
-def sweep(agent: Agent, rounds: int, seed: int) -> None:
+def discarded(store: Path) -> set[str]:
+    """The worlds that `judge` discarded: they stay for as long as the trash does."""
+    with closing(sqlite3.connect(store / "index/history.db")) as ledger:
+        rows = ledger.execute("SELECT payload FROM intents WHERE kind = 'discarded'").fetchall()
+    return {json.loads(payload)["world_id"] for (payload,) in rows}
+
+
+def sweep(daemon: Daemon, rounds: int, seed: int) -> None:
     chance = random.Random(seed)
     ended: Counter[str] = Counter()
     struck: Counter[str] = Counter()
     for n in range(rounds * 3):
         if n >= rounds and all(struck[name] for name in _VICTIMS):
             break  # a victim that was gone too soon each time gets further rounds
-        reset(agent)
-        victim, met = strike(agent, n, chance)
+        reset(daemon)
+        victim, met = strike(daemon, n, chance)
         try:
-            state = judge(agent, n, victim)
+            state = judge(daemon, n, victim)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}, round {n}, {victim}: {error}") from error
         struck[victim] += met
         ended[f"{victim} {state}"] += 1
         if n % 50 == 49:
-            fsck = agent.run("fsck")
+            fsck = daemon.run("fsck")
             assert fsck.returncode == 0, f"after round {n}: {fsck.stderr.decode()}"
     print(f"\n{rounds} rounds, struck {dict(struck)}, ended {dict(sorted(ended.items()))}")
     assert set(struck) == set(_VICTIMS) and all(struck.values()), struck
-    fsck = agent.run("fsck")
+    fsck = daemon.run("fsck")
     assert fsck.returncode == 0, fsck.stderr.decode()
-    agent.run("agent", "stop")
-    until(lambda: not pids_with(f"SUBSTRATE_SOCKET={agent.socket}"), "the agent's end")
-    assert left_behind(agent) == []
+    daemon.run("daemon", "stop")
+    until(lambda: not pids_with(f"SUBSTRATE_SOCKET={daemon.socket}"), "the daemon's end")
+    assert left_behind(daemon) == []
 
 
-def test_kills_at_random_moments(agent: Agent) -> None:
-    sweep(agent, _DEFAULT_ROUNDS, seed=1)
+def test_kills_at_random_moments(daemon: Daemon) -> None:
+    sweep(daemon, _DEFAULT_ROUNDS, seed=1)
 
 
 @pytest.mark.long
-def test_five_hundred_kills(agent: Agent) -> None:
-    sweep(agent, _LONG_ROUNDS, seed=2)
+def test_five_hundred_kills(daemon: Daemon) -> None:
+    sweep(daemon, _LONG_ROUNDS, seed=2)
 
 
 def test_the_states_are_those_of_a_plain_run(tmp_path: Path) -> None:
@@ -285,20 +303,20 @@ def test_the_states_are_those_of_a_plain_run(tmp_path: Path) -> None:
     assert tree(tmp_path) == known[-1]
 
 
-def test_the_judge_can_fail(agent: Agent) -> None:
+def test_the_judge_can_fail(daemon: Daemon) -> None:
     """Each thing that it looks for, planted."""
-    reset(agent)
-    (agent.workspace / "b").write_bytes(b"torn")
+    reset(daemon)
+    (daemon.workspace / "b").write_bytes(b"torn")
     with pytest.raises(AssertionError, match="never made"):
-        judge(agent, 0, "runner")
-    (agent.workspace / "b").write_bytes(b"old\n")
-    assert agent.run("--world", "-c", "echo 0 > t").returncode == 0
+        judge(daemon, 0, "runner")
+    (daemon.workspace / "b").write_bytes(b"old\n")
+    assert daemon.run("--world", "-c", "echo 0 > t").returncode == 0
     with pytest.raises(AssertionError, match="half of it"):
-        judge(agent, 0, "runner")
-    store = agent.workspace / ".substrate-git"
+        judge(daemon, 0, "runner")
+    store = daemon.workspace / ".substrate-git"
     for place in ("worlds/wld_x", "journal/c-x"):
         (store / place).mkdir()
     (store / "index" / "tmp_x").touch()
-    said = "\n".join(left_behind(agent))
-    assert {"world wld_x", "journal c-x"} <= set(left_behind(agent))
+    said = "\n".join(left_behind(daemon))
+    assert {"world wld_x", "journal c-x"} <= set(left_behind(daemon))
     assert "tmp_x" in said and "process " in said

@@ -1,4 +1,4 @@
-"""Many files that are rewritten where they stand: they are synced by several threads at a time."""
+"""Many files that are rewritten in place: several threads sync them at the same time."""
 
 from __future__ import annotations
 

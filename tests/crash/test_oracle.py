@@ -25,8 +25,8 @@ class Defect(NamedTuple):
 
 
 FORGETFUL = (
-    "from substrate.history import restore\n"
-    "from substrate.workspace.plan import Plan\n"
+    "from substrate.history.reversal import restore\n"
+    "from substrate.workspace.apply.plan import Plan\n"
     "apply = restore._apply\n"
     "restore._apply = lambda store, intent, plan: apply(\n"
     "    store, intent, Plan.of([op for op in plan.ops if op.path != b'src/a']))"
@@ -34,26 +34,26 @@ FORGETFUL = (
 DEFECTS = {
     "a command's change is not committed": Defect(
         "record",
-        "from substrate.history import record\n"
+        "from substrate.history.record import record_entry as record\n"
         "extend = record._extend\n"
         "record._extend = lambda store, batch, seen, *rest, **more: extend(\n"
         "    store, batch, seen._replace(changes=[]), *rest, **more)",
     ),
     "a command's change is committed in part": Defect(
         "record",
-        "from substrate.history import record\n"
+        "from substrate.history.record import record_entry as record\n"
         "extend = record._extend\n"
         "record._extend = lambda store, batch, seen, *rest, **more: extend(\n"
         "    store, batch, seen._replace(changes=seen.changes[1:]), *rest, **more)",
     ),
     "a world's change is not committed": Defect(
         "world",
-        "from substrate.history import arrive\n"
+        "from substrate.history.arrival import bring_into_tree as arrive\n"
         "arrive.edited = lambda batch, snapshot, changes: snapshot",
     ),
     "a file of a world does not arrive": Defect(
         "world",
-        "from substrate.history import arrive\n"
+        "from substrate.history.arrival import bring_into_tree as arrive\n"
         "apply = arrive._apply\n"
         "def forgetful(store, intent, ready, source):\n"
         "    ready.staged.items[:] = [i for i in ready.staged.items if i.path != b'src/a']\n"
@@ -62,32 +62,33 @@ DEFECTS = {
     ),
     "outside edits are not taken note of": Defect(
         "undo",
-        "from substrate.history import record\nrecord.record_outside = lambda store: None",
+        "from substrate.history.record import record_entry as record\n"
+        "record.record_outside = lambda store: None",
     ),
     "an undo forgets a file": Defect("undo", FORGETFUL),
     "a rollback forgets a file": Defect("rollback", FORGETFUL),
     "an exact rollback forgets a file": Defect("exact", FORGETFUL),
     "an undo leaves no entry": Defect(
         "undo",
-        "from substrate.history import restore\n"
-        "def gone(store, intent):\n"
+        "from substrate.history.reversal import restore\n"
+        "def gone(store, intent, more):\n"
         "    restore.abandon(store, intent)\n"
         "    raise SystemExit(0)\n"
         "restore.complete = gone",
     ),
     "scratch files stay": Defect(
         "undo",
-        "from substrate.history import restore\n"
+        "from substrate.history.reversal import restore\n"
         "complete = restore.complete\n"
-        "def messy(store, intent):\n"
-        "    entry = complete(store, intent)\n"
+        "def messy(store, intent, more):\n"
+        "    entry = complete(store, intent, more)\n"
         "    store.scratch(intent.intent_id).mkdir(parents=True, exist_ok=True)\n"
         "    return entry\n"
         "restore.complete = messy",
     ),
     "compaction forgets what it squashed": Defect(
         "compact",
-        "from substrate.history import squash\n"
+        "from substrate.history.maintenance import squash\n"
         "squash.NewLine.take_up = (lambda take_up: lambda self, ledger: (\n"
         "    take_up(self, ledger),\n"
         "    ledger.db.execute('DELETE FROM entries WHERE squashed_into IS NOT NULL')))(\n"
@@ -95,10 +96,11 @@ DEFECTS = {
     ),
     "compaction loses a state": Defect(
         "compact",
-        "from substrate.history import squash\n"
+        "from substrate.history.maintenance import squash\n"
         "write = squash._write_squash\n"
-        "def short(batch, out, here, members, step, parent):\n"
-        "    return write(batch, out, here, members, (step[0], step[0] or step[1]), parent)\n"
+        "def short(store, batch, out, here, members, step):\n"
+        "    step = step._replace(after=step.before or step.after)\n"
+        "    return write(store, batch, out, here, members, step)\n"
         "squash._write_squash = short",
     ),
 }
@@ -135,7 +137,8 @@ def test_the_oracle_sees(named: str, made: Callable[[str], Before]) -> None:
     before = made(defect.operation)
     site = harness.copy(before, "struck")
     done = site.cli._replace(launcher=("-c", defect.planted + RUN))(*operation.words)
-    assert b"NameError" not in done.stderr and b"ImportError" not in done.stderr, done.stderr
+    for wrong in (b"NameError", b"ImportError", b"TypeError", b"AttributeError"):
+        assert wrong not in done.stderr, f"the planted defect does not fit: {done.stderr!r}"
     with pytest.raises(AssertionError):
         harness.verdict(site, done.returncode, operation.kinds)
 
@@ -149,7 +152,10 @@ def test_the_oracle_sees_that_nothing_is_finished(made: Callable[[str], Before])
         status, _ = harness.struck(site, operation.words, point, "signal=KILL")
         if has_intent(site.cli):
             break
-    planted = "from substrate.history import settle\nsettle.settle = lambda store: []"
+    planted = (
+        "from substrate.history.maintenance import crash_recovery as settle\n"
+        "settle.settle = lambda store: []"
+    )
     broken = site.cli._replace(launcher=("-c", planted + RUN))
     with pytest.raises(AssertionError):
         harness.verdict(Site(broken, before), status, operation.kinds)

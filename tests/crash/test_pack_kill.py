@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import pytest
 
-from substrate.packs import refs
-from substrate.packs.bundle import export
-from substrate.packs.collect import collect
-from substrate.packs.fsck import check_store
-from substrate.packs.store import Store, open_store
+from substrate.packs.exchange.bundle import export
+from substrate.packs.store import pack_refs
+from substrate.packs.store.ctx_store import Store, open_store
+from substrate.packs.store.fsck import check_store
+from substrate.packs.store.gc import collect
 from tests.crash.harness import CALLS, KILLED, Point, read_points, sample
 
 pytestmark = [pytest.mark.needs("strace"), pytest.mark.timeout(0)]
@@ -83,10 +83,10 @@ def prepare(directory: Path, name: str) -> Site:
         for file in ("far", "doomed", "kept")
     }
     store = store_at(root)
-    refs.set_tag(store, "kept", f"sha256:{addresses['kept']}")
-    refs.set_tag(store, "moved", f"sha256:{addresses['doomed']}")
+    pack_refs.set_tag(store, "kept", f"sha256:{addresses['kept']}")
+    pack_refs.set_tag(store, "moved", f"sha256:{addresses['doomed']}")
     if name == "gc":
-        refs.delete_tag(store, "moved")
+        pack_refs.delete_tag(store, "moved")
     export(store, [f"sha256:{addresses['far']}"], root / "bundle.tgz")
     collect(store, [f"sha256:{addresses['far']}"])
     (root / "doomed").write_text(addresses["doomed"])
@@ -157,7 +157,7 @@ def test_killed_at_any_call(tmp_path: Path, name: str, request: pytest.FixtureRe
 
 
 @pytest.mark.parametrize("name", ["pack", "import"])
-def test_a_full_disk_is_told_and_leaves_the_old_state(
+def test_a_full_disk_is_reported_and_leaves_the_old_state(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
     site = prepare(tmp_path, name)

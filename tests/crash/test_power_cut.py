@@ -47,8 +47,8 @@ class Disk:
     def unmount(self) -> None:
         if os.path.ismount(self.mount_point):
             unmount(self.mount_point)
-        # Whoever made a mount namespace meanwhile (a world, another test) still has it mounted,
-        # and would hand its dead file system to our next mount.
+        # A mount namespace made since then (by a world or another test) still has it mounted, and
+        # would pass its dead file system to our next mount.
         for _ in range(600):
             command = ["losetup", "--associated", str(self.image)]
             if not subprocess.run(command, capture_output=True, check=True).stdout:
@@ -99,11 +99,11 @@ def synced(text: str) -> str:
     return f"printf '{text}\\n' > f; mkdir -p d; printf '{text}\\n' > d/g-{text}; sync f d/* d ."
 
 
-#: As the agent runs a call: at its end nothing is closed.
+#: As the daemon runs a call: at its end nothing is closed.
 _ENDS_AT_ONCE = """
 import os, sys
 from substrate.cli.main import substrate
-from substrate.system import afterwards
+from substrate.system.process import deferred_work as afterwards
 afterwards.postpone()
 status = substrate(sys.argv[1:])
 sys.stdout.flush()

@@ -18,7 +18,7 @@ from tests.crash.rewrite_site import Fault, git, write
 
 pytestmark = [pytest.mark.needs("strace"), pytest.mark.timeout(0)]
 
-#: Where an operation's journal lies, from its first write to its last.
+#: The directory of an operation's journal, from its first write to its last.
 JOURNAL = ".manifold/journal/"
 #: What announces the operation: before this file is there, nothing has changed.
 INTENT = "intent.json"
@@ -142,7 +142,7 @@ def test_killed_again_while_it_is_being_finished(
         site = harness.Site(cli, harness.Before(made.directory, {}, {}, ()))
         kinds = ("renameat2", "unlinkat", "rename", "fsync", "unlink", "openat")
         again = Point(kinds[rounds % len(kinds)], 1 + rounds % 4)
-        harness.struck(site, ("recover", "list"), again, "signal=KILL")
+        harness.struck(site, ("fsck", "--repair"), again, "signal=KILL")
         try:
             assert rewrite_site.verdict(made, cli) == "new"
         except AssertionError as error:

@@ -1,4 +1,4 @@
-"""Ways to lose work that somebody tried, and the printed command that must bring it back."""
+"""Attempts to lose work, and the printed command that must restore it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def taken_back(program: Program, done: Done) -> Done:
 
 
 def test_a_file_excluded_since_and_then_replaced_comes_back(place: Path, program: Program) -> None:
-    """What stood there was in the trash, and `recover restore` said: nothing to change."""
+    """The replaced content was in the trash, but `recover restore` said: nothing to change."""
     log = place / "a.log"
     log.write_text("one\n")
     program("-c", "true").went_well()

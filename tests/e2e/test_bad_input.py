@@ -93,7 +93,7 @@ class TestPlaces:
         assert not (project / "made").exists()
 
     @pytest.mark.needs("other-user")
-    def test_a_workspace_of_somebody_else(self, shared_directory: Path) -> None:
+    def test_a_workspace_of_another_user(self, shared_directory: Path) -> None:
         project = shared_directory / "project"
         project.mkdir(mode=0o777)
         project.chmod(0o777)
@@ -112,9 +112,7 @@ class TestPlaces:
         assert len((home / "s/trace.jsonl").read_text().splitlines()) == 2
 
     @pytest.mark.needs("other-user")
-    def test_a_history_of_somebody_else_in_a_workspace_of_ours(
-        self, shared_directory: Path
-    ) -> None:
+    def test_a_history_of_another_user_in_a_workspace_of_ours(self, shared_directory: Path) -> None:
         """Root made the store once; the owner gets words, not a crash."""
         project = shared_directory / "project"
         project.mkdir()
@@ -129,7 +127,7 @@ class TestPlaces:
         program("-c", "true").is_clear(125, "belongs to another user")
 
     @pytest.mark.needs("other-user")
-    def test_a_graph_of_somebody_else(self, shared_directory: Path) -> None:
+    def test_a_graph_of_another_user(self, shared_directory: Path) -> None:
         subprocess.run(["git", "init", "-q", shared_directory], check=True)
         (shared_directory / ".ctx").mkdir(mode=0o700)
         by_ctx = AS_USER.replace("cli.main import substrate as", "cli.ctx import ctx as")
@@ -234,7 +232,7 @@ class TestIds:
         substrate.sh("echo 1 > a")
         substrate.sh("echo 2 > a")
         before = tree(substrate.cwd)
-        substrate("undo", "c-nobody").is_clear(4, "nothing here is called")
+        substrate("undo", "c-nobody").is_clear(4, "matches 'c-nobody'")
         substrate("undo", "c-").is_clear(4, "ambiguous", "more characters")
         substrate("undo", b"\xff\xfe").is_clear(4)
         substrate("undo", "a" * 5000).is_clear(4)
@@ -453,7 +451,7 @@ class TestWithoutGit:
         target = gitless.json("log")["commands"][0]["command_id"]
         (gitless.cwd / "a").write_bytes(b"0\n2\n3\nmine\n")
         before = tree(gitless.cwd)
-        for words in (["compact"], ["undo", target], ["blame", "a"], ["fsck"], ["diff", "@"]):
+        for words in (["compact"], ["undo", target], ["fsck"], ["diff", "@"]):
             told = gitless(*words, "--json") if words[0] != "diff" else gitless(*words)
             told.is_clear(3, "git")
         assert tree(gitless.cwd) == before
@@ -488,7 +486,7 @@ class TestReadOnly:
     def test_nothing_runs_where_a_world_is_required(
         self, frozen: Program, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What it changed would stay in a world that nobody could bring in."""
+        """Its changes would stay in a world that could never be applied."""
         for option in ("--world", "--hold", "--isolate=guarded"):
             done = frozen("run", option, "--", "echo", "ran")
             assert (done.status, done.out) == (125, b"")

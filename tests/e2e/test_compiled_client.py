@@ -1,8 +1,9 @@
-"""`launcher/door.c`: what it hands to the agent, and when it leaves a call to Python.
+"""`launcher/door.c`: what it passes to the daemon, and when it leaves a call to Python.
 
-It is compiled here with every warning and the sanitizers, and with a stand-in for the shell
-launcher that says so: no Python is where `ctx` says. At the other end of the door the test itself
-answers, with the agent's own code for the protocol: so it can say what an agent never would.
+It is compiled here with every warning and the sanitizers, and with a fake shell launcher that
+reports when it runs: there is no Python where `ctx` expects it. At the other end of the socket the
+test itself answers, with the daemon's own code for the protocol: so it can send answers that a
+daemon never would.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from substrate.client import door as python_client
-from substrate.client import hooks
-from substrate.protocol import door
+from substrate.client import hook_passthrough
+from substrate.client import offer_to_daemon as python_client
+from substrate.protocol import daemon_wire
 from tests.contract.as_user import NOBODY
 
 pytestmark = pytest.mark.needs("linux", "compiler")
@@ -35,9 +36,9 @@ pytestmark = pytest.mark.needs("linux", "compiler")
 SOURCE = Path(__file__).resolve().parents[2] / "launcher" / "door.c"
 SITE = f"lib/python3.{sys.version_info[1]}/site-packages"
 IN_PYTHON = "in python:"
-#: The stand-in for our program, where Python is started straight away.
+#: Replaces our program where Python is started directly.
 SHOWS = "import sys; print([*sys.argv[1:], open('/proc/self/environ').read()], end='')"
-#: Without a terminal: with one, no call goes to the agent.
+#: Without a terminal: with one, no call goes to the daemon.
 APART = {"start_new_session": True, "stdin": subprocess.DEVNULL}
 
 
@@ -58,7 +59,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Door:
-    """A prefix with the program in it, and an agent's place that answers as told."""
+    """A prefix with the program in it, and a fake daemon with given answers."""
 
     def __init__(self, top: Path, program: Path) -> None:
         self.top = top
@@ -76,7 +77,7 @@ class Door:
         self.env["ASAN_OPTIONS"] = "detect_leaks=0"
         self.directory = top / "a.agent"
         self.uid = os.geteuid()
-        self.requests: list[tuple[door.Request, list[tuple[int, int]]]] = []
+        self.requests: list[tuple[daemon_wire.Request, list[tuple[int, int]]]] = []
         self._listening: socket.socket | None = None
 
     def serve(self, answer: Callable[[socket.socket], None], directory: Path | None = None) -> None:
@@ -87,7 +88,7 @@ class Door:
         fd = os.open(place, os.O_PATH)
         listening.bind(f"/proc/self/fd/{fd}/door.sock")
         os.close(fd)
-        os.seteuid(self.uid)  # the caller is told whose a socket is: who began to listen
+        os.seteuid(self.uid)  # the peer of a socket is the user that called `listen`
         listening.listen(8)
         os.seteuid(ours)
         self._listening = listening
@@ -100,7 +101,7 @@ class Door:
                     return
                 with connection:
                     try:
-                        request, descriptors = door.receive_request(connection)
+                        request, descriptors = daemon_wire.receive_request(connection)
                     except (EOFError, ValueError):
                         continue
                     identities = [os.fstat(one) for one in descriptors]
@@ -146,13 +147,13 @@ def place(program: Path, tmp_path: Path) -> Iterator[Door]:
 def replies(*parts: tuple[bytes, bytes]) -> Callable[[socket.socket], None]:
     def answer(connection: socket.socket) -> None:
         for kind, payload in parts:
-            door.send_reply(connection, kind, payload)
+            daemon_wire.send_reply(connection, kind, payload)
 
     return answer
 
 
-STARTED = (door.STARTED, b"999999999")
-FINE = replies(STARTED, (door.EXITED, b"0"))
+STARTED = (daemon_wire.STARTED, b"999999999")
+FINE = replies(STARTED, (daemon_wire.EXITED, b"0"))
 
 
 def test_the_agent_gets_what_python_would_send(place: Door) -> None:
@@ -201,7 +202,12 @@ def test_every_option_with_a_value_is_known_to_both() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("SUBSTRATE_AGENT", "Off"), ("SUBSTRATE_PARENT_SPAN", "s"), ("SUBSTRATE_WORLD_ID", "w")],
+    [
+        ("SUBSTRATE_DAEMON", "Off"),
+        ("SUBSTRATE_AGENT", "Off"),
+        ("SUBSTRATE_PARENT_SPAN", "s"),
+        ("SUBSTRATE_WORLD_ID", "w"),
+    ],
 )
 def test_a_call_that_is_not_for_the_agent_stays(place: Door, variable: str, value: str) -> None:
     place.serve(FINE)
@@ -211,7 +217,7 @@ def test_a_call_that_is_not_for_the_agent_stays(place: Door, variable: str, valu
     assert place.stayed("-c", "x")
 
 
-#: The words, who calls, and whether it is a hook of his.
+#: The arguments, the caller, and whether the call is a hook of that caller.
 HOOKS = [
     (["-c", "echo $0"], "claude-code_2-1-325_harness", True),
     (["-c", "echo $0"], "_harness", True),
@@ -231,7 +237,7 @@ def test_an_agents_hook_goes_straight_through(
     place: Door, words: list[str], who: str, is_hook: bool
 ) -> None:
     place.env["AI_AGENT"] = who
-    assert hooks.is_hook(words, {b"AI_AGENT": who.encode()}) == is_hook
+    assert hook_passthrough.is_hook(words, {b"AI_AGENT": who.encode()}) == is_hook
     if is_hook:
         assert place(*words) == (0, "/bin/bash\n", "")
     else:
@@ -247,7 +253,7 @@ def test_no_hook_goes_through_where_a_world_is_required(
 ) -> None:
     place.env |= {"AI_AGENT": "x_harness", "SUBSTRATE_WORLD": said}
     env = {b"AI_AGENT": b"x_harness", b"SUBSTRATE_WORLD": said.encode()}
-    assert hooks.is_hook(["-c", "echo $0"], env) == is_hook
+    assert hook_passthrough.is_hook(["-c", "echo $0"], env) == is_hook
     if is_hook:
         assert place("-c", "echo $0") == (0, "/bin/bash\n", "")
     else:
@@ -332,15 +338,15 @@ def test_python_gets_the_words_and_the_environment_as_they_are(place: Door) -> N
     "parts",
     [
         [],
-        [(door.DECLINED, b"stale")],
-        [(door.DECLINED, b"x" * 9000)],
-        [(door.EXITED, b"0")],
-        [(door.STARTED, b"")],
-        [(door.STARTED, b"0")],
-        [(door.STARTED, b"-5")],
-        [(door.STARTED, b"12x")],
-        [(door.STARTED, b"9" * 30)],
-        [(door.STARTED, b"%d" % (2**32 + 999999999))],
+        [(daemon_wire.DECLINED, b"stale")],
+        [(daemon_wire.DECLINED, b"x" * 9000)],
+        [(daemon_wire.EXITED, b"0")],
+        [(daemon_wire.STARTED, b"")],
+        [(daemon_wire.STARTED, b"0")],
+        [(daemon_wire.STARTED, b"-5")],
+        [(daemon_wire.STARTED, b"12x")],
+        [(daemon_wire.STARTED, b"9" * 30)],
+        [(daemon_wire.STARTED, b"%d" % (2**32 + 999999999))],
         [(b"?", b"what")],
     ],
 )
@@ -355,19 +361,19 @@ def test_before_the_start_anything_odd_is_left_to_python(
     "parts",
     [
         [],
-        [(door.EXITED, b"")],
-        [(door.EXITED, b"none")],
-        [(door.DECLINED, b"stale")],
+        [(daemon_wire.EXITED, b"")],
+        [(daemon_wire.EXITED, b"none")],
+        [(daemon_wire.DECLINED, b"stale")],
         [STARTED],
         [(b"\0", b"")],
     ],
 )
-def test_after_the_start_an_agent_that_goes_is_told_of(
+def test_after_the_start_a_daemon_that_goes_is_reported(
     place: Door, parts: list[tuple[bytes, bytes]]
 ) -> None:
     """Python would run the command a second time."""
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as command:
-        place.serve(replies((door.STARTED, b"%d" % command.pid), *parts))
+        place.serve(replies((daemon_wire.STARTED, b"%d" % command.pid), *parts))
         try:
             assert place("-c", "x") == (125, "", python_client._LOST.decode())
             assert command.wait(10) == -signal.SIGKILL
@@ -377,7 +383,7 @@ def test_after_the_start_an_agent_that_goes_is_told_of(
 
 def test_a_reply_too_large_is_no_reply(place: Door) -> None:
     def answer(connection: socket.socket) -> None:
-        connection.sendall(door.STARTED + struct.pack(">I", 0xFFFFFFFF) + b"1" * 100)
+        connection.sendall(daemon_wire.STARTED + struct.pack(">I", 0xFFFFFFFF) + b"1" * 100)
 
     place.serve(answer)
     assert place.stayed("-c", "x")
@@ -385,7 +391,7 @@ def test_a_reply_too_large_is_no_reply(place: Door) -> None:
 
 @pytest.mark.parametrize(("said", "status"), [(b"3", 3), (b"255", 255), (b"300", 44)])
 def test_the_status_is_the_agents(place: Door, said: bytes, status: int) -> None:
-    place.serve(replies(STARTED, (door.REPORT, b"r" * 70_000), (door.EXITED, said)))
+    place.serve(replies(STARTED, (daemon_wire.REPORT, b"r" * 70_000), (daemon_wire.EXITED, said)))
     assert place("-c", "x") == (status, "", "")
 
 
@@ -406,7 +412,7 @@ def test_a_large_environment_is_sent_whole_or_not_at_all(place: Door) -> None:
     assert place.requests[-1][0].argv == [word.encode() for word in words]
 
 
-# ---------------------------------------------------------------------------- who is asked
+# ---------------------------------------------------------------------------- which daemon
 
 
 def test_only_an_agent_in_a_place_of_our_own_is_asked(place: Door) -> None:
@@ -427,7 +433,7 @@ def test_anothers_agent_is_not_asked(place: Door) -> None:
 
 
 @pytest.mark.needs("root", "other-user")
-def test_who_answers_must_be_us(place: Door) -> None:
+def test_the_answer_must_come_from_us(place: Door) -> None:
     place.uid = NOBODY
     place.serve(FINE)
     assert place.stayed("-c", "x") and place.requests == []
@@ -453,7 +459,10 @@ def test_a_users_agent_is_in_the_users_home(program: Path, form: str) -> None:
         place.env |= {"HOME": str(place.top)} if form == "home" else {"SUBSTRATE_HOME": str(home)}
         try:
             place.serve(FINE, home / "run" / "substrate.agent")
-            for path in (home / "run" / "substrate.agent", home / "run/substrate.agent/door.sock"):
+            for path in (
+                home / "run" / "substrate.agent",
+                home / "run" / "substrate.agent" / "door.sock",
+            ):
                 os.chown(path, NOBODY, NOBODY)
             assert place("-c", "x", user=NOBODY, group=NOBODY, extra_groups=[]) == (0, "", "")
         finally:
@@ -507,7 +516,7 @@ def _catches(pid: int, number: int) -> bool:
 
 
 class _Calling:
-    """A call that the agent has started and has not ended."""
+    """A call that the daemon has started and has not ended."""
 
     def __init__(self, place: Door, group: int = 999999999) -> None:
         self.got = b""
@@ -515,7 +524,7 @@ class _Calling:
         self._end = threading.Event()
 
         def answer(connection: socket.socket) -> None:
-            door.send_reply(connection, door.STARTED, b"%d" % group)
+            daemon_wire.send_reply(connection, daemon_wire.STARTED, b"%d" % group)
             connection.settimeout(0.05)
             while not self._end.is_set():
                 try:
@@ -527,7 +536,7 @@ class _Calling:
                 with self._heard:
                     self.got += said
                     self._heard.notify_all()
-            door.send_reply(connection, door.EXITED, b"5")
+            daemon_wire.send_reply(connection, daemon_wire.EXITED, b"5")
 
         place.serve(answer)
         self.process = subprocess.Popen(
@@ -559,7 +568,7 @@ def test_signals_are_passed_on(place: Door) -> None:
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
 def test_a_signal_before_the_start_ends_it(place: Door, name: str) -> None:
-    """It would be lost to an agent that declines, or never answers."""
+    """It would be lost to a daemon that declines, or never answers."""
     asked, end = threading.Event(), threading.Event()
 
     def answer(_: socket.socket) -> None:

@@ -96,7 +96,7 @@ def test_already_indexed_loads_none_of_the_parsers(repo: Path) -> None:
         "import sys; from substrate.cli.ctx import ctx; ctx(['index']);"
         "print(*sorted({n for m in sys.modules for n in (m, m.partition('.')[0])}"
         " & {'tree_sitter', 'msgspec', 'zstandard', 'splintr', 'sqlite3', 'subprocess',"
-        " 'dataclasses', 'hashlib', 'shutil', 'substrate.packs.store'}))"
+        " 'dataclasses', 'hashlib', 'shutil', 'substrate.packs.store.ctx_store'}))"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=repo, capture_output=True, check=True)
     assert done.stdout.splitlines()[1].strip() == b""
@@ -142,7 +142,7 @@ def test_a_child_that_dies_costs_one_file(repo: Path, when: str) -> None:
     git(repo, "commit", "-q", "-m", "deadly")
     script = """
 import os, sys
-import substrate.graph.reading as reading
+import substrate.graph.parse.parse_source as reading
 real = reading.Reading.parse
 def parse(self):
     if b"deadly" in self.data:
@@ -176,7 +176,7 @@ sys.exit(ctx(["index"]))
         (("delta", "nonsense", "HEAD"), 4, "no commit is called 'nonsense'"),
         (("index", "nonsense"), 4, "no commit is called 'nonsense'"),
         (("index", ""), 2, "needs a revision"),
-        (("index", "main", "--all"), 2, "cannot stand beside"),
+        (("index", "main", "--all"), 2, "cannot be combined with"),
         (("refs", "nobody"), 4, "nothing is called 'nobody'"),
         (("impact", "c-zzzz"), 4, "no history"),
         (("context", "--task", "x", "--token-cap", "-1"), 2, "--token-cap"),
@@ -184,7 +184,9 @@ sys.exit(ctx(["index"]))
         (("frobnicate",), 2, "unknown verb"),
     ],
 )
-def test_errors_are_told_by_ctx(repo: Path, words: tuple[str, ...], status: int, said: str) -> None:
+def test_errors_are_reported_by_ctx(
+    repo: Path, words: tuple[str, ...], status: int, said: str
+) -> None:
     ctx(repo, "init")
     done = ctx(repo, *words)
     assert done.returncode == status, done.stderr
@@ -305,7 +307,7 @@ def test_revisions_are_words_too(repo: Path) -> None:
     assert answer(repo, "delta", "HEAD~1", "--head", "main") == by_options
 
 
-def test_a_project_without_git_is_told_the_whole_command(tmp_path: Path) -> None:
+def test_a_project_without_git_gets_the_whole_command(tmp_path: Path) -> None:
     ctx(tmp_path, "init")
     told = ctx(tmp_path, "symbols")
     assert told.returncode == 4

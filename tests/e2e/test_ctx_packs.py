@@ -120,7 +120,7 @@ print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM"
     assert (project / ".ctx/objects" / expected[:2] / expected[2:]).is_file()
 
 
-def test_a_mistake_in_a_log_is_told_with_its_line(project: Path) -> None:
+def test_a_mistake_in_a_log_is_reported_with_its_line(project: Path) -> None:
     text = json.dumps(LOG, indent=1).replace('"tool":', '"tol":')
     done = ctx(project, "pack", "-", stdin=text)
     assert done.returncode == 2
@@ -150,7 +150,7 @@ def test_a_graph_and_packs_live_in_one_ctx(project: Path) -> None:
     }
 
 
-def test_sidecars_stand_beside_outputs_that_are_there(project: Path) -> None:
+def test_sidecars_are_beside_existing_outputs(project: Path) -> None:
     (project / "run.json").write_text(json.dumps(LOG))
     done = ctx(project, "pack", "run.json", "--sidecars")
     assert "no sidecar for answer.md: there is no such file here" in done.stderr
@@ -266,8 +266,8 @@ def test_a_wide_terminal_shows_both_sides_beside_each_other(
     shown = on_terminal(project, columns, "diff", a, b, "--human")
     assert ("print('hi')" + " " * 20 in shown) is beside
     assert (" │ " in shown) is beside
-    assert "\x1b[31m" in shown  # colour of ours
-    assert "\x1b]0;evil" not in shown  # but nobody else's escapes
+    assert "\x1b[31m" in shown  # our own colour
+    assert "\x1b]0;evil" not in shown  # but no foreign escapes
     assert "\\x1b]0;evil" in shown
 
 
@@ -320,7 +320,7 @@ def test_tags_and_the_log(project: Path) -> None:
 
 @pytest.mark.needs("jq")
 def test_a_round_trip_with_sha256sum_and_jq_alone(project: Path) -> None:
-    """Written from seed 004's example fields; checked with nothing of ours."""
+    """Written from the fields in docs/packs.md; checked with nothing of ours."""
     (project / "run.json").write_text(json.dumps(LOG))
     script = """
 set -eu

@@ -81,7 +81,7 @@ def test_those_called_exactly_that_come_first(repo: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_kind_that_nothing_has_is_told_with_those_there_are(repo: Path) -> None:
+def test_a_kind_that_nothing_has_is_reported_with_those_there_are(repo: Path) -> None:
     said = ctx(repo, "symbols", "--kind", "bogus").stderr
     assert "of kind bogus there is none: class, function, method" in said
 
@@ -114,7 +114,7 @@ def test_refs_of_a_name_outside_of_the_project(repo: Path) -> None:
     """`json.dumps` is asked for by its name; our own `dumps` is not called by it."""
     assert refs(repo, "json.dumps") == {("shop/cart.py", 6, "shop.cart.checkout", 0.95)}
     assert refs(repo, "cart.dumps") == set()
-    assert "nobody uses it" in ctx(repo, "refs", "cart.dumps").stdout
+    assert "no uses found" in ctx(repo, "refs", "cart.dumps").stdout
 
 
 def test_a_context_is_what_is_printed_and_never_over_the_cap(repo: Path) -> None:

@@ -1,4 +1,4 @@
-"""The agent of an ordinary user: held worlds across restarts, no fallback where none is allowed."""
+"""The daemon of an ordinary user: held worlds across restarts, no forbidden fallback."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent, agent_in, pids_with, until
 from tests.contract.as_user import NOBODY
+from tests.daemons import Daemon, daemon_in, pids_with, until
 
 pytestmark = pytest.mark.needs("linux", "other-user", "world-overlay")
 
@@ -34,7 +34,7 @@ for module in pkgutil.walk_packages(substrate.__path__, "substrate."):
         importlib.import_module(module.name if "__main__" not in module.name else "substrate")
     except ImportError:
         pass
-from substrate.cli.entry import substrate as program
+from substrate.cli.startup import substrate as program
 uid = int(sys.argv.pop(1))
 os.setgroups([]); os.setgid(uid); os.setuid(uid)
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
@@ -43,14 +43,14 @@ sys.exit(program())
 
 
 @pytest.fixture
-def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    """No agent yet; all of it belongs to the other user."""
-    base = Path(tempfile.mkdtemp(prefix="substrate-agent-"))
+def daemon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    """No daemon yet; all of it belongs to the other user."""
+    base = Path(tempfile.mkdtemp(prefix="substrate-daemon-"))
     home = base / "home"
     home.mkdir()
     env = {"HOME": str(home), "SUBSTRATE_HOME": str(home / ".substrate"),
            "PATH": "/usr/local/bin:/usr/bin:/bin"}  # fmt: skip
-    with agent_in(base, env) as made:
+    with daemon_in(base, env) as made:
         made.program = [sys.executable, "-c", _AS_USER, str(NOBODY)]
         for path in (base, home, made.workspace):
             os.chown(path, NOBODY, NOBODY)
@@ -58,15 +58,15 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     shutil.rmtree(base)
 
 
-def serve(agent: Agent) -> None:
-    """As `Agent.serve`, without asking it: each call of ours costs an interpreter's start."""
-    before = agent.pid
-    agent.start("agent", "serve", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until(lambda: agent.pid not in (0, before) and (agent.directory / "door.sock").exists())
+def serve(daemon: Daemon) -> None:
+    """As `Daemon.serve`, without asking it: each call of ours costs an interpreter's start."""
+    before = daemon.pid
+    daemon.start("daemon", "serve", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until(lambda: daemon.pid not in (0, before) and (daemon.directory / "door.sock").exists())
 
 
-def worlds(agent: Agent) -> list[dict[str, object]]:
-    done = agent.run("world", "list", "--json")
+def worlds(daemon: Daemon) -> list[dict[str, object]]:
+    done = daemon.run("world", "list", "--json")
     assert done.returncode == 0, done.stderr.decode()
     found: list[dict[str, object]] = json.loads(done.stdout)["worlds"]
     return found
@@ -80,95 +80,95 @@ def is_over(pid: int) -> bool:
         return True
 
 
-def test_commands_go_through_the_agent_and_run_in_worlds(agent: Agent) -> None:
-    serve(agent)
-    done = agent.run("--world", "-c", "id -u; echo x > new; mkdir d; echo y > d/y")
+def test_commands_go_through_the_daemon_and_run_in_worlds(daemon: Daemon) -> None:
+    serve(daemon)
+    done = daemon.run("--world", "-c", "id -u; echo x > new; mkdir d; echo y > d/y")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"65534\n", b"")
-    assert agent.serves()
-    assert (agent.workspace / "d" / "y").stat().st_uid == NOBODY
-    span = agent.completed()[0]
+    assert daemon.serves()
+    assert (daemon.workspace / "d" / "y").stat().st_uid == NOBODY
+    span = daemon.completed()[0]
     assert span["isolation"]["strategy"] == "overlay"
     assert span["changed_files"] == ["d/y", "new"]
-    assert os.stat(f"/proc/{agent.pid}").st_uid == NOBODY
-    assert agent.run("undo").returncode == 0
-    assert not (agent.workspace / "new").exists()
+    assert os.stat(f"/proc/{daemon.pid}").st_uid == NOBODY
+    assert daemon.run("undo").returncode == 0
+    assert not (daemon.workspace / "new").exists()
 
 
-def test_it_watches(agent: Agent) -> None:
-    serve(agent)
-    (agent.workspace / "a").write_text("1\n")
-    os.chown(agent.workspace / "a", NOBODY, NOBODY)
-    assert agent.run("-c", "true").returncode == 0
+def test_it_watches(daemon: Daemon) -> None:
+    serve(daemon)
+    (daemon.workspace / "a").write_text("1\n")
+    os.chown(daemon.workspace / "a", NOBODY, NOBODY)
+    assert daemon.run("-c", "true").returncode == 0
 
     def is_watched() -> bool:
-        assert agent.run("-c", "true").returncode == 0
-        return bool(agent.completed()[-1]["base_known"] == "watched")
+        assert daemon.run("-c", "true").returncode == 0
+        return bool(daemon.completed()[-1]["base_known"] == "watched")
 
     until(is_watched, "watching")
-    with (agent.workspace / "a").open("a") as file:
+    with (daemon.workspace / "a").open("a") as file:
         file.write("by hand\n")
-    assert agent.run("-c", "echo x > b").returncode == 0
-    assert agent.completed()[-1]["base_known"] == "watched"
-    newest = json.loads(agent.run("log", "--json", "--limit", "2").stdout)["commands"]
+    assert daemon.run("-c", "echo x > b").returncode == 0
+    assert daemon.completed()[-1]["base_known"] == "watched"
+    newest = json.loads(daemon.run("log", "--json", "--limit", "2").stdout)["commands"]
     assert [entry["kind"] for entry in newest] == ["command", "external"]
-    assert agent.run("run", "--live", "--", "sh", "-c", "echo y > c").returncode == 0
-    assert agent.completed()[-1]["changed_files"] == ["c"]
+    assert daemon.run("run", "--live", "--", "sh", "-c", "echo y > c").returncode == 0
+    assert daemon.completed()[-1]["changed_files"] == ["c"]
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
-def test_held_worlds_outlive_their_agent(agent: Agent, end: str) -> None:
-    serve(agent)
-    assert agent.run("--hold", "-c", "echo 1 > a; mkdir d; chmod 0 d").returncode == 0
-    first = agent.pid
+def test_held_worlds_outlive_their_daemon(daemon: Daemon, end: str) -> None:
+    serve(daemon)
+    assert daemon.run("--hold", "-c", "echo 1 > a; mkdir d; chmod 0 d").returncode == 0
+    first = daemon.pid
     if end == "stop":
-        agent.run("agent", "stop")
+        daemon.run("daemon", "stop")
     else:
         os.kill(first, signal.SIGKILL)
     until(lambda: is_over(first), "its end")
-    [world] = worlds(agent)
+    [world] = worlds(daemon)
     assert world["state"] == "held"
-    serve(agent)
-    assert agent.pid != first
-    [world] = worlds(agent)
-    assert agent.run("--world", "-c", "echo 2 > b").returncode == 0
-    done = agent.run("world", "apply", str(world["world_id"]))
+    serve(daemon)
+    assert daemon.pid != first
+    [world] = worlds(daemon)
+    assert daemon.run("--world", "-c", "echo 2 > b").returncode == 0
+    done = daemon.run("world", "apply", str(world["world_id"]))
     assert done.returncode == 0, done.stderr.decode()
-    assert (agent.workspace / "a").read_text() == "1\n"
-    assert (agent.workspace / "d").stat().st_mode & 0o777 == 0
-    assert (agent.workspace / "b").exists()
-    assert worlds(agent) == []
+    assert (daemon.workspace / "a").read_text() == "1\n"
+    assert (daemon.workspace / "d").stat().st_mode & 0o777 == 0
+    assert (daemon.workspace / "b").exists()
+    assert worlds(daemon) == []
 
 
-def test_a_running_command_outlives_its_agent(agent: Agent) -> None:
-    serve(agent)
-    mark = agent.workspace.parent / "home" / "up"
+def test_a_running_command_outlives_its_daemon(daemon: Daemon) -> None:
+    serve(daemon)
+    mark = daemon.workspace.parent / "home" / "up"
     line = f"echo 1 > a; touch {mark}; while test -e {mark}; do sleep 0.05; done; echo 2 > b"
-    running = agent.start("-c", line)
+    running = daemon.start("-c", line)
     until(mark.exists, "the command")
-    first = agent.pid
+    first = daemon.pid
     os.kill(first, signal.SIGKILL)
-    until(lambda: is_over(first), "the agent's end")
-    serve(agent)
-    assert [world["state"] for world in worlds(agent)] == ["running"]
+    until(lambda: is_over(first), "the daemon's end")
+    serve(daemon)
+    assert [world["state"] for world in worlds(daemon)] == ["running"]
     mark.unlink()
     running.wait(60)
     assert running.returncode == 0
-    assert (agent.workspace / "b").read_text() == "2\n"
-    assert worlds(agent) == []
+    assert (daemon.workspace / "b").read_text() == "2\n"
+    assert worlds(daemon) == []
 
 
 class Deaf:
-    """In the agent's place: takes calls and says nothing."""
+    """In the daemon's place: takes calls and says nothing."""
 
-    def __init__(self, agent: Agent) -> None:
-        agent.directory.parent.mkdir(exist_ok=True)
-        agent.directory.mkdir(mode=0o700)
-        os.chown(agent.directory.parent, NOBODY, NOBODY)
-        os.chown(agent.directory, NOBODY, NOBODY)
+    def __init__(self, daemon: Daemon) -> None:
+        daemon.directory.parent.mkdir(exist_ok=True)
+        daemon.directory.mkdir(mode=0o700)
+        os.chown(daemon.directory.parent, NOBODY, NOBODY)
+        os.chown(daemon.directory, NOBODY, NOBODY)
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(str(agent.directory / "door.sock"))
-        os.chown(agent.directory / "door.sock", NOBODY, NOBODY)
-        # Who listens is who answers, for the kernel.
+        self._socket.bind(str(daemon.directory / "door.sock"))
+        os.chown(daemon.directory / "door.sock", NOBODY, NOBODY)
+        # The kernel reports the user that called `listen` as the peer.
         os.seteuid(NOBODY)
         try:
             self._socket.listen()
@@ -195,8 +195,8 @@ class Deaf:
 
 
 @pytest.fixture
-def deaf(agent: Agent) -> Iterator[Deaf]:
-    made = Deaf(agent)
+def deaf(daemon: Daemon) -> Iterator[Deaf]:
+    made = Deaf(daemon)
     yield made
     made.close()
 
@@ -204,52 +204,52 @@ def deaf(agent: Agent) -> Iterator[Deaf]:
 _WARNING = b"substrate: warn: shell world-agent exec failed, running direct\n"
 
 
-def test_falling_back_is_said_once(agent: Agent, deaf: Deaf) -> None:
-    done = agent.run("-c", "echo 1 > a")
+def test_falling_back_is_said_once(daemon: Daemon, deaf: Deaf) -> None:
+    done = daemon.run("-c", "echo 1 > a")
     assert deaf.calls == 1
-    assert (done.returncode, done.stderr) == (0, _WARNING), os.listdir(agent.directory)
-    done = agent.run("-c", "echo 2 > a")
+    assert (done.returncode, done.stderr) == (0, _WARNING), os.listdir(daemon.directory)
+    done = daemon.run("-c", "echo 2 > a")
     assert (done.returncode, done.stderr) == (0, b"")
     assert deaf.calls == 2
-    assert (agent.workspace / "a").read_text() == "2\n"
+    assert (daemon.workspace / "a").read_text() == "2\n"
 
 
 @pytest.mark.parametrize("how", ["--world", "--isolate full", "env"])
-def test_a_required_world_is_had_without_a_word(agent: Agent, deaf: Deaf, how: str) -> None:
+def test_a_required_world_is_had_without_a_word(daemon: Daemon, deaf: Deaf, how: str) -> None:
     words = [] if how == "env" else how.split()
-    env = {**agent.env, **({"SUBSTRATE_WORLD": "enabled"} if how == "env" else {})}
-    done = agent.run(*words, "-c", "echo 1 > a", env=env)
+    env = {**daemon.env, **({"SUBSTRATE_WORLD": "enabled"} if how == "env" else {})}
+    done = daemon.run(*words, "-c", "echo 1 > a", env=env)
     assert done.returncode == 0
     assert _WARNING not in done.stderr
     assert deaf.calls == 1
-    assert agent.completed()[-1]["isolation"]["strategy"] == "overlay"
+    assert daemon.completed()[-1]["isolation"]["strategy"] == "overlay"
 
 
-@pytest.mark.parametrize("through", ["agent", "deaf"])
+@pytest.mark.parametrize("through", ["daemon", "deaf"])
 def test_a_required_world_that_cannot_be_had_runs_nothing(
-    agent: Agent, through: str, request: pytest.FixtureRequest
+    daemon: Daemon, through: str, request: pytest.FixtureRequest
 ) -> None:
     """Where even a copy is refused, by asking for the kernel's overlay alone."""
-    if through == "agent":
-        serve(agent)
+    if through == "daemon":
+        serve(daemon)
     else:
         request.getfixturevalue("deaf")
-    os.chown(agent.workspace, NOBODY, 0)  # a group that is not in the world
-    env = {**agent.env, "SUBSTRATE_WORLD_STRATEGY": "overlay"}
-    done = agent.run("--world", "-c", f"touch a {agent.workspace.parent}/home/ran", env=env)
+    os.chown(daemon.workspace, NOBODY, 0)  # a group that is not in the world
+    env = {**daemon.env, "SUBSTRATE_WORLD_STRATEGY": "overlay"}
+    done = daemon.run("--world", "-c", f"touch a {daemon.workspace.parent}/home/ran", env=env)
     assert done.returncode == 125
     assert b"no world of tier workspace can be had" in done.stderr
     assert _WARNING not in done.stderr
-    assert not (agent.workspace / "a").exists()
-    assert not (agent.workspace.parent / "home" / "ran").exists()
-    done = agent.run("-c", "touch a", env=env)
+    assert not (daemon.workspace / "a").exists()
+    assert not (daemon.workspace.parent / "home" / "ran").exists()
+    done = daemon.run("-c", "touch a", env=env)
     assert done.returncode == 0, "not required: it runs on the real files, and that is written down"
-    assert agent.completed()[-1]["isolation"]["strategy"] == "direct"
-    assert "group" in agent.completed()[-1]["isolation"]["reason"]
+    assert daemon.completed()[-1]["isolation"]["strategy"] == "direct"
+    assert "group" in daemon.completed()[-1]["isolation"]["reason"]
 
 
-def test_nothing_is_left(agent: Agent) -> None:
-    serve(agent)
-    assert agent.run("-c", "echo 1 > a; (sleep 0.1; echo 2 > b) &").returncode == 0
-    agent.run("agent", "stop")
-    until(lambda: not pids_with(f"SUBSTRATE_SOCKET={agent.socket}"), "the end of all")
+def test_nothing_is_left(daemon: Daemon) -> None:
+    serve(daemon)
+    assert daemon.run("-c", "echo 1 > a; (sleep 0.1; echo 2 > b) &").returncode == 0
+    daemon.run("daemon", "stop")
+    until(lambda: not pids_with(f"SUBSTRATE_SOCKET={daemon.socket}"), "the end of all")

@@ -1,4 +1,4 @@
-"""A command through the agent is the command without it: streams, status, signals, surroundings."""
+"""A command behaves the same with the daemon: streams, status, signals, surroundings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import EXIT_REFUSED
-from substrate.protocol import door
-from substrate.system import agent_place
-from tests.agents import PATIENCE_S, SUBSTRATE, Agent, agent_in, pids_with, until
+from substrate.protocol import daemon_wire
+from substrate.system import daemon_paths
+from tests.daemons import PATIENCE_S, SUBSTRATE, Daemon, daemon_in, pids_with, until
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -29,15 +29,15 @@ _LITTLE_BYTES = 100 * 1024 * 1024
 
 
 @pytest.fixture
-def cold(tmp_path: Path) -> Iterator[Agent]:
-    """No agent yet."""
-    with agent_in(tmp_path) as agent:
-        yield agent
+def cold(tmp_path: Path) -> Iterator[Daemon]:
+    """No daemon yet."""
+    with daemon_in(tmp_path) as daemon:
+        yield daemon
 
 
 @pytest.fixture
-def own(cold: Agent) -> Agent:
-    """An agent to do harm to."""
+def own(cold: Daemon) -> Daemon:
+    """A daemon to do harm to."""
     cold.serve()
     assert cold.serves()
     return cold
@@ -45,22 +45,22 @@ def own(cold: Agent) -> Agent:
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where an agent for all tests of this module serves."""
+    """Where a daemon for all tests of this module serves."""
     base = tmp_path_factory.mktemp("shared")
-    with agent_in(base, {"SUBSTRATE_HOME": str(base / "home")}) as agent:
-        agent.serve()
+    with daemon_in(base, {"SUBSTRATE_HOME": str(base / "home")}) as daemon:
+        daemon.serve()
         yield base
 
 
 @pytest.fixture
-def warm(shared: Path, tmp_path: Path) -> Agent:
-    """The shared agent, with a workspace and a home of the test's own."""
+def warm(shared: Path, tmp_path: Path) -> Daemon:
+    """The shared daemon, with a workspace and a home of the test's own."""
     workspace = tmp_path / "project"
     workspace.mkdir()
-    return Agent(shared, workspace)
+    return Daemon(shared, workspace)
 
 
-def test_streams_status_and_surroundings_are_the_callers(warm: Agent) -> None:
+def test_streams_status_and_surroundings_are_the_callers(warm: Daemon) -> None:
     data = bytes(range(256)) * 1000
     done = warm.run("-c", "cat; printf 'err\\377' >&2; exit 7", input=data)
     assert (done.returncode, done.stdout, done.stderr) == (7, data, b"err\xff")
@@ -78,7 +78,7 @@ def test_streams_status_and_surroundings_are_the_callers(warm: Agent) -> None:
     assert b"no-such-program: command not found" in done.stderr
     done = warm.run("-c", "a", "b")
     assert (done.returncode, done.stderr.count(b"substrate: error:")) == (125, 1)
-    assert warm.serves(), "all of it went through the agent"
+    assert warm.serves(), "all of it went through the daemon"
 
 
 def _odd_surroundings() -> None:
@@ -87,7 +87,7 @@ def _odd_surroundings() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (123, 123))
 
 
-def test_the_answer_is_the_end_of_the_streams(warm: Agent) -> None:
+def test_the_answer_is_the_end_of_the_streams(warm: Daemon) -> None:
     for number in range(5):
         much = f"mkdir {number}; touch {number}/{{1..300}}"
         called = warm.start("-c", f"{much}; echo done; echo e >&2")
@@ -95,15 +95,16 @@ def test_the_answer_is_the_end_of_the_streams(warm: Agent) -> None:
         for stream, said in ((called.stdout, b"done\n"), (called.stderr, b"e\n")):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-            # What the agent does afterwards, its caller's reader need not wait for.
+            # The reader of the caller's output does not wait for the daemon's later work.
             assert os.read(stream.fileno(), 100) == said
             assert os.read(stream.fileno(), 100) == b"", "and nobody holds it any more"
             stream.close()
     assert warm.serves()
 
 
-def test_who_has_little_memory_runs_its_command_itself(own: Agent) -> None:
-    """The agent's process has more in memory already: it could not even start a thread."""
+@pytest.mark.speed_layer
+def test_a_caller_that_has_little_memory_runs_its_command_itself(own: Daemon) -> None:
+    """The daemon's process has more in memory already: it could not even start a thread."""
 
     def little() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_LITTLE_BYTES, _LITTLE_BYTES))
@@ -115,7 +116,7 @@ def test_who_has_little_memory_runs_its_command_itself(own: Agent) -> None:
     assert (done.returncode, done.stdout) == (0, b"%d\n" % (_LITTLE_BYTES // 1024))
 
 
-def test_more_descriptors_than_three_are_the_commands_too(warm: Agent, tmp_path: Path) -> None:
+def test_more_descriptors_than_three_are_the_commands_too(warm: Daemon, tmp_path: Path) -> None:
     """As in `substrate run -- diff <(sort a) <(sort b)`."""
     with (tmp_path / "more").open("w+") as more:
         more.write("more")
@@ -125,7 +126,7 @@ def test_more_descriptors_than_three_are_the_commands_too(warm: Agent, tmp_path:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"more", b"")
 
 
-def test_makes_job_server_is_the_commands_too(warm: Agent) -> None:
+def test_makes_job_server_is_the_commands_too(warm: Daemon) -> None:
     """Its descriptors are named by a variable, not by a word."""
     ours, theirs = os.pipe()
     try:
@@ -139,36 +140,36 @@ def test_makes_job_server_is_the_commands_too(warm: Agent) -> None:
         os.close(theirs)
 
 
-def test_status_says_why_no_agent_can_start(cold: Agent) -> None:
+def test_status_says_why_no_daemon_can_start(cold: Daemon) -> None:
     cold.directory.mkdir(parents=True)
     cold.directory.chmod(0o755)
-    done = cold.run("agent", "status")
+    done = cold.run("daemon", "status")
     assert done.returncode == EXIT_REFUSED
     assert b"ours alone" in done.stderr
 
 
-def test_status_does_not_count_itself(warm: Agent) -> None:
+def test_status_does_not_count_itself(warm: Daemon) -> None:
     assert warm.run("-c", "true").returncode == 0
     until(lambda: (warm.state() or {}).get("commands") == 0, "that nothing runs")
 
 
-def test_a_signal_before_the_start_ends_the_call(cold: Agent) -> None:
-    """It would be lost to an agent that declines, or never answers."""
+def test_a_signal_before_the_start_ends_the_call(cold: Daemon) -> None:
+    """It would be lost to a daemon that declines, or never answers."""
     cold.directory.mkdir(mode=0o700, parents=True)
     with socket.socket(socket.AF_UNIX) as listening:
-        with agent_place.Address(os.fsencode(cold.directory / "door.sock")) as address:
+        with daemon_paths.Address(os.fsencode(cold.directory / "door.sock")) as address:
             listening.bind(address)
         listening.listen()
         call = cold.start("-c", "true")
         connection, _ = listening.accept()
         with connection:
-            for fd in door.receive_request(connection)[1]:
+            for fd in daemon_wire.receive_request(connection)[1]:
                 os.close(fd)
             call.send_signal(signal.SIGTERM)
             assert call.wait(PATIENCE_S) == -signal.SIGTERM
 
 
-def test_a_call_from_inside_the_world_is_answered(warm: Agent) -> None:
+def test_a_call_from_inside_the_world_is_answered(warm: Daemon) -> None:
     inner = shlex.join(SUBSTRATE)
     for number in range(3):
         done = warm.run("-c", f"echo {number} > a; {inner} log --json; {inner} checkpoint")
@@ -181,10 +182,10 @@ def test_a_call_from_inside_the_world_is_answered(warm: Agent) -> None:
     assert (warm.workspace / "a").read_text() == "0\n"
     assert (warm.workspace / "b").exists()
     assert warm.run("fsck").returncode == 0
-    assert warm.serves(), "all of it went through the agent"
+    assert warm.serves(), "all of it went through the daemon"
 
 
-def test_a_later_command_ends_what_an_earlier_one_left(warm: Agent) -> None:
+def test_a_later_command_ends_what_an_earlier_one_left(warm: Daemon) -> None:
     line = "sleep 300 > /dev/null 2>&1 & echo $!"
     number = warm.run("-c", line).stdout.decode().strip()
     assert f"{number} sleep 300" in warm.run("-c", "ps -eo pid=,args=").stdout.decode()
@@ -196,8 +197,8 @@ def test_a_later_command_ends_what_an_earlier_one_left(warm: Agent) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGALRM", "SIGIO", "SIGCHLD"])
-def test_an_ignored_signal_stays_ignored(warm: Agent, name: str) -> None:
-    """Also those that mean something to the agent itself."""
+def test_an_ignored_signal_stays_ignored(warm: Daemon, name: str) -> None:
+    """Also those that mean something to the daemon itself."""
 
     def ignore() -> None:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -218,8 +219,8 @@ def _forgot_to_unblock() -> None:
 
 
 @pytest.mark.parametrize("world", ["--world", "--no-world"])
-def test_a_blocked_signal_stays_blocked(warm: Agent, world: str) -> None:
-    """And only for this call. A caller that is gone is noticed all the same."""
+def test_a_blocked_signal_stays_blocked(warm: Daemon, world: str) -> None:
+    """And only for this call. A caller that has ended is still noticed."""
     line = "grep SigBlk /proc/self/status"
     bare = subprocess.run(
         ["bash", "-c", line], stdout=subprocess.PIPE, preexec_fn=_forgot_to_unblock, check=True
@@ -237,7 +238,7 @@ def test_a_blocked_signal_stays_blocked(warm: Agent, world: str) -> None:
     assert warm.serves()
 
 
-def test_who_starts_the_agent_does_not_decide_for_others(tmp_path: Path) -> None:
+def test_the_call_that_starts_the_daemon_does_not_decide_for_others(tmp_path: Path) -> None:
     def odd() -> None:
         for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
@@ -245,14 +246,14 @@ def test_who_starts_the_agent_does_not_decide_for_others(tmp_path: Path) -> None
 
     script = "grep -E 'Sig(Ign|Blk)' /proc/self/status"
     plain = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, check=True)
-    with agent_in(tmp_path) as agent:
-        assert agent.run("-c", "true", preexec_fn=odd).returncode == 0
-        until(agent.serves)
-        assert agent.run("-c", script).stdout == plain.stdout
+    with daemon_in(tmp_path) as daemon:
+        assert daemon.run("-c", "true", preexec_fn=odd).returncode == 0
+        until(daemon.serves)
+        assert daemon.run("-c", script).stdout == plain.stdout
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM", "HUP", "QUIT", "USR1"])
-def test_a_signal_to_the_client_reaches_the_command_once(warm: Agent, name: str) -> None:
+def test_a_signal_to_the_client_reaches_the_command_once(warm: Daemon, name: str) -> None:
     script = (
         f"n=0; trap 'n=$((n+1))' {name}; echo ready; while [ $n = 0 ]; do sleep 0.1; done;"
         " for i in 1 2 3; do sleep 0.1; done; echo $n; exit 9"  # it would come again at once
@@ -265,17 +266,19 @@ def test_a_signal_to_the_client_reaches_the_command_once(warm: Agent, name: str)
     assert (process.returncode, out) == (9, b"1\n")
 
 
-def test_a_command_killed_by_a_signal(warm: Agent) -> None:
+@pytest.mark.parametrize("program", [SUBSTRATE, ["substrate"]], ids=["python", "installed"])
+def test_a_command_killed_by_a_signal(warm: Daemon, program: list[str]) -> None:
+    warm.program = program
     process = warm.start("-c", "echo ready; exec sleep 60")
     assert process.stdout is not None
     process.stdout.readline()
     process.terminate()
-    assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert process.wait(PATIENCE_S) == -signal.SIGTERM
     process.communicate()
     assert warm.completed()[-1]["outcome"] == "killed"
 
 
-def test_stop_and_continue(warm: Agent) -> None:
+def test_stop_and_continue(warm: Daemon) -> None:
     go = warm.workspace.parent / f"{warm.workspace.name}-go"
     process = warm.start("-c", f"echo ready; until test -e {go}; do sleep 0.05; done; echo done")
     assert process.stdout is not None
@@ -289,10 +292,10 @@ def test_stop_and_continue(warm: Agent) -> None:
     assert process.returncode == 0
 
 
-def _runner(agent: Agent) -> int:
+def _runner(daemon: Daemon) -> int:
     """The one process that runs a command; one that ran the last may be about to end."""
-    until(lambda: len(agent.runners()) == 1, "one runner")
-    (runner,) = agent.runners()
+    until(lambda: len(daemon.runners()) == 1, "one runner")
+    (runner,) = daemon.runners()
     return runner
 
 
@@ -300,7 +303,7 @@ def _is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def test_a_killed_client_takes_its_command_along_and_it_is_recorded(warm: Agent) -> None:
+def test_a_killed_client_takes_its_command_along_and_it_is_recorded(warm: Daemon) -> None:
     process = warm.start("-c", "echo begun > file; echo ready; sleep 60 & wait; echo never > file")
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
@@ -314,7 +317,7 @@ def test_a_killed_client_takes_its_command_along_and_it_is_recorded(warm: Agent)
     assert warm.serves()
 
 
-def test_a_command_that_does_not_listen_is_killed_in_the_end(warm: Agent) -> None:
+def test_a_command_that_does_not_listen_is_killed_in_the_end(warm: Daemon) -> None:
     process = warm.start("-c", "trap '' TERM; echo ready; while :; do sleep 0.2; done")
     assert process.stdout is not None
     process.stdout.readline()
@@ -324,20 +327,20 @@ def test_a_command_that_does_not_listen_is_killed_in_the_end(warm: Agent) -> Non
     assert warm.completed()[-1]["exit"] == 128 + signal.SIGKILL
 
 
-def test_a_killed_runner_is_an_error_and_the_next_command_works(warm: Agent) -> None:
+def test_a_killed_runner_is_an_error_and_the_next_command_works(warm: Daemon) -> None:
     process = warm.start("-c", "echo work > file; echo ready; sleep 60")
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     os.kill(_runner(warm), signal.SIGKILL)
     _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 125
-    assert b"the agent was lost" in err
+    assert b"the daemon was lost" in err
     assert warm.run("-c", "true").returncode == 0
     log = warm.run("log", "--json").stdout.decode()
     assert "sleep 60" in log, "what the lost command changed was recorded by the next call"
 
 
-def test_a_killed_agent_loses_nothing_and_the_next_call_starts_another(own: Agent) -> None:
+def test_a_killed_daemon_loses_nothing_and_the_next_call_starts_another(own: Daemon) -> None:
     process = own.start("-c", "echo ready; sleep 0.5; echo made > file; exit 4")
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
@@ -346,38 +349,38 @@ def test_a_killed_agent_loses_nothing_and_the_next_call_starts_another(own: Agen
     assert process.wait(PATIENCE_S) == 4
     process.communicate()
     assert own.completed()[-1]["changed_files"] == ["file"]
-    assert own.run("-c", "true").returncode == 0  # in process; starts the next agent
-    until(lambda: own.state() and own.pid not in (0, old), "another agent")
+    assert own.run("-c", "true").returncode == 0  # in process; starts the next daemon
+    until(lambda: own.state() and own.pid not in (0, old), "another daemon")
     assert own.serves()
 
 
-def test_a_restart_keeps_what_is_running(own: Agent) -> None:
+def test_a_restart_keeps_what_is_running(own: Daemon) -> None:
     process = own.start("-c", "echo ready; sleep 0.5; echo made > file; exit 4")
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
     old = own.pid
-    own.start("agent", "serve", "--replace", stdout=subprocess.DEVNULL)
-    until(lambda: own.state() and own.pid not in (0, old), "the new agent")
+    own.start("daemon", "serve", "--replace", stdout=subprocess.DEVNULL)
+    until(lambda: own.state() and own.pid not in (0, old), "the new daemon")
     assert process.wait(PATIENCE_S) == 4
     process.communicate()
     assert own.serves()
 
 
-def _serving(agent: Agent) -> set[int]:
+def _serving(daemon: Daemon) -> set[int]:
     found = set()
-    for pid in pids_with(f"SUBSTRATE_SOCKET={agent.socket}"):
+    for pid in pids_with(f"SUBSTRATE_SOCKET={daemon.socket}"):
         with suppress(OSError):
             if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
                 found.add(pid)
     return found
 
 
-def _children(agent: Agent) -> set[int]:
-    said = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text()
+def _children(daemon: Daemon) -> set[int]:
+    said = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text()
     return {int(pid) for pid in said.split()}
 
 
-def test_ten_first_calls_start_one_agent(cold: Agent) -> None:
+def test_ten_first_calls_start_one_daemon(cold: Daemon) -> None:
     calls = [cold.start("-c", f"echo {n} > f{n}; echo {n}") for n in range(10)]
     ended = [call.communicate(timeout=PATIENCE_S) for call in calls]
     assert [(call.returncode, err) for call, (_, err) in zip(calls, ended, strict=True)] == [
@@ -385,35 +388,35 @@ def test_ten_first_calls_start_one_agent(cold: Agent) -> None:
     ] * 10
     said = sorted(out for out, _ in ended)
     assert said == [b"%d\n" % n for n in range(10)]
-    until(cold.state, "an agent")
+    until(cold.state, "a daemon")
     # Its children are called as it is. One that has just ended is in none of the two.
-    until(lambda: _serving(cold) - _children(cold) == {cold.pid}, "one agent")
+    until(lambda: _serving(cold) - _children(cold) == {cold.pid}, "one daemon")
     assert {path.name for path in cold.workspace.glob("f*")} == {f"f{n}" for n in range(10)}
     assert cold.serves()
 
 
-def test_it_can_be_turned_off(cold: Agent) -> None:
+def test_it_can_be_turned_off(cold: Daemon) -> None:
     assert cold.run("-c", "true", env={**cold.env, "SUBSTRATE_AGENT": "off"}).returncode == 0
     assert not cold.directory.exists()
 
 
-def test_an_idle_agent_ends(cold: Agent) -> None:
+def test_an_idle_daemon_ends(cold: Daemon) -> None:
     cold.env["SUBSTRATE_AGENT_IDLE_S"] = "0.3"
-    process = cold.start("agent", "serve", stdout=subprocess.PIPE)
+    process = cold.start("daemon", "serve", stdout=subprocess.PIPE)
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, f"serving {cold.socket}\n".encode())
     assert not cold.socket.exists()
 
 
-def test_a_second_agent_is_refused(warm: Agent) -> None:
-    done = warm.run("agent", "serve")
+def test_a_second_daemon_is_refused(warm: Daemon) -> None:
+    done = warm.run("daemon", "serve")
     assert done.returncode == 5
     assert b"--replace" in done.stderr
     assert warm.serves()
 
 
-def test_a_caller_with_fewer_rights_runs_its_command_itself(warm: Agent) -> None:
-    """Otherwise the agent would be a way out of its sandbox."""
+def test_a_caller_with_fewer_rights_runs_its_command_itself(warm: Daemon) -> None:
+    """Otherwise the daemon would be a way out of its sandbox."""
     if shutil.which("setpriv") is None:
         pytest.skip("needs setpriv")
     served = warm.state()["served"]  # type: ignore[index]
@@ -426,7 +429,7 @@ def test_a_caller_with_fewer_rights_runs_its_command_itself(warm: Agent) -> None
     assert warm.state()["served"] == served + 2, "it was asked, and declined"  # type: ignore[index]
 
 
-def test_with_a_terminal_the_command_keeps_it(warm: Agent) -> None:
+def test_with_a_terminal_the_command_keeps_it(warm: Daemon) -> None:
     before = warm.state()
     script = "tty; (: < /dev/tty) && echo opened"
     leader, follower = pty.openpty()
@@ -445,7 +448,7 @@ def test_with_a_terminal_the_command_keeps_it(warm: Agent) -> None:
     after = warm.state()
     assert before
     assert after
-    assert after["served"] == before["served"] + 1, "only the question went through the agent"
+    assert after["served"] == before["served"] + 1, "only the question went through the daemon"
 
 
 _IN_TERMINAL = """
@@ -455,8 +458,8 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)
 """
 
 
-def test_new_code_takes_over(cold: Agent, tmp_path: Path) -> None:
-    """An upgrade under a running agent: no command runs on half-old code."""
+def test_new_code_takes_over(cold: Daemon, tmp_path: Path) -> None:
+    """An upgrade under a running daemon: no command runs on half-old code."""
     import substrate
 
     copy = tmp_path / "site" / "substrate"
@@ -468,14 +471,14 @@ def test_new_code_takes_over(cold: Agent, tmp_path: Path) -> None:
     assert cold.state()["install"] == str(copy)  # type: ignore[index]
     with (copy / "errors.py").open("a") as file:
         file.write("# newer\n")
-    # The agent looks once a second.
+    # The daemon checks once a second.
     until(
         lambda: cold.run("-c", "true").returncode == 0 and cold.state() and cold.pid not in (0, old)
     )
     assert cold.serves()
 
 
-def test_another_installation_does_not_use_or_replace_it(warm: Agent, tmp_path: Path) -> None:
+def test_another_installation_does_not_use_or_replace_it(warm: Daemon, tmp_path: Path) -> None:
     import substrate
 
     copy = tmp_path / "site" / "substrate"

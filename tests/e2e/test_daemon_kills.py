@@ -1,4 +1,4 @@
-"""kill -9 of client, agent, runner or command at random moments: the next command works, history
+"""kill -9 of client, daemon, runner or command at random moments: the next command works, history
 is whole and has the workspace as it is, and no process or temporary file is left."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import PATIENCE_S, Agent, agent_in, pids_with, until
+from tests.daemons import PATIENCE_S, Daemon, daemon_in, pids_with, until
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -22,36 +22,36 @@ _COMMAND = "for i in 1 2 3; do echo {n} > f$i; sleep 0.02; done"
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Agent]:
-    with agent_in(tmp_path) as started:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with daemon_in(tmp_path) as started:
         yield started.serve()
 
 
-def _round(agent: Agent, n: int, chance: random.Random) -> str:
-    victim = chance.choice(["client", "agent", "runner", "command"])
-    client = agent.start("-c", _COMMAND.format(n=n))
+def _round(daemon: Daemon, n: int, chance: random.Random) -> str:
+    victim = chance.choice(["client", "daemon", "runner", "command"])
+    client = daemon.start("-c", _COMMAND.format(n=n))
     time.sleep(chance.uniform(0, 0.25))
-    for pid in _victims(agent, victim, client.pid):
+    for pid in _victims(daemon, victim, client.pid):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
     client.communicate(timeout=PATIENCE_S)
-    until(lambda: not _of_commands(agent), f"the end of round {n}, {victim}")
-    done = agent.run("-c", f"echo {n} > last")
+    until(lambda: not _of_commands(daemon), f"the end of round {n}, {victim}")
+    done = daemon.run("-c", f"echo {n} > last")
     assert done.returncode == 0, f"after round {n}, {victim}: {done.stderr.decode()}"
     return victim
 
 
-def _victims(agent: Agent, victim: str, client: int) -> list[int]:
+def _victims(daemon: Daemon, victim: str, client: int) -> list[int]:
     if victim == "client":
         return [client]
-    if victim == "agent":
-        return [agent.pid] if agent.pid else []
+    if victim == "daemon":
+        return [daemon.pid] if daemon.pid else []
     # By the machine's own numbers: inside a world a process may be called 3, as one out here is.
     if victim == "runner":
-        return agent.runners()[:1]
-    return [pid for pid in _of_commands(agent) if _name(pid) in ("bash", "sleep")][:1]
+        return daemon.runners()[:1]
+    return [pid for pid in _of_commands(daemon) if _name(pid) in ("bash", "sleep")][:1]
 
 
 def _name(pid: int) -> str:
@@ -61,30 +61,30 @@ def _name(pid: int) -> str:
         return ""
 
 
-def _of_commands(agent: Agent) -> list[int]:
-    """Processes of commands and runners: those that stand in the workspace."""
+def _of_commands(daemon: Daemon) -> list[int]:
+    """Processes of commands and runners: those whose working directory is the workspace."""
     found = []
-    for pid in pids_with(f"SUBSTRATE_SOCKET={agent.socket}"):
+    for pid in pids_with(f"SUBSTRATE_SOCKET={daemon.socket}"):
         try:
             # By name: in a world the directory is another one.
-            if os.readlink(f"/proc/{pid}/cwd") == str(agent.workspace):
+            if os.readlink(f"/proc/{pid}/cwd") == str(daemon.workspace):
                 found.append(pid)
         except OSError:
             continue
     return found
 
 
-def _rounds(agent: Agent, count: int, seed: int) -> None:
+def _rounds(daemon: Daemon, count: int, seed: int) -> None:
     chance = random.Random(seed)
-    victims = {_round(agent, n, chance) for n in range(count)}
-    assert victims == {"client", "agent", "runner", "command"}, "each was struck"
-    fsck = agent.run("fsck")
+    victims = {_round(daemon, n, chance) for n in range(count)}
+    assert victims == {"client", "daemon", "runner", "command"}, "each was struck"
+    fsck = daemon.run("fsck")
     assert fsck.returncode == 0, fsck.stderr.decode()
-    git = ["git", f"--git-dir={agent.workspace}/.substrate-git/.git"]
-    for path in agent.workspace.glob("[fl]*"):
+    git = ["git", f"--git-dir={daemon.workspace}/.substrate-git/.git"]
+    for path in daemon.workspace.glob("[fl]*"):
         kept = subprocess.run([*git, "show", f"HEAD:{path.name}"], capture_output=True, check=True)
         assert kept.stdout == path.read_bytes()
-    assert json.loads(agent.run("log", "--json", "--limit", "1").stdout)["commands"]
+    assert json.loads(daemon.run("log", "--json", "--limit", "1").stdout)["commands"]
     known = {
         "door.sock",
         "lock",
@@ -95,16 +95,16 @@ def _rounds(agent: Agent, count: int, seed: int) -> None:
         "warned",
         "watch.sock",
     }
-    # An agent that starts rehearses for a moment, and cleans up after one that was killed at it.
-    until(lambda: {path.name for path in agent.directory.iterdir()} <= known, "tidiness")
-    assert [path.name for path in agent.workspace.iterdir() if "tmp" in path.name] == []
+    # A daemon that starts rehearses for a moment, and cleans up after one that was killed at it.
+    until(lambda: {path.name for path in daemon.directory.iterdir()} <= known, "tidiness")
+    assert [path.name for path in daemon.workspace.iterdir() if "tmp" in path.name] == []
 
 
-def test_kills_at_random_moments(agent: Agent) -> None:
-    _rounds(agent, 16, seed=4)
+def test_kills_at_random_moments(daemon: Daemon) -> None:
+    _rounds(daemon, 16, seed=4)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
-def test_five_hundred_kills(agent: Agent) -> None:
-    _rounds(agent, 500, seed=5)
+def test_five_hundred_kills(daemon: Daemon) -> None:
+    _rounds(daemon, 500, seed=5)

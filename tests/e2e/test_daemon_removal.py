@@ -1,4 +1,4 @@
-"""A project may be removed or moved right after a command: nobody is at work in it any more, and it
+"""A project may be removed or moved right after a command: no process works in it any more, and it
 does not come back."""
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import substrate
 from substrate.system.linux.inotify import CREATE, DELETE, MOVED_FROM, MOVED_TO, Inotify
-from tests.agents import Agent, agent_in, until
+from tests.daemons import Daemon, daemon_in, pids_with, until
 
 pytestmark = pytest.mark.needs("linux", "world-overlay")
 
@@ -31,33 +32,33 @@ _SETTLED_S = 0.15
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Agent]:
-    with agent_in(tmp_path) as started:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with daemon_in(tmp_path) as started:
         yield started.serve()
 
 
-def _new_project(agent: Agent) -> Agent:
-    agent.workspace.mkdir(exist_ok=True)
-    (agent.workspace / "a").write_text("0\n")
-    return agent
+def _new_project(daemon: Daemon) -> Daemon:
+    daemon.workspace.mkdir(exist_ok=True)
+    (daemon.workspace / "a").write_text("0\n")
+    return daemon
 
 
-def _until_ahead(agent: Agent) -> None:
+def _until_ahead(daemon: Daemon) -> None:
     """The next world is made, and so the rest is done, too."""
-    for _ in range(20):  # somebody's mount may put an end to it
-        assert agent.run("-c", "echo x >> a").returncode == 0
+    for _ in range(20):  # another process's mount may end it
+        assert daemon.run("-c", "echo x >> a").returncode == 0
         for _ in range(50):
-            if any((world / "work" / "work").exists() for world in agent.worlds()):
+            if any((world / "work" / "work").exists() for world in daemon.worlds()):
                 return
             time.sleep(0.02)
     raise AssertionError("no world is made ahead")
 
 
 def _removed(base: Path, rounds: range) -> list[str]:
-    """What was in the way of those who removed a project right after a command, or came back."""
+    """What blocked removing a project right after a command, or reappeared."""
     found = []
     for number in rounds:
-        project = Agent(base, base / f"project{number}")
+        project = Daemon(base, base / f"project{number}")
         _new_project(project)
         for n in range(1 + number % 3):
             line = _LINES[(number + n) % len(_LINES)].format(n=n)
@@ -78,33 +79,33 @@ def _removed(base: Path, rounds: range) -> list[str]:
     return found + [str(path) for path in base.glob("project[0-9]*")]
 
 
-@pytest.mark.usefixtures("agent")
+@pytest.mark.usefixtures("daemon")
 def test_it_goes_at_once_and_stays_away(tmp_path: Path) -> None:
     assert _removed(tmp_path, range(20)) == []
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("agent")
+@pytest.mark.usefixtures("daemon")
 def test_it_goes_at_once_and_stays_away_long(tmp_path: Path) -> None:
     assert _removed(tmp_path, range(400)) == []
 
 
-def test_what_waits_for_the_next_command_is_never_in_it(agent: Agent) -> None:
+def test_what_waits_for_the_next_command_is_never_in_it(daemon: Daemon) -> None:
     """Worlds come into the project for their command and leave before the answer."""
-    _new_project(agent)
-    _until_ahead(agent)
+    _new_project(daemon)
+    _until_ahead(daemon)
     worlds, store = (
-        agent.workspace / ".substrate-git" / "worlds",
-        agent.workspace / ".substrate-git",
+        daemon.workspace / ".substrate-git" / "worlds",
+        daemon.workspace / ".substrate-git",
     )
     watch = Inotify()
     try:
         for place in (worlds, store):
             watch.add(bytes(place), CREATE | DELETE | MOVED_FROM | MOVED_TO)
         for line in ("true", "echo 1 > a", "true"):
-            assert agent.run("-c", line).returncode == 0
+            assert daemon.run("-c", line).returncode == 0
             assert list(worlds.iterdir()) == []
-            _until_ahead(agent)
+            _until_ahead(daemon)
         happened = watch.read()
     finally:
         watch.close()
@@ -112,37 +113,61 @@ def test_what_waits_for_the_next_command_is_never_in_it(agent: Agent) -> None:
     assert {event.name.split(b"_")[0] for event in happened} == {b"wld"}
 
 
-def test_another_one_in_its_place_is_a_new_one(agent: Agent) -> None:
-    _new_project(agent)
-    _until_ahead(agent)
+def test_another_one_in_its_place_is_a_new_one(daemon: Daemon) -> None:
+    _new_project(daemon)
+    _until_ahead(daemon)
     for number in range(4):
-        shutil.rmtree(agent.workspace)
-        _new_project(agent)
-        done = agent.run("-c", f"cat a; ls; echo {number} > made")
+        shutil.rmtree(daemon.workspace)
+        _new_project(daemon)
+        done = daemon.run("-c", f"cat a; ls; echo {number} > made")
         assert (done.returncode, done.stdout, done.stderr) == (0, b"0\na\n", b"")
-        said = json.loads(agent.run("log", "--json").stdout)
+        said = json.loads(daemon.run("log", "--json").stdout)
         assert [one["command"] for one in said["commands"]][1:] == ["baseline"]
-    assert agent.run("fsck").returncode == 0
+    assert daemon.run("fsck").returncode == 0
 
 
-def test_one_that_is_moved_away_leaves_nothing_behind(agent: Agent, tmp_path: Path) -> None:
-    _new_project(agent)
+def test_one_moved_away_leaves_nothing_behind(daemon: Daemon, tmp_path: Path) -> None:
+    _new_project(daemon)
     lines = []
     for number in range(6):
         line = f"echo {number} >> made"
-        assert agent.run("-c", line).returncode == 0
+        assert daemon.run("-c", line).returncode == 0
         lines.append(line)
-        moved = Agent(tmp_path, tmp_path / f"moved{number}")
-        agent.workspace.rename(moved.workspace)
+        moved = Daemon(tmp_path, tmp_path / f"moved{number}")
+        daemon.workspace.rename(moved.workspace)
         line = f"echo there {number} >> made"
         assert moved.run("-c", line).returncode == 0
         lines.append(line)
         time.sleep(_SETTLED_S)
-        assert not agent.workspace.exists()
+        assert not daemon.workspace.exists()
         assert list((moved.workspace / ".substrate-git" / "worlds").iterdir()) == []
-        agent.workspace = moved.workspace
-    said = json.loads(agent.run("log", "--json").stdout)
+        daemon.workspace = moved.workspace
+    said = json.loads(daemon.run("log", "--json").stdout)
     assert [one["command"] for one in said["commands"]] == [*lines[::-1], "baseline"]
-    assert agent.run("fsck").returncode == 0
-    agent.run("agent", "stop")
-    until(lambda: not agent.worlds(), "the end of what waited")
+    assert daemon.run("fsck").returncode == 0
+    daemon.run("daemon", "stop")
+    until(lambda: not daemon.worlds(), "the end of what waited")
+
+
+def test_it_ends_when_its_code_is_removed(tmp_path: Path) -> None:
+    """``pip uninstall``, or a virtual environment that is deleted, while a command runs."""
+    site, signs = tmp_path / "site", tmp_path / "signs"
+    signs.mkdir()
+    shutil.copytree(Path(substrate.__file__).parent, site / "substrate")
+    env = {"SUBSTRATE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(site)}
+    with daemon_in(tmp_path, env) as daemon:
+        daemon.serve()
+        assert daemon.run("-c", "echo 1 > a").returncode == 0
+        line = f"touch {signs}/began; while ! [ -e {signs}/go ]; do sleep 0.1; done; echo 2 > b"
+        running = daemon.start("-c", line)
+        until((signs / "began").exists, "the command")
+        pid = daemon.pid
+        shutil.rmtree(site)
+        until(lambda: not Path(f"/proc/{pid}/exe").exists(), "the end of the daemon")
+        assert not daemon.socket.exists()
+        (signs / "go").touch()
+        _, err = running.communicate(timeout=60)
+        assert running.returncode == 0, err
+        assert (daemon.workspace / "b").read_text() == "2\n"
+        until(lambda: not pids_with(f"SUBSTRATE_SOCKET={daemon.socket}"), "the end of all others")
+        assert not list((tmp_path / "home").glob("crash/*"))

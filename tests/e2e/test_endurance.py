@@ -1,7 +1,7 @@
 """Many commands, some with large binaries, retention on: the store stays under its cap.
 
-The default run is a small sample; ``--long`` is the whole thing: 10,000 commands, one in a hundred
-of which rewrites a 20 MB binary.
+The default run is a small sample; ``--long`` is the whole thing: 10,000 commands, and one in a
+hundred rewrites a 20 MB binary.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from substrate import History
-from substrate.history.metrics import git_bytes
-from substrate.history.resolve import resolve
-from substrate.recorder.place import Place
+from substrate.history.maintenance.metrics import git_bytes
+from substrate.history.query.resolve_id import resolve
+from substrate.recorder.session_context import Place
 from substrate.system import environment
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.graph.cache import EXTRACTOR_VERSION
+from substrate.graph.parse.facts_cache import EXTRACTOR_VERSION
 from tests.capabilities import present
 from tests.contract.program import Done, Program
 from tests.mounts import mounted, tmpfs_words
@@ -52,7 +52,6 @@ EVERY_DAMAGE: dict[str, Callable[[Bench], None]] = {
     **damage.REF_DAMAGE,
     **damage.PACK_DAMAGE,
     "bit flipped in a loose object": lambda bench: damage.flip_bit(damage.loose_objects(bench)[0]),
-    "every loose object emptied": lambda bench: _empty(damage.loose_objects(bench)),
     "objects gone": lambda bench: _remove(damage.store_dir(bench) / ".git/objects"),
     "index gone": lambda bench: _remove(damage.store_dir(bench) / "index"),
     "repository gone": lambda bench: _remove(damage.store_dir(bench) / ".git"),
@@ -88,6 +87,33 @@ def test_damage(substrate: Program, name: str) -> None:
     substrate("fsck").went_well()
     substrate.sh("echo after > b")
     substrate("undo").went_well()
+    assert tree(substrate.cwd) == before
+
+
+#: As the daemon does in the background: no user hears what it says.
+_SILENT = """
+from pathlib import Path
+from substrate.recorder.checkpoints_sessions import mark_checkpoint
+from substrate.recorder.session_context import Place
+from substrate.system import environment
+mark_checkpoint(Place.at(Path.cwd(), environment.current(), None, "ada"))
+"""
+
+
+@pytest.mark.parametrize("first", ["a question", "a process without a user"])
+def test_objects_that_were_emptied_are_mended_from_the_ledger(
+    substrate: Program, first: str
+) -> None:
+    """So a disk that was lost without a reboot leaves them."""
+    _empty(damage.loose_objects(Bench(substrate.cwd)))
+    before = tree(substrate.cwd)
+    if first == "a question":
+        substrate("fsck").went_well()
+    else:
+        subprocess.run([sys.executable, "-c", _SILENT], cwd=substrate.cwd, check=True)
+    said = "were lost with the disk, and are written again"
+    assert said in substrate.sh("echo after > b").errors
+    assert said not in substrate("undo").went_well().errors, "it is said once"
     assert tree(substrate.cwd) == before
 
 
@@ -283,7 +309,7 @@ class TestFullDisk:
 
     @pytest.mark.needs("mounts")
     def test_a_home_without_room(self, disk: Path, tmp_path: Path) -> None:
-        """The trace cannot be written: the command is recorded all the same, or not run."""
+        """The trace cannot be written: the command is still recorded, or does not run."""
         project = tmp_path / "project"
         project.mkdir()
         fill(disk)
@@ -319,6 +345,7 @@ class TestHolesUnderAMapping:
             program("-c", "echo 2 > a").is_clear(125, "space")
             _works_or_told_full(program, ["log"])
             filler.unlink()
+            program.sh("true")  # it settles what had no room
             program("fsck").went_well()
 
     def test_an_index_of_the_code(self, disk: Path) -> None:
@@ -378,7 +405,7 @@ class TestBadSettings:
 
 class TestLocks:
     def test_a_lock_of_a_dead_process_is_no_lock(self, substrate: Program) -> None:
-        """Whatever stands in the lock file, only a living holder counts."""
+        """Whatever the lock file contains, only a living holder counts."""
         for text in (
             b"",
             b"garbage",

@@ -105,7 +105,7 @@ def test_the_tree_of_the_tip_is_the_workspace(nasty: Program) -> None:
 
 
 @pytest.mark.needs("byte-names", "posix")
-def test_what_git_cannot_say_comes_back_all_the_same(nasty: Program) -> None:
+def test_what_git_cannot_say_comes_back_even_so(nasty: Program) -> None:
     root = nasty.cwd
     before = tree(root)
     names = " ".join(f"'./{name}'" for name in FORBIDDEN_NAMES)

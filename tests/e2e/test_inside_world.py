@@ -49,13 +49,13 @@ def test_questions_are_answered_as_outside(program: Program) -> None:
 
 @pytest.mark.parametrize("words", ["doctor", "agent status", "agent stop"])
 def test_what_cannot_be_seen_from_inside_is_not_told(program: Program, words: str) -> None:
-    """It would say that this machine has no overlay, and that no agent runs."""
+    """It would say that this machine has no overlay, and that no daemon runs."""
     done = inside(program, f"@S {words}")
     assert (done.status, done.text) == (5, "")
     assert "this cannot be done from inside a world" in done.errors
 
 
-def test_a_path_counts_from_where_the_caller_stands(program: Program) -> None:
+def test_a_path_counts_from_the_callers_directory(program: Program) -> None:
     first = program.json("log")["commands"][0]["command_id"]
     shown = inside(program, f"cd sub && @S diff {first} new --stat").went_well()
     assert shown.text.split()[-1] == "sub/new"
@@ -63,7 +63,7 @@ def test_a_path_counts_from_where_the_caller_stands(program: Program) -> None:
     assert "+2" in made.text
 
 
-def test_status_tells_of_this_place(program: Program) -> None:
+def test_status_shows_this_place(program: Program) -> None:
     answered = inside(program, "@S status --json").went_well().document
     assert answered["workspace"] == str(program.cwd)
     assert [world["state"] for world in answered["worlds"]] == ["running"]
@@ -116,6 +116,14 @@ def test_undos_inside_walk_back_one_by_one(program: Program) -> None:
     assert (program.cwd / "a").read_text() == "1\n"
 
 
+@pytest.mark.parametrize("words", ["--since 1h", "--prompt", "--agent human"])
+def test_inside_only_one_command_is_undone(program: Program, words: str) -> None:
+    done = inside(program, f"@S undo {words}")
+    assert done.status == 5
+    assert "only one command is undone" in done.errors
+    assert (program.cwd / "a").read_text() == "2\n"
+
+
 def test_an_undo_of_one_file_and_a_dry_run(program: Program) -> None:
     plan = inside(program, "@S undo --dry-run").went_well().text
     assert "dry run" in plan
@@ -126,10 +134,10 @@ def test_an_undo_of_one_file_and_a_dry_run(program: Program) -> None:
     assert (program.cwd / "sub" / "new").exists()
 
 
-def test_an_undo_that_collides_is_told_and_changes_nothing(program: Program) -> None:
+def test_an_undo_that_collides_is_reported_and_changes_nothing(program: Program) -> None:
     first = program.json("log")["commands"][0]["command_id"]
     done = inside(program, f"echo mine > a; @S undo {first} --path a").went_well()
-    assert f"asked for inside, but not done: undo of {first}: 1 path(s) conflict" in done.errors
+    assert f"asked for inside, but not done: undo of {first}: 1 path conflicts" in done.errors
     assert (program.cwd / "a").read_text() == "mine\n"
 
 
@@ -199,12 +207,12 @@ def test_everything_else_is_refused_with_a_hint(program: Program) -> None:
     assert done.errors.count("hint: log, show, diff") == len(refused)
 
 
-def test_help_needs_nobody(program: Program) -> None:
+def test_help_needs_no_daemon(program: Program) -> None:
     done = inside(program, "@S log --help; SUBSTRATE_BROKER=/nowhere @S undo --help").went_well()
     assert done.text.count("usage:") == 2
 
 
-def test_after_the_command_nobody_answers(program: Program, tmp_path: Path) -> None:
+def test_after_the_command_there_is_no_answer(program: Program, tmp_path: Path) -> None:
     said = tmp_path / "said"
     ask = f"until test -e {said}.go; do sleep 0.05; done; @S log > {said}.out 2> {said}.err"
     inside(program, f"({ask}; touch {said}.done) > /dev/null 2>&1 &").went_well()

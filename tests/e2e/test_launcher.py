@@ -1,7 +1,7 @@
 """The `substrate` that a wheel installs on POSIX: a launcher of our own beside pip's `ctx`.
 
 Wheels are built here from the sources, with a compiler and without one, and laid out as an
-installer would. What the compiled one says to the agent: test_compiled_client.py.
+installer would. What the compiled one says to the daemon: test_compiled_client.py.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_the_wheel_has_one_launcher_and_says_for_which_system(wheel: Path, compi
     assert [name.partition(".data/")[2] for name in names if ".data/" in name] == [
         "scripts/substrate"
     ]
-    assert "ctx = substrate.cli.entry:ctx" in declared
+    assert "ctx = substrate.cli.startup:ctx" in declared
     assert "substrate = " not in declared  # pip would write its own over ours
     assert first == (b"#!/b" if compiler == "false" else b"\x7fELF")
     assert not wheel.name.endswith("-any.whl")
@@ -158,14 +158,14 @@ def test_the_way_to_the_agent_imports_no_os(install: Install) -> None:
     site = install().parents[1] / SITE
     code = (
         f"import sys; sys.path.append({str(site)!r})\n"
-        "from substrate.cli import entry\n"
-        "from substrate.client import door as client\n"
-        "from substrate.protocol import door\n"
+        "from substrate.cli import startup\n"
+        "from substrate.client import offer_to_daemon as client\n"
+        "from substrate.protocol import daemon_wire as door\n"
         "request = door.Request(b'run', [b'-c'], [b'A=b'], version=b'1', install=b'')\n"
         "client.install()\n"
         "request.encode()\n"
         "client.is_run([b'-c']), client.has_terminal()\n"
-        "client.agent_place.socket_path({b'HOME': b'/home/u', b'SUBSTRATE_SOCKET': b'/run/s'})\n"
+        "client.daemon_paths.socket_path({b'HOME': b'/home/u', b'SUBSTRATE_SOCKET': b'/run/s'})\n"
         "print(*sorted({'os', 'site', 're', 'socket', 'enum'} & set(sys.modules)))\n"
     )
     assert said(sys.executable, "-I", "-S", "-c", code) == "\n"
@@ -173,7 +173,7 @@ def test_the_way_to_the_agent_imports_no_os(install: Install) -> None:
 
 @pytest.mark.needs("linux")
 @pytest.mark.parametrize("given", [{}, {"LC_CTYPE": "C.UTF-8"}])
-def test_the_command_gets_no_locale_that_nobody_set(
+def test_the_command_gets_no_locale_that_the_user_did_not_set(
     install: Install, tmp_path: Path, given: dict[str, str]
 ) -> None:
     """Python sets LC_CTYPE for itself where the locale is C."""
@@ -190,11 +190,9 @@ def test_the_command_gets_no_locale_that_nobody_set(
 
 
 @pytest.mark.needs("linux")
-def test_a_function_that_bash_exports_is_the_commands(
-    install: Install, compiler: str, tmp_path: Path
-) -> None:
-    if compiler == "false":
-        return  # a shell is on the way, and dash has no such variables
+@pytest.mark.parametrize("compiler", [COMPILED], indirect=True)
+def test_a_function_that_bash_exports_is_the_commands(install: Install, tmp_path: Path) -> None:
+    """Not with the script: dash starts it, and drops such variables."""
     given = {"BASH_FUNC_greet%%": "() { echo hello; }", "SUBSTRATE_AGENT": "off"}
     given["SUBSTRATE_HOME"] = str(tmp_path / "home")
     assert said(install(), "-c", "greet", cwd=tmp_path, **given) == "hello\n"

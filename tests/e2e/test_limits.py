@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent, agent_in, until
-from tests.e2e.test_agent_as_user import _AS_USER
+from tests.daemons import Daemon, daemon_in, until
+from tests.e2e.test_daemon_as_user import _AS_USER
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -97,7 +97,7 @@ def test_limits_that_are_no_matter(workspace: Path, what: str, value: int) -> No
 
 @pytest.mark.needs("other-user", "world-overlay")
 def test_few_processes() -> None:
-    """An ordinary user's: root may have as many as it likes. Nobody else has this number."""
+    """For an ordinary user: root has no limit. No other user has this uid."""
     user = 4_000_000 + os.getpid() % 1_000_000
     with tempfile.TemporaryDirectory(prefix="substrate-limits-") as name:
         base = Path(name)
@@ -132,29 +132,29 @@ def test_few_processes() -> None:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Agent]:
-    with agent_in(tmp_path) as made:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with daemon_in(tmp_path) as made:
         yield made
 
 
-def test_through_an_agent(agent: Agent) -> None:
-    agent.serve()
+def test_through_an_daemon(daemon: Daemon) -> None:
+    daemon.serve()
     for _ in range(2):
-        assert agent.run("-c", "true").returncode == 0
+        assert daemon.run("-c", "true").returncode == 0
     for what, value in (("AS", 43 * MIB), ("DATA", 20 * MIB), ("FSIZE", 0), ("NOFILE", 20)):
-        done = agent.run("-c", "echo 1 > f", preexec_fn=limited(f"RLIMIT_{what}", value))
+        done = daemon.run("-c", "echo 1 > f", preexec_fn=limited(f"RLIMIT_{what}", value))
         assert done.returncode == 125, what
         assert b"ulimit" in done.stderr, what
         assert b"a bug" not in done.stderr, what
-    done = agent.run("-c", "ulimit -c; ulimit -l", preexec_fn=limited("RLIMIT_MEMLOCK", 0))
+    done = daemon.run("-c", "ulimit -c; ulimit -l", preexec_fn=limited("RLIMIT_MEMLOCK", 0))
     assert (done.returncode, done.stdout.split()[1]) == (0, b"0")
-    assert agent.serves()
+    assert daemon.serves()
 
 
-def test_no_agent_is_started_with_limits_of_one_call(agent: Agent) -> None:
+def test_no_daemon_is_started_with_limits_of_one_call(daemon: Daemon) -> None:
     """It would have them for as long as it serves everybody."""
-    done = agent.run("-c", "true", preexec_fn=limited("RLIMIT_CPU", 20))
+    done = daemon.run("-c", "true", preexec_fn=limited("RLIMIT_CPU", 20))
     assert (done.returncode, done.stderr) == (0, b"")
-    assert not (agent.directory / "start").exists()
-    assert agent.run("-c", "true").returncode == 0
-    until(agent.state, "an agent")
+    assert not (daemon.directory / "start").exists()
+    assert daemon.run("-c", "true").returncode == 0
+    until(daemon.state, "a daemon")

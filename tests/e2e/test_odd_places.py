@@ -56,7 +56,7 @@ def far() -> Iterator[Path]:
 
 
 class TestLinkedWorktree:
-    """Its repository lies in another directory, which no view covers."""
+    """Its repository is in another directory, which no view covers."""
 
     @pytest.fixture
     def linked(self, far: Path) -> Path:
@@ -95,7 +95,7 @@ class TestLinkedWorktree:
         program("undo", "@", "--with-git").went_well()
         assert git(linked, "rev-parse", "side") == before
 
-    def test_what_another_worktree_did_meanwhile_is_not_taken_back(self, linked: Path) -> None:
+    def test_what_another_worktree_did_in_between_is_not_taken_back(self, linked: Path) -> None:
         program = program_in(linked)
         main = linked.parent / "main"
         program.sh(
@@ -123,7 +123,7 @@ class TestLinkedWorktree:
 
 
 def test_a_submodule_commits_in_the_superproject_s_world(tmp_path: Path) -> None:
-    """Its git directory lies in the superproject's: the view covers it."""
+    """Its git directory is in the superproject's: the view covers it."""
     sub = repository(tmp_path / "sub")
     top = repository(tmp_path / "top")
     git(top, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(sub), "sub")
@@ -194,7 +194,7 @@ def test_a_workspace_on_a_file_system_of_its_own(own_disk: Path) -> None:
     for path in own_disk.rglob("*"):
         marks = os.listxattr(path, follow_symlinks=False)
         assert not [name for name in marks if "overlay" in name], path
-    program("undo").went_well()
+    program("undo", "--files-only").went_well()
     assert (own_disk / "d" / "deep").read_text() == "deep\n"
     assert not (own_disk / "link").is_symlink()
     program("fsck").went_well()
@@ -221,3 +221,138 @@ def test_a_mount_inside_is_real_and_named(tmp_path: Path) -> None:
         program("world", "apply", world["world_id"]).went_well()
         assert (root / "copy").read_text() == "old\n"
         assert os.listdir(root / "data") == ["new"]
+
+
+@pytest.mark.needs("mounts")
+class TestAChangeOnAMountInside:
+    """A world cannot hold it back, and undo cannot take it back: the command says so."""
+
+    @pytest.fixture
+    def program(self, tmp_path: Path) -> Iterator[Program]:
+        root = repository(tmp_path / "project")
+        (root / "data").mkdir()
+        program = program_in(root)
+        with mounted(root / "data", *tmpfs_words()):
+            (root / "data" / "sub").mkdir()
+            for name in ("one", "two", "sub/three"):
+                (root / "data" / name).write_text("1\n")
+            yield program
+
+    def test_a_removal_is_named_at_the_command(self, program: Program) -> None:
+        done = program("-c", "rm -rf data/*; echo 2 > f").went_well()
+        assert "data is another mount and is not protected" in done.errors
+        assert "(data/one, data/sub, data/sub/three, data/two)" in done.errors
+        program("undo").went_well()
+        assert os.listdir(program.cwd / "data") == []
+
+    def test_undo_does_not_pass_over_it(self, program: Program) -> None:
+        """Seen: undo took back the command before it instead."""
+        program("-c", "echo 2 > f").went_well()
+        program("-c", "rm -rf data/*").went_well()
+        program("-c", "true").went_well()
+        program("undo").is_clear(5, "rm -rf data/*", "another mount")
+        assert (program.cwd / "f").read_text() == "2\n"
+
+    @pytest.mark.parametrize(
+        "line", ["echo 2 > data/one", "echo 2 > data/sub/new", "chmod 600 data/sub/three"]
+    )
+    def test_every_kind_of_change_is_named(self, program: Program, line: str) -> None:
+        assert "data is another mount" in program("-c", line).went_well().errors
+
+    def test_without_a_change_there_nothing_is_said(self, program: Program) -> None:
+        done = program("-c", "cat data/one > copy; ls data/sub").went_well()
+        assert "another mount" not in done.errors
+
+    def test_more_files_than_are_listed(self, program: Program) -> None:
+        many = program.cwd / "data" / "many"
+        many.mkdir()
+        for number in range(1_500):
+            (many / str(number)).touch()
+        assert "another mount" not in program("-c", "ls data/many").went_well().errors
+        assert "data is another mount" in program("-c", "rm data/many/700").went_well().errors
+
+    def test_without_a_world_it_is_recorded_and_comes_back(self, program: Program) -> None:
+        done = program("--no-world", "-c", "rm -rf data/*").went_well()
+        assert "another mount" not in done.errors
+        program("undo").went_well()
+        assert (program.cwd / "data" / "sub" / "three").read_text() == "1\n"
+
+    def test_the_baseline_does_not_count_it(self, program: Program) -> None:
+        program("-c", "true").went_well()
+        [baseline] = [
+            line for line in program("log").went_well().text.splitlines() if "[baseline]" in line
+        ]
+        assert baseline.partition("[baseline]")[0].split()[-1] == "1"  # `f`
+
+
+class TestFilesOfOtherUsers:
+    """`sudo` and container builds leave such files in a user's own directory."""
+
+    @pytest.fixture
+    def program(self, far: Path) -> Program:
+        root = far / "project"
+        (root / "own").mkdir(parents=True)
+        program = program_in(root, NOBODY)
+        program("-c", "echo 1 > own/mine").went_well()
+        for path in (root / "shut", root / "own" / "shut"):
+            path.write_text("root's\n")
+            path.chmod(0o600)
+        return program
+
+    def test_removed_they_are_gone_and_undo_brings_them_back(
+        self, program: Program, far: Path
+    ) -> None:
+        root = far / "project"
+        program("-c", "rm -f shut; rm -rf own").went_well()
+        assert sorted(os.listdir(root)) == [".substrate-git"]
+        program("undo").went_well()
+        for path in (root / "shut", root / "own" / "shut"):
+            assert (path.read_text(), path.stat().st_uid) == ("root's\n", 0)
+        assert (root / "own" / "mine").read_text() == "1\n"
+
+    def test_what_a_world_cannot_do_is_said(self, program: Program, far: Path) -> None:
+        done = program("-c", "mv shut moved")
+        assert done.status == 1
+        assert "substrate --no-world" in done.errors
+        program("--no-world", "-c", "mv shut moved").went_well()
+        assert (far / "project" / "moved").read_text() == "root's\n"
+
+
+def test_root_makes_no_store_in_another_user_s_project(far: Path) -> None:
+    root = far / "project"
+    root.mkdir()
+    program_in(root, NOBODY)
+    as_root = Program(root, {"HOME": str(far), "SUBSTRATE_HOME": str(far / "root-home")}, None)
+    done = as_root("-c", "echo by root > made").went_well()
+    assert f"belongs to another user (uid {NOBODY})" in done.errors
+    assert "undo cannot take it back" in done.errors
+    assert f"sudo -u '#{NOBODY}' substrate" in done.errors
+    assert os.listdir(root) == ["made"]
+    owner = program_in(root, NOBODY)
+    owner("-c", "rm -f made").went_well()
+    owner("undo").went_well()
+    assert (root / "made").read_text() == "by root\n"
+    # Root does not open the owner's history either: its owner could make root act on it.
+    as_root("undo").is_clear(5, "belongs to another user")
+    done = as_root("-c", "echo again > made").went_well()
+    assert "belongs to another user" in done.errors
+    assert {path.lstat().st_uid for path in (root / ".substrate-git").rglob("*")} == {NOBODY}
+
+
+def test_a_store_that_root_made_there_says_how_to_take_it_over(far: Path) -> None:
+    root = far / "project"
+    root.mkdir()
+    as_root = Program(root, {"HOME": str(far), "SUBSTRATE_HOME": str(far / "root-home")}, None)
+    as_root("-c", "echo 1 > a").went_well()
+    owner = Program(root, program_in(root).env, NOBODY)
+    os.chown(root, NOBODY, NOBODY)
+    for path in (far / "home", *(far / "home").rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    owner("undo").is_clear(5, "belongs to another user (uid 0)", "chown -R")
+    as_root("-c", "echo 2 > a").went_well()
+    assert "no history" not in as_root("log").errors
+    subprocess.run(
+        ["chown", "-R", f"{NOBODY}:{NOBODY}", str(root / ".substrate-git"), str(root)], check=True
+    )
+    owner("undo").went_well()
+    assert (root / "a").read_text() == "1\n"

@@ -1,4 +1,4 @@
-"""``substrate -c`` stands in for the command: bytes, status and signals are the command's own."""
+"""``substrate -c`` behaves like the command: bytes, status and signals are the command's own."""
 
 from __future__ import annotations
 
@@ -84,7 +84,30 @@ def test_an_agents_own_hook_is_not_recorded(workspace: Path, private_environment
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_death_by_signal(workspace: Path, signum: signal.Signals) -> None:
-    assert substrate(workspace, "-c", f"kill -{signum.value} $$").returncode == 128 + signum
+    assert substrate(workspace, "-c", f"kill -{signum.value} $$").returncode == -signum
+
+
+def test_a_death_by_signal_leaves_no_core_file_of_ours(workspace: Path) -> None:
+    limits = "import resource, os, sys; resource.setrlimit(resource.RLIMIT_CORE, (-1, -1));"
+    start = [sys.executable, "-c", limits + "os.execv(sys.argv[1], sys.argv[1:])", *SUBSTRATE]
+    pid = os.posix_spawn(
+        start[0], [*start, "-C", str(workspace), "-c", "ulimit -c 0; kill -SEGV $$"], os.environ
+    )
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGSEGV
+    assert not os.WCOREDUMP(status)
+
+
+@pytest.mark.needs("root", "linux")
+def test_as_pid_1_no_signal_can_kill_it(workspace: Path) -> None:
+    words = ["unshare", "-pf", "--mount-proc", *SUBSTRATE, "-c", "kill -TERM $$"]
+    assert subprocess.run(words, cwd=workspace, check=False).returncode == 128 + signal.SIGTERM
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(workspace: Path) -> None:
+    line = f"{shlex.join(SUBSTRATE)} -c yes | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], cwd=workspace, capture_output=True, check=False)
+    assert (done.stdout, done.stderr) == (b"y\n141\n", b"")
 
 
 def test_a_program_that_is_not_there(workspace: Path) -> None:
@@ -195,7 +218,7 @@ def test_ctrl_c_ends_the_command_and_it_is_recorded(
             break
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGINT
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGINT
     assert b"Traceback" not in shown
     complete = spans(private_environment)[-1]
     assert (complete["exit"], complete["outcome"]) == (130, "killed")

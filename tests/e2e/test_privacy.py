@@ -1,4 +1,4 @@
-"""What the store holds is for its owner alone, and nobody's tools trip over it."""
+"""Only its owner can read the store, and other tools ignore it."""
 
 from __future__ import annotations
 

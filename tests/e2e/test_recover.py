@@ -266,7 +266,7 @@ def test_context_ends_with_the_file(scene: Scene, cli: Cli) -> None:
     assert match["hits"][0]["after"] == []
 
 
-def test_a_journal_that_cannot_be_read_does_not_stand_in_the_way(scene: Scene, cli: Cli) -> None:
+def test_a_journal_that_cannot_be_read_is_not_in_the_way(scene: Scene, cli: Cli) -> None:
     scene.write("mine", "needle\n")
     name = go(cli)
     scene.remove("mine")

@@ -129,7 +129,7 @@ def test_help_says_what_the_statuses_mean(project: Path) -> None:
     assert "64" in said
 
 
-def test_a_transcript_is_packed_told_of_and_replayed(project: Path) -> None:
+def test_a_transcript_is_packed_shown_and_replayed(project: Path) -> None:
     records: list[dict[str, Any]] = [
         {"type": "user", "cwd": "/home/ada/p", "message": {"content": "look"}},
         {"type": "assistant", "cwd": "/home/ada/p", "timestamp": "2026-01-02T03:04:05Z",

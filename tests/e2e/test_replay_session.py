@@ -18,7 +18,7 @@ import pytest
 
 _RUN = "import sys; from substrate.cli.{0} import {1}; sys.exit({1}())"
 CTX = [sys.executable, "-c", _RUN.format("ctx", "ctx")]
-SUBSTRATE = [sys.executable, "-c", _RUN.format("entry", "substrate")]
+SUBSTRATE = [sys.executable, "-c", _RUN.format("startup", "substrate")]
 
 CHECK = """import calc, sys
 assert calc.add(2, 3) == 5
@@ -122,6 +122,29 @@ def worked(bench: Bench) -> Bench:
 
 
 @pytest.mark.needs("posix")
+def test_a_program_that_did_not_start_fails_the_same_way(bench: Bench) -> None:
+    (bench.project / "plain").write_text("no program\n")
+    for program, status in (("nosuchprog", 127), ("./plain", 126)):
+        assert bench.substrate("run", "--", program).returncode == status
+        done = bench.substrate("replay", "@")
+        assert done.returncode == 0, done.stdout + done.stderr
+    bench.carry_away(bench.pack())
+    status, answer = bench.replay()
+    assert (status, answer["fidelity"]) == (0, "exact"), answer
+    assert [step["exit"] for step in answer["steps"]] == [127, 126]
+
+
+@pytest.mark.needs("posix")
+def test_a_program_that_is_gone_fails_the_replay(bench: Bench) -> None:
+    assert bench.substrate("run", "--", "mytool", "calc.src").returncode == 0
+    bench.carry_away(bench.pack())
+    (bench.bin / "mytool").unlink()
+    status, answer = bench.replay()
+    assert (status, answer["fidelity"]) == (2, "failed"), answer
+    assert "mytool" in answer["steps"][0]["reason"]
+
+
+@pytest.mark.needs("posix")
 def test_a_session_is_replayed_exactly_after_the_project_is_gone(worked: Bench) -> None:
     worked.carry_away(worked.pack())
     status, answer = worked.replay()
@@ -138,7 +161,9 @@ def test_a_session_is_replayed_exactly_after_the_project_is_gone(worked: Bench) 
 
 
 @pytest.mark.needs("gcc")
-def test_a_c_project_is_built_and_tested_again_and_another_compiler_is_told(bench: Bench) -> None:
+def test_a_c_project_is_built_and_tested_again_and_another_compiler_is_reported(
+    bench: Bench,
+) -> None:
     (bench.project / "sum.h").write_text("int sum(int, int);\n")
     (bench.project / "sum.c").write_text('#include "sum.h"\nint sum(int a, int b){return a+b;}\n')
     (bench.project / "test.c").write_text(
@@ -324,7 +349,7 @@ def test_what_commands_printed_is_compared_byte_for_byte(bench: Bench) -> None:
 
 @pytest.mark.needs("posix")
 def test_what_was_built_before_the_session_is_up_to_date(bench: Bench) -> None:
-    """Nobody records times; in every replay all files of the base have the same one."""
+    """Times are not recorded; in every replay all files of the base have the same one."""
     (bench.project / "a-built").write_text("made of calc.src\n")
     bench.record("[ calc.src -nt a-built ] && echo stale || echo fresh")
     bench.record("sleep 0.01; touch calc.src; [ calc.src -nt a-built ] && echo stale || echo fresh")
@@ -365,7 +390,7 @@ def test_a_command_is_run_again_from_the_tree_it_started_from(worked: Bench) -> 
 
 
 @pytest.mark.needs("posix")
-def test_what_differs_is_told_and_the_seeds_words_work(worked: Bench, tmp_path: Path) -> None:
+def test_what_differs_is_reported_and_the_seeds_words_work(worked: Bench, tmp_path: Path) -> None:
     commands = json.loads(worked.substrate("log", "--json").stdout)["commands"]
     span = commands[2]["span_id"]
     assert commands[2]["command"] == "./build.sh"
@@ -381,7 +406,7 @@ def test_what_differs_is_told_and_the_seeds_words_work(worked: Bench, tmp_path: 
 
 
 @pytest.mark.needs("world-overlay")
-def test_what_it_reached_is_told_in_the_seeds_words(bench: Bench) -> None:
+def test_what_it_reached_is_reported_in_the_seeds_words(bench: Bench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         bench.record(f"exec 3<>/dev/tcp/127.0.0.1/{port}")

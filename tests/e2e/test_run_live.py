@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.agents import PATIENCE_S, Agent, agent_in, until
+from tests.daemons import PATIENCE_S, Daemon, daemon_in, until
 
 pytestmark = pytest.mark.needs("linux")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Agent]:
-    """Without an agent: everything happens in the calling process."""
-    with agent_in(tmp_path) as found:
+def here(tmp_path: Path) -> Iterator[Daemon]:
+    """Without a daemon: everything happens in the calling process."""
+    with daemon_in(tmp_path) as found:
         found.env["SUBSTRATE_AGENT"] = "off"
         (found.workspace / "a").write_bytes(b"one\n")
         yield found
@@ -36,14 +36,14 @@ step
 """
 
 
-def serve(here: Agent, *options: str) -> tuple[Any, Path]:
+def serve(here: Daemon, *options: str) -> tuple[Any, Path]:
     steps = here.workspace.parent / "steps"
     os.mkfifo(steps)
     (here.workspace / "made").mkdir()
     return here.start("run", "--live", *options, "--", "sh", "-c", SERVER), steps
 
 
-def log(here: Agent) -> list[dict[str, Any]]:
+def log(here: Daemon) -> list[dict[str, Any]]:
     """Oldest first, the baseline left out."""
     done = here.run("log", "--json")
     if done.returncode != 0:
@@ -59,12 +59,12 @@ def tree(root: Path) -> dict[str, bytes]:
     }
 
 
-def went_well(here: Agent, *words: str) -> None:
+def went_well(here: Daemon, *words: str) -> None:
     done = here.run(*words)
     assert done.returncode == 0, done.stderr
 
 
-def test_parts_while_it_runs_and_one_command_in_the_end(here: Agent) -> None:
+def test_parts_while_it_runs_and_one_command_in_the_end(here: Daemon) -> None:
     before = tree(here.workspace)
     server, steps = serve(here)
     steps.write_text("1\n")
@@ -88,7 +88,7 @@ def test_parts_while_it_runs_and_one_command_in_the_end(here: Agent) -> None:
     assert span["command_id"] == whole["command_id"]
     assert (span["changed_files"], span["parts"]) == (["a", "made/g"], 2)
     assert span["substrate_git_commit"] == second["substrate_git_commit"]
-    assert "cannot be told from its own" in span["isolation"]["reason"]
+    assert "look like its own" in span["isolation"]["reason"]
     shown = here.run("log").stdout.decode()
     assert f"(part 2 of {whole['command_id']})" in shown
     sessions = json.loads(here.run("session", "list", "--json").stdout)["sessions"]
@@ -106,7 +106,7 @@ def test_parts_while_it_runs_and_one_command_in_the_end(here: Agent) -> None:
     went_well(here, "fsck")
 
 
-def test_what_others_did_meanwhile_stays_when_it_is_undone(here: Agent) -> None:
+def test_what_others_did_in_between_stays_when_it_is_undone(here: Daemon) -> None:
     server, steps = serve(here)
     steps.write_text("1\n")
     until(lambda: len(log(here)) == 1, "the first part")
@@ -122,7 +122,7 @@ def test_what_others_did_meanwhile_stays_when_it_is_undone(here: Agent) -> None:
     }  # fmt: skip
 
 
-def test_one_path_of_it(here: Agent) -> None:
+def test_one_path_of_it(here: Daemon) -> None:
     server, steps = serve(here)
     steps.write_text("1\n")
     until(lambda: len(log(here)) == 1, "the first part")
@@ -137,7 +137,7 @@ def test_one_path_of_it(here: Agent) -> None:
     assert here.run("undo").returncode == 4, "nothing is left of it"
 
 
-def test_a_recorder_that_is_killed_leaves_what_was_recorded(here: Agent) -> None:
+def test_a_recorder_that_is_killed_leaves_what_was_recorded(here: Daemon) -> None:
     server, steps = serve(here)
     steps.write_text("1\n")
     until(lambda: len(log(here)) == 1, "the first part")
@@ -152,7 +152,7 @@ def test_a_recorder_that_is_killed_leaves_what_was_recorded(here: Agent) -> None
     assert tree(here.workspace) == {"a": b"one\n"}
 
 
-def test_without_who_watches_the_end_tells_all(here: Agent) -> None:
+def test_without_a_watcher_the_end_tells_all(here: Daemon) -> None:
     server, steps = serve(here)
     steps.write_text("1\n")
     until(lambda: len(log(here)) == 1, "the first part")
@@ -171,21 +171,21 @@ def test_without_who_watches_the_end_tells_all(here: Agent) -> None:
     assert here.completed()[-1]["parts"] == 1
 
 
-def test_a_command_that_changes_nothing(here: Agent) -> None:
+def test_a_command_that_changes_nothing(here: Daemon) -> None:
     went_well(here, "run", "--live", "--", "true")
     span = here.completed()[-1]
     assert (span["parts"], span["changed_files"], span["substrate_git_commit"]) == (0, [], None)
     assert here.run("undo").returncode == 4
 
 
-def test_through_the_agent_nobody_takes_it_for_an_outside_edit(tmp_path: Path) -> None:
-    with agent_in(tmp_path) as agent:
-        agent.serve()
-        server, steps = serve(agent)
+def test_through_the_daemon_it_is_not_taken_for_an_outside_edit(tmp_path: Path) -> None:
+    with daemon_in(tmp_path) as daemon:
+        daemon.serve()
+        server, steps = serve(daemon)
         steps.write_text("1\n")
-        until(lambda: len(log(agent)) == 1, "the first part")
+        until(lambda: len(log(daemon)) == 1, "the first part")
         steps.write_text("2\n")
-        until(lambda: len(log(agent)) == 2, "the second part")
+        until(lambda: len(log(daemon)) == 2, "the second part")
         steps.write_text("3\n")
         server.communicate(timeout=PATIENCE_S)
-        assert [entry["kind"] for entry in log(agent)] == ["command"] * 3
+        assert [entry["kind"] for entry in log(daemon)] == ["command"] * 3

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import is_in_foreground, until
+from tests.daemons import is_in_foreground, until
 from tests.shell_terminal import PROMPT, RC, Terminal
 
 pytestmark = pytest.mark.needs("linux")
@@ -154,7 +154,7 @@ def test_several_lines_at_once_and_multi_line_commands(shell: Terminal, project:
 
 
 def test_the_prompt_does_not_wait_for_a_dead_recorder(project: Path) -> None:
-    # Somebody else leads the session, as a login shell does: or the terminal would go as well.
+    # Another process leads the session, like a login shell: otherwise the terminal would close.
     before = ("sh", "-c", '"$@"; exec sleep 60', "sh")
     shell = Terminal(project, "shell", "--no-world", before=before)
     try:

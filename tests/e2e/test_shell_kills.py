@@ -1,4 +1,4 @@
-"""kill -9 of whoever takes part in a shell, at any moment: nothing is lost, nothing is left."""
+"""kill -9 of each process of a shell, at any moment: nothing is lost, nothing is left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import until
+from tests.daemons import until
 from tests.e2e.test_shell_world import Site, site_of
 from tests.shell_terminal import Terminal
 

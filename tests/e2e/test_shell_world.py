@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import is_in_foreground, until
 from tests.capabilities import present
 from tests.contract.as_user import NOBODY
+from tests.daemons import is_in_foreground, until
 from tests.shell_terminal import PROMPT, RC, Terminal
 
 pytestmark = pytest.mark.needs("world-overlay")
@@ -70,7 +70,7 @@ class Site:
         return list((self.project / ".substrate-git" / "worlds").iterdir())
 
     def processes(self) -> list[str]:
-        """Who still works in the project, or shows it."""
+        """Processes that still work in the project, or have it mounted."""
         found = []
         for pid in os.listdir("/proc"):
             if not pid.isdigit() or int(pid) == os.getpid():
@@ -132,10 +132,24 @@ def test_a_line_reaches_the_real_files_when_it_is_over(either: Site) -> None:
     assert list((either.home / ".substrate" / "shells").iterdir()) == []
 
 
+def test_a_line_whose_change_cannot_arrive_says_so_at_the_prompt(site: Site) -> None:
+    site.put("a", "1\n")
+    terminal = site.open()
+    terminal.type(b"echo theirs > a; cat\r")
+    until(lambda: is_in_foreground("cat", str(site.project)))
+    site.put("a", "mine\n")
+    terminal.type(b"\x04")
+    said = terminal.until(PROMPT)
+    assert b"substrate: not applied: a (conflict): " in said
+    assert b"Apply: substrate recover restore c-" in said
+    assert b"status=0" in terminal.line("echo status=$?"), "the line's own status"
+    assert (site.project / "a").read_text() == "mine\n"
+
+
 def test_a_job_in_the_background_keeps_its_view(either: Site) -> None:
     terminal = either.open()
     job = "(until [ -e go ]; do sleep .1; done; env pwd -P > ~/where; echo j > d/../j)"
-    assert b"go on in wld_" in terminal.line(f"mkdir d; echo 1 > a; {job} &")
+    assert b"still running in wld_" in terminal.line(f"mkdir d; echo 1 > a; {job} &")
     assert (either.project / "a").exists()
     terminal.line("echo 2 > b")
     assert b"a b d\r\n" in terminal.line("echo *")
@@ -328,7 +342,7 @@ def test_a_closed_window(either: Site) -> None:
 
 
 def test_the_recorder_is_killed_and_nothing_is_lost(either: Site) -> None:
-    # Somebody else leads the session, as a login shell does: or the terminal would go as well.
+    # Another process leads the session, like a login shell: otherwise the terminal would close.
     terminal = either.open(before=("sh", "-c", '"$@"; printf "ended\\n"; exec sleep 60', "sh"))
     terminal.line("echo one > a; sleep 300 &")
     terminal.type(b"echo two > b; sleep 300\r")
@@ -474,7 +488,7 @@ def test_ctrl_c_again_and_again(site: Site) -> None:
     assert site.worlds == []
 
 
-def test_hooks_of_the_prompt_that_are_set_anew(site: Site) -> None:
+def test_hooks_of_the_prompt_that_are_set_again(site: Site) -> None:
     terminal = site.open()
     terminal.line("PROMPT_COMMAND='true'")
     terminal.line("echo 1 > a")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import is_in_foreground, until
+from tests.daemons import is_in_foreground, until
 from tests.shell_terminal import PROMPT, Terminal
 
 pytestmark = [pytest.mark.needs("zsh"), pytest.mark.needs("world-overlay")]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent, agent_in
+from tests.daemons import Daemon, daemon_in
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -52,23 +52,23 @@ def test_what_is_closed_is_closed_for_the_command(
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Agent]:
-    with agent_in(tmp_path) as made:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with daemon_in(tmp_path) as made:
         yield made.serve()
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_directory_through_the_agent(agent: Agent, place: int) -> None:
+def test_a_directory_through_the_daemon(daemon: Daemon, place: int) -> None:
     """The launcher has set it aside, and it is taken back: `python -m` would not start with it."""
-    code = "import sys; from substrate.cli.entry import substrate; sys.exit(substrate())"
-    agent.program = [sys.executable, "-c", code]
+    code = "import sys; from substrate.cli.startup import substrate; sys.exit(substrate())"
+    daemon.program = [sys.executable, "-c", code]
     line = f"readlink /proc/$$/fd/{place} > seen; env | grep -c STREAMS_ASIDE >> seen"
-    here = os.open(agent.workspace, os.O_RDONLY | os.O_DIRECTORY)
+    here = os.open(daemon.workspace, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        env = {**agent.env, "SUBSTRATE_STREAMS_ASIDE": f"{here}:{place}"}
-        done = agent.run("-c", line, pass_fds=(here,), env=env)
+        env = {**daemon.env, "SUBSTRATE_STREAMS_ASIDE": f"{here}:{place}"}
+        done = daemon.run("-c", line, pass_fds=(here,), env=env)
     finally:
         os.close(here)
-    # The status is grep's: there was none. Had the agent not taken it, it would be said.
+    # The status is grep's: there was none. If the daemon had declined it, a note would say so.
     assert (done.returncode, done.stderr) == (1, b"")
-    assert (agent.workspace / "seen").read_text() == f"{agent.workspace}\n0\n"
+    assert (daemon.workspace / "seen").read_text() == f"{daemon.workspace}\n0\n"

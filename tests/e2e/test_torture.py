@@ -1,6 +1,6 @@
 """The torture: an agent does damage of every kind, the user works on, then a rollback.
 
-All of the agent's damage is undone and all of the user's work stands: 11 of 11, point by point.
+All of the agent's damage is undone and all of the user's work is kept: 11 of 11, point by point.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def cli(request: pytest.FixtureRequest, tmp_path: Path, private_environment: Pat
 
 @pytest.fixture
 def foreign_cli() -> Iterator[Cli]:
-    """The same, as a user who is not root, in directories of that user's own."""
+    """The same, as a user other than root, in directories of that user."""
     base = Path(tempfile.mkdtemp(prefix="torture-"))
     try:
         for name in ("", "home", "project"):

@@ -27,7 +27,7 @@ def run(*argv: str, path: str = "") -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.needs("netns")
 @pytest.mark.needs("overlay")
-def test_a_machine_that_can_have_worlds_is_told_so() -> None:
+def test_a_machine_that_can_have_worlds_gets_that_answer() -> None:
     done = run("bash", str(SCRIPTS / "check-container-prereqs"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "worlds are possible here" in done.stdout

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import is_in_foreground, until
+from tests.daemons import is_in_foreground, until
 
 pytestmark = pytest.mark.needs("world-overlay")
 PATIENCE_S = 60.0
@@ -73,10 +73,11 @@ def test_stopped_continued_and_interrupted(shell: Shell) -> None:
     shell.say("jobs -s | wc -l; echo asked$((1+1))")
     shell.wait_for("1\r\n")
     shell.wait_for("asked2")
-    shell.say("fg; echo status=$?")
+    shell.say("fg")
     shell.wait_for("substrate -c")
     until(lambda: is_in_foreground("sleep", str(shell.cwd)), "the command in the foreground")
     shell.press(b"\x03")
+    shell.say("echo status=$?")
     shell.wait_for("status=130")
 
 

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import ConflictError, SubstrateError
-from substrate.history.resolve import resolve
-from substrate.history.restore import Outcome
-from substrate.history.undo import Choice
+from substrate.history.query.resolve_id import resolve
+from substrate.history.reversal.restore import Outcome
+from substrate.history.reversal.undo import Choice
 from substrate.model.paths import RelPath
-from substrate.recorder import ask, care, keep, roll_back
+from substrate.recorder import checkpoints_sessions, maintenance, queries, reversals
 from substrate.recorder.api import History
-from substrate.recorder.place import Place
-from substrate.recorder.record_command import CommandRequest, Recording, record_command
+from substrate.recorder.command.command_request import CommandRequest, Recording
+from substrate.recorder.command.pipeline import record_command
+from substrate.recorder.session_context import Place
 from substrate.system import environment
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
+from substrate.world.interface import Isolation, Layer, RunOutcome, RunRequest
 
 _CHANGING = (
     *("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink"),
@@ -93,48 +94,48 @@ class Driver:
 
     def undo(self, target: str | None, session: str | None, paths: tuple[bytes, ...]) -> Answer:
         choice = Choice(paths=tuple(RelPath(p) for p in paths))
-        return _changing(lambda: roll_back.undo_command(self._place(session), target, choice))
+        return _changing(lambda: reversals.undo_command(self._place(session), target, choice))
 
     def redo(self, session: str) -> Answer:
-        return _changing(lambda: roll_back.redo_command(self._place(session), Choice()))
+        return _changing(lambda: reversals.redo_command(self._place(session), Choice()))
 
     def roll_back_to(self, target: str, *, exact: bool, paths: tuple[bytes, ...] = ()) -> Answer:
         choice = Choice(paths=tuple(RelPath(p) for p in paths))
-        return _changing(lambda: roll_back.roll_back(self._place(), choice, to=target, exact=exact))
+        return _changing(lambda: reversals.roll_back(self._place(), choice, to=target, exact=exact))
 
     def roll_back_to_checkpoint(self, session: str, seq: int, *, exact: bool) -> Answer:
         return _changing(
-            lambda: roll_back.roll_back(
+            lambda: reversals.roll_back(
                 self._place(), Choice(), checkpoint=f"{session}/{seq}", exact=exact
             )
         )
 
     def roll_back_to_session(self, session: str, *, exact: bool) -> Answer:
         return _changing(
-            lambda: roll_back.roll_back(self._place(), Choice(), session=session, exact=exact)
+            lambda: reversals.roll_back(self._place(), Choice(), session=session, exact=exact)
         )
 
     def restore(self, ref: str) -> Answer:
-        return _changing(lambda: roll_back.restore_recovery(self._place(), ref, (), dry_run=False))
+        return _changing(lambda: reversals.restore_recovery(self._place(), ref, (), dry_run=False))
 
     def checkpoint(self, session: str) -> int:
-        return keep.mark_checkpoint(self._place(session)).seq
+        return checkpoints_sessions.mark_checkpoint(self._place(session)).seq
 
     def start_session(self, name: str) -> None:
-        keep.start_session(self._place(), name)
+        checkpoints_sessions.start_session(self._place(), name)
 
     def close_session(self, name: str) -> None:
-        keep.close_session(self._place(), name)
+        checkpoints_sessions.close_session(self._place(), name)
 
     def compact(self, checkpoints: int, sessions: int) -> None:
-        keep.compact_history(self._place(), checkpoints, sessions)
+        checkpoints_sessions.compact_history(self._place(), checkpoints, sessions)
 
     # -- questions ------------------------------------------------------------------------------
 
     def log(self) -> list[Logged]:
         """Oldest first."""
         with self._place().existing_history() as store:
-            entries = ask.log_entries(store, session=None, limit=0)
+            entries = queries.log_entries(store, session=None, limit=0)
         return [Logged(e.command_id, e.kind, e.session_id, e.commit is not None) for e in entries][
             ::-1
         ]
@@ -145,7 +146,7 @@ class Driver:
             return {one: resolve(store, one).present.command_id for one in ids}
 
     def problems(self) -> list[str]:
-        return [one.what for one in care.check_store(self._place())]
+        return [one.what for one in maintenance.check_store(self._place())]
 
 
 def _answer(act: Callable[[], Answer]) -> Answer:

@@ -24,9 +24,11 @@ class Entry:
         self.before = before
         self.after = after
         self.committed = committed
-        #: Who took this back: all of it, or these paths.
+        #: The entries that undid this one: all of it, or these paths.
         self.taken_back: list[tuple[Entry, tuple[bytes, ...]]] = []
         self.held_by: Entry | None = None
+        #: Of a squash: whose commands it holds.
+        self.sessions: set[str] = set()
 
     @property
     def present(self) -> Entry:
@@ -78,7 +80,7 @@ class HistoryModel:
         return entry
 
     def scanned(self, now: Tree) -> None:
-        """The product looked at the workspace: what nobody recorded is an outside edit."""
+        """The product scanned the workspace: an unrecorded change is an outside edit."""
         if now != self.known:
             self.add(Entry("external", None, self.known, now, committed=True))
 
@@ -117,14 +119,24 @@ class HistoryModel:
         committed = [self.line.index(m) for m in members if m.committed]
         between = [e for e in self.line[committed[0] : committed[-1]] if e not in members]
         assert not any(e.committed for e in between), "a squash has a hole"
-        assert {m.session for m in members} == {squash.session}
-        assert all(m.kind in OWN for m in members), "an outside edit was squashed"
-        # It stands where the last of its states stood; others that changed nothing stay.
+        own = {m.session for m in members if m.committed}
+        if squash.session is not None:
+            assert own == {squash.session}
+            assert all(m.kind in OWN for m in members), "an outside edit was squashed"
+        else:
+            assert len(own) > 1 or own == {None}, "the squash of one session belongs to it"
+        squash.sessions = {name for m in members for name in (*m.sessions, m.session) if name}
+        # It takes the position of its last state; other entries that changed nothing stay.
         self.line.insert(committed[-1] + 1, squash)
         self.line = [e for e in self.line if e not in members]
         self.everyone.append(squash)
         for member in members:
             member.held_by = squash
+
+    def shared_after(self, point: Entry, session: str | None) -> bool:
+        """Whether a squash after it holds that session's commands, and others' work."""
+        later = self.line[self.line.index(point) + 1 :]
+        return any(is_shared(e) and (session is None or session in e.sessions) for e in later)
 
     # -- what an operation must do ----------------------------------------------------------------
 
@@ -187,7 +199,7 @@ class HistoryModel:
 
     def newest_undoable(self, session: str) -> tuple[Entry | None, bool]:
         """What plain `undo` takes, and whether that is certain."""
-        return self._newest(session, ("command", "squash"))
+        return self._newest(session, ("command", "squash", "restore"))
 
     def newest_redoable(self, session: str) -> tuple[Entry | None, bool]:
         return self._newest(session, ("undo", "rollback"))
@@ -201,6 +213,11 @@ class HistoryModel:
             if self.undone(entry) != "yes":
                 return entry, certain
         return None, certain
+
+
+def is_shared(entry: Entry) -> bool:
+    """A squash that belongs to no session: it holds outside edits, or several sessions' work."""
+    return entry.kind == "squash" and entry.session is None
 
 
 def is_tangled(entry: Entry) -> bool:

@@ -27,7 +27,14 @@ from hypothesis.stateful import (
 
 from tests.crash.oracle import Tree, all_bytes, differences, leftovers, tree
 from tests.property.driver import Answer, Driver, Logged, killed_at
-from tests.property.history_model import Checkpoint, Entry, HistoryModel, Recovery, is_tangled
+from tests.property.history_model import (
+    Checkpoint,
+    Entry,
+    HistoryModel,
+    Recovery,
+    is_shared,
+    is_tangled,
+)
 from tests.property.merge_model import Verdict, changed, in_scope
 from tests.property.workshop import MERGED, Edit, do, edits, line_edits
 
@@ -81,7 +88,7 @@ class HistoryMachine(RuleBasedStateMachine):
         found = all_bytes(self.root / ".git")
         return {name: what for name, what in found.items() if name != "info/exclude"}
 
-    # -- somebody works -------------------------------------------------------------------------
+    # -- work -----------------------------------------------------------------------------------
 
     @rule(work=edits())
     def outside(self, work: list[Edit]) -> None:
@@ -148,7 +155,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @rule(session=SESSIONS, work=line_edits(), later=line_edits())
     def undo_behind_edits(self, session: str, work: list[Edit], later: list[Edit]) -> None:
-        """Somebody edited the same file since: merged, or a conflict and nothing changed."""
+        """After later edits of the same file: merged, or a conflict and nothing changed."""
         self.command(session, work)
         entry = self.model.line[-1]
         self.outside(later)
@@ -172,7 +179,7 @@ class HistoryMachine(RuleBasedStateMachine):
         if entry is None:
             self._must_refuse(answer)
             return
-        may_go = is_tangled(entry) and answer.how != "refused"
+        may_go = is_tangled(entry) and answer.how != "refused" and not is_shared(entry)
         if not (may_go or self._is_undoable(entry, paths)):
             self._must_refuse(answer)
             return
@@ -190,7 +197,7 @@ class HistoryMachine(RuleBasedStateMachine):
         return self.model.undone(entry) == "partly" or is_tangled(entry)
 
     def _is_undoable(self, entry: Entry, paths: tuple[bytes, ...]) -> bool:
-        if entry.held_by or not entry.committed or entry.kind == "baseline":
+        if entry.held_by or not entry.committed or entry.kind == "baseline" or is_shared(entry):
             return False
         if paths:
             standing = [p for who, p in entry.taken_back if self.model.undone(who.present) != "yes"]
@@ -260,6 +267,9 @@ class HistoryMachine(RuleBasedStateMachine):
         self, answer: Answer, point: Entry, session: str | None, exact: bool
     ) -> None:
         line = self.model.committed()
+        if not exact and self.model.shared_after(point, session):
+            self._must_refuse(answer)
+            return
         chosen = self.model.after(point, session)
         if exact:
             chosen = [e for e in line[line.index(point) + 1 :] if e.kind != "external"]
@@ -388,7 +398,8 @@ class HistoryMachine(RuleBasedStateMachine):
         before = self.now
         self.model.scanned(before)
         chosen = self.model.after(entry, entry.session)
-        verdict = self.model.roll_back(chosen)
+        is_separable = not self.model.shared_after(entry, entry.session)
+        verdict = self.model.roll_back(chosen) if is_separable else None
         if exact:
             line = self.model.committed()
             chosen = [e for e in line[line.index(entry) + 1 :] if e.kind != "external"]

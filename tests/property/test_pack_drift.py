@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from substrate.packs.create import LogFile, pack_log
-from substrate.packs.drift import compare
-from substrate.packs.manifest import Pack
-from substrate.packs.store import Store, make_store
+from substrate.packs.drift.compare_packs import compare
+from substrate.packs.format.manifest import Pack
+from substrate.packs.store.ctx_store import Store, make_store
+from substrate.packs.store.log_to_pack import LogFile, pack_log
 
 TOOLS = ("read_file", "write_file", "shell", "search", "list_dir")
 

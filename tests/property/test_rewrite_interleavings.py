@@ -1,5 +1,5 @@
-"""An editor, two agents and Substrate on the same files, in any order, and in the middle of each
-other: nothing that ever stood in the tree is lost.
+"""An editor, two agents and Substrate on the same files, in any order, and interleaved: nothing
+that was ever in the tree is lost.
 
 The oracle shares no code with the product: bytes are read with `os`, reachability is git's.
 """
@@ -17,12 +17,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from substrate.errors import SubstrateError
-from substrate.objects.store import ObjectStore
-from substrate.recorder.rewrite_working_copy import rewrite_working_copy
-from substrate.rewrite.bring_back import Choice, bring_back
-from substrate.rewrite.kept import all_kept
-from substrate.rewrite.move import Request
-from substrate.rewrite.working_copy import open_working_copy
+from substrate.objects.store.object_store import ObjectStore
+from substrate.recorder.working_copy_rewrite import rewrite_working_copy
+from substrate.rewrite.execute.run_rewrite import Request
+from substrate.rewrite.execute.working_copy import open_working_copy
+from substrate.rewrite.snapshots.list_snapshots import all_kept
+from substrate.rewrite.snapshots.restore_snapshot import RestoreChoice, bring_back
 from tests.property.driver import Driver
 from tests.unit.rewrite.interference import interfere
 from tests.unit.rewrite.scene import Scene, lines
@@ -40,7 +40,7 @@ AGENTS = ("s-a", "s-b")
 
 
 class Workshop:
-    """One project, and everything that anybody ever wrote in it."""
+    """One project, and everything that was ever written in it."""
 
     def __init__(self, root: Path, seed: int) -> None:
         self.scene = Scene(root)
@@ -69,7 +69,7 @@ class Workshop:
             scene.git("tag", name)
         scene.git("checkout", "-q", "--detach", "one")
 
-    # -- who does what --------------------------------------------------------------------------
+    # -- actions --------------------------------------------------------------------------------
 
     def edit(self, name: str) -> None:
         """An editor saves: in place, by rename, or removes; or a link, or another mode."""
@@ -86,7 +86,7 @@ class Workshop:
                 content = lines(f"{self.random.randrange(1, 21)}=edit {self.steps}")
                 self.scene.write(name, content)
         except OSError:
-            pass  # a directory stands there, or a file above
+            pass  # the path is a directory, or is below a file
 
     def stage(self, name: str) -> None:
         self.steps += 1
@@ -118,7 +118,7 @@ class Workshop:
         copy = open_working_copy(self.scene.root)
         kept = all_kept(copy, ObjectStore(copy.common_dir))
         if kept:
-            self._guarded(lambda: bring_back(copy, kept[number % len(kept)], Choice()))
+            self._guarded(lambda: bring_back(copy, kept[number % len(kept)], RestoreChoice()))
 
     # -- the oracle -----------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Workshop:
         for path, (kind, _, content) in before.items():
             if kind == "directory":
                 continue
-            # What the editor appended meanwhile took the place of what it had written before.
+            # Text that the editor appended during the operation extends what it wrote before.
             versions = [content, content + self.typed] if self.typed else [content]
             kept = any(now.get(path, ("", 0, b""))[2] == version for version in versions)
             kept = kept or any(blob(version) in reachable for version in versions)
@@ -207,7 +207,7 @@ def run(root: Path, plan: list[tuple[object, ...]], seed: int) -> int:
      ("undo", "s-a"), ("restore", 0), ("undo", "s-b")], 5
 )  # fmt: skip
 @example([("during", "--index-info", "a", "two"), ("during", MOMENTS[1], "b", "three")], 4)
-def test_nothing_that_ever_stood_there_is_lost(
+def test_nothing_that_was_ever_there_is_lost(
     tmp_path_factory: pytest.TempPathFactory, plan: list[tuple[object, ...]], seed: int
 ) -> None:
     run(tmp_path_factory.mktemp("mix"), plan, seed)

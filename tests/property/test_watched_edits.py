@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from substrate.history import outside
+from substrate.history.record import watched_edits
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.watch import TreeWatch
+from substrate.workspace.watch.inotify_watch import TreeWatch
 from tests.unit.history.workbench import Bench
 
 pytestmark = pytest.mark.needs("linux")
@@ -20,7 +20,7 @@ NAMES = ("a", "b", "c", "sub", "node_modules", "odd\nname", "\udcff")
 
 
 class Editor:
-    """Somebody at work, without a plan. No hard links: of those only one name is told."""
+    """Random edits. No hard links: the watch reports only one of their names."""
 
     def __init__(self, root: Path, chance: random.Random, elsewhere: Path) -> None:
         self.root = root
@@ -106,8 +106,8 @@ def _check(bench: Bench, tree: TreeWatch) -> None:
     assert not tree.lost
     suspects = {path: one.deep for path, one in tree.suspects.items()}
     with bench.writing() as store:
-        assert outside.record_suspects(store, suspects)
-        assert outside.differing_anywhere(store) == {}, suspects
+        assert watched_edits.record_suspects(store, suspects)
+        assert watched_edits.differing_anywhere(store) == {}, suspects
     tree.settled(tree.generation)
 
 

@@ -47,7 +47,7 @@ def held(number: int) -> str:
 
 def unmount(facts: dict[str, Any]) -> str:
     """Take the view off and write the real file."""
-    if facts["direct"]:  # there is no view: whoever can write is through already
+    if facts["direct"]:  # no view: write access is enough
         return "through: no view"
     if libc.umount2(os.fsencode(facts["root"]), MNT_DETACH) == 0:
         return "through: unmounted"
@@ -62,7 +62,7 @@ def unmount_nested(facts: dict[str, Any]) -> str:
 
 
 def by_handle(facts: dict[str, Any]) -> str:
-    """Open the real inode by a handle that somebody took outside."""
+    """Open the real inode by a handle from outside the world."""
     raw = bytes.fromhex(facts["handle"])
     buffer = ctypes.create_string_buffer(raw, len(raw))
     number = 304 if IS_X86 else 265
@@ -248,7 +248,7 @@ def kernel_knobs(facts: dict[str, Any]) -> str:
 
 
 def capabilities(facts: dict[str, Any]) -> str:
-    """What DESIGN says root must lose: each is a way to the real files or into the kernel."""
+    """Rights that root loses in a world (docs/security.md): ways to real files or the kernel."""
     lost = {2: "DAC_READ_SEARCH", 16: "SYS_MODULE", 17: "SYS_RAWIO", 19: "SYS_PTRACE",
             21: "SYS_ADMIN", 27: "MKNOD", 39: "BPF"}  # fmt: skip
     with open("/proc/self/status", encoding="ascii") as file:
@@ -258,7 +258,7 @@ def capabilities(facts: dict[str, Any]) -> str:
 
 
 def set_id(facts: dict[str, Any]) -> str:
-    """Leave a program in a shared directory that gives its maker's rights to whoever runs it."""
+    """Leave a program in a shared directory that gives its owner's rights to every caller."""
     place = facts["base"] if os.path.isdir(facts["base"]) else "/tmp"
     path = os.fsencode(os.path.join(place, f"set-id-{os.getpid()}"))
     caps = struct.pack("<5I", 0x02000001, 0x80, 0, 0, 0)

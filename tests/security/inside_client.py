@@ -69,7 +69,7 @@ def main() -> None:
     kept = []
     answers = []
     for call in calls:
-        if "silent" in call:  # many who say nothing, or little
+        if "silent" in call:  # many clients that send little or nothing
             for _ in range(int(call["silent"])):
                 connection = socket.socket(socket.AF_UNIX)
                 connection.setblocking(False)

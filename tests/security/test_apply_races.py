@@ -1,4 +1,4 @@
-"""Apply against somebody who works, or attacks, in the same tree at the same time.
+"""Apply while other processes work, or attack, in the same tree at the same time.
 
 Real threads and processes, bounded by count. What must hold is checked after every round.
 """
@@ -17,7 +17,7 @@ import pytest
 
 from substrate.model.nodes import ABSENT, Node
 from substrate.model.paths import rel_path
-from substrate.workspace.plan import How, Op, Plan
+from substrate.workspace.apply.plan import How, Op, Plan
 from tests.unit.workspace.applying import Ground
 
 pytestmark = pytest.mark.needs("posix", "symlinks")

@@ -1,4 +1,4 @@
-"""A world's change arrives while somebody swaps directories for links that lead outside.
+"""A world's change arrives while an attacker swaps directories for links that lead outside.
 
 Nothing outside is ever written, whatever becomes of the change: applied, merged, in conflict or
 held. The layers are made by hand, so that thousands of arrivals take minutes and not hours.
@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import SubstrateError
-from substrate.recorder import held_worlds
-from substrate.recorder.place import Place
-from substrate.recorder.record_command import CommandRequest, record_command
+from substrate.recorder.arrival import held_worlds
+from substrate.recorder.command.command_request import CommandRequest
+from substrate.recorder.command.pipeline import record_command
+from substrate.recorder.session_context import Place
 from substrate.system import environment
-from substrate.system.files import remove_tree
-from substrate.world import layers
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
+from substrate.system.files.files import remove_tree
+from substrate.world.interface import Isolation, Layer, RunOutcome, RunRequest
+from substrate.world.layer import layer_dirs
 from tests.security.test_apply_races import meanwhile_in_a_process
 
 pytestmark = [pytest.mark.needs("linux", "fork", "root"), pytest.mark.timeout(0)]
@@ -45,12 +46,14 @@ class HandMade:
 
     def run(self, request: RunRequest) -> RunOutcome:
         worlds = self.root / ".substrate-git" / "worlds"
-        layer = layers.create(worlds, request.world_id, self.root, "overlay", b"trusted.overlay.")
+        layer = layer_dirs.create(
+            worlds, request.world_id, self.root, "overlay", b"trusted.overlay."
+        )
         self.fill(layer.upper)
         return RunOutcome(0, None, False, 1, ISOLATION, layer=layer)
 
     def discard(self, layer: Layer) -> None:
-        layers.remove(layer)
+        layer_dirs.remove(layer)
 
 
 def fill(n: int) -> Callable[[Path], None]:
@@ -78,7 +81,7 @@ def fill(n: int) -> Callable[[Path], None]:
 
 
 def state(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
-    """Names, inodes, modes, times and bytes of all that lies there."""
+    """Names, inodes, modes, times and bytes of everything in it."""
     out = {}
     for path in (directory, *directory.rglob("*")):
         at = path.lstat()

@@ -23,9 +23,9 @@ from typing import NamedTuple
 import pytest
 
 import substrate
-from substrate.world import layers
-from substrate.world.choose import choose_world
-from substrate.world.protocol import Layer, RunOutcome, RunRequest, Wanted
+from substrate.world.interface import Layer, RunOutcome, RunRequest, Wanted
+from substrate.world.layer import layer_dirs
+from substrate.world.select_strategy import choose_world
 from tests.capabilities import present
 from tests.contract.as_user import NOBODY, as_user
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
@@ -123,7 +123,7 @@ class Stage:
         out = self.site.base / "said"
         out.write_text("")
         os.chmod(out, 0o666)
-        # For `full`, which shows nothing else of where the test lives, it stands in the workspace.
+        # Copy it into the workspace: `full` hides the directory of the test.
         shutil.copy(self.script, self.site.root / "attacks.py")
         stdin = os.open(self.site.root, os.O_RDONLY)
         stray = os.open(self.site.root, os.O_RDONLY)
@@ -153,7 +153,7 @@ class Stage:
         wanted = Wanted(self.site.root, self.site.store, tier, required=True, strategy=strategy)
 
         def work() -> RunOutcome:
-            os.chdir(self.site.root)  # as a caller would stand there: the real directory
+            os.chdir(self.site.root)  # like a caller: the real directory
             os.environ["XDG_RUNTIME_DIR"] = os.environ["TMUX_TMPDIR"] = str(self.runtime)
             return choose_world(wanted).run(request)
 
@@ -232,13 +232,16 @@ def _makes_sense(attack: Attack, uid: int) -> bool:
     return uid == ROOT or not attack.root_only
 
 
-@pytest.mark.parametrize("attack", ALL, ids=lambda attack: attack.name)
+@pytest.mark.parametrize(
+    ("said", "attack"),
+    [(case, attack) for case in CASES for attack in ALL if _makes_sense(attack, case.uid)],
+    indirect=["said"],
+    ids=lambda one: one.name if isinstance(one, Attack) else f"{one.strategy}-uid{one.uid}",
+)
 def test_it_is_held_from_its_tier_on(
     said: tuple[int, dict[str, dict[str, str]]], attack: Attack
 ) -> None:
-    uid, answers = said
-    if not _makes_sense(attack, uid):
-        return
+    _, answers = said
     control = answers["none"].get(attack.control or attack.name, "it did not run")
     assert control.startswith("through: "), f"without a world: {control}"
     for tier in TIERS[TIERS.index(attack.held_from) :]:
@@ -319,7 +322,7 @@ def test_a_world_that_is_being_made_among_others_shows_them_nothing(stage: Stage
         assert stage._run(request, "workspace").exit == 0
     stop.touch()
     deadline = time.monotonic() + 60
-    while layers.is_running(left.layer):
+    while layer_dirs.is_running(left.layer):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert _looked_at(said) >= 12, "it saw nobody"

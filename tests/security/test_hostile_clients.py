@@ -1,4 +1,4 @@
-"""Whoever reaches the sockets: strangers, nonsense, floods. Refused, bounded, and still serving."""
+"""Hostile clients of the sockets: other users, nonsense, floods. Refused, bounded, and survived."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent_http import Answer, connected, drained, raw, request
-from tests.agents import Agent, agent_in, until
+from tests.daemon_http import Answer, connected, drained, raw, request
+from tests.daemons import Daemon, daemon_in, until
 
 pytestmark = pytest.mark.needs("linux")
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    base = tmp_path_factory.mktemp("agent")
-    with agent_in(base, {"SUBSTRATE_HOME": str(base / "home")}) as started:
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    base = tmp_path_factory.mktemp("daemon")
+    with daemon_in(base, {"SUBSTRATE_HOME": str(base / "home")}) as started:
         yield started.serve()
 
 
 @pytest.fixture(autouse=True)
-def still_up(agent: Agent) -> Iterator[None]:
+def still_up(daemon: Daemon) -> Iterator[None]:
     """After each attack: the same processes serve, and have not grown."""
-    assert request(agent.socket, "GET", "/v1/capabilities").status == 200
-    before = agent.state()
+    assert request(daemon.socket, "GET", "/v1/capabilities").status == 200
+    before = daemon.state()
     assert before
     yield
-    until(lambda: _answers(agent))
-    after = agent.state()
+    until(lambda: _answers(daemon))
+    after = daemon.state()
     assert after
     assert (after["pid"], after["server_pid"]) == (before["pid"], before["server_pid"])
     for pid in (after["pid"], after["server_pid"]):
         assert _resident_mib(pid) < 250
 
 
-def _answers(agent: Agent) -> bool:
+def _answers(daemon: Daemon) -> bool:
     try:
-        return request(agent.socket, "GET", "/v1/capabilities").status == 200
+        return request(daemon.socket, "GET", "/v1/capabilities").status == 200
     except (OSError, HTTPException):  # it is still busy with the crowd
         return False
 
@@ -58,11 +58,11 @@ def _resident_mib(pid: int) -> float:
     raise AssertionError("no VmRSS")
 
 
-def execute(agent: Agent, body: object) -> Answer:
-    return request(agent.socket, "POST", "/v1/execute", body)
+def execute(daemon: Daemon, body: object) -> Answer:
+    return request(daemon.socket, "POST", "/v1/execute", body)
 
 
-# ------------------------------------------------------------------ who it is
+# ------------------------------------------------------------------ identity
 
 _AS_NOBODY = """
 import os, socket, sys
@@ -90,14 +90,14 @@ def _as_nobody(directory: Path, name: str) -> str:
 
 
 @pytest.mark.needs("other-user")
-def test_another_user_cannot_connect(agent: Agent) -> None:
-    for path in (agent.socket, agent.directory / "door.sock", agent.directory / "watch.sock"):
+def test_another_user_cannot_connect(daemon: Daemon) -> None:
+    for path in (daemon.socket, daemon.directory / "door.sock", daemon.directory / "watch.sock"):
         assert _as_nobody(path.parent, path.name) == "error PermissionError"
 
 
 @pytest.mark.needs("other-user")
-def test_another_user_is_refused_even_if_the_modes_let_him_in(agent: Agent) -> None:
-    for path in (agent.socket, agent.directory / "door.sock", agent.directory / "watch.sock"):
+def test_another_user_is_refused_even_if_the_modes_let_it_in(daemon: Daemon) -> None:
+    for path in (daemon.socket, daemon.directory / "door.sock", daemon.directory / "watch.sock"):
         modes = path.parent.stat().st_mode
         path.chmod(0o666)
         path.parent.chmod(0o755)
@@ -110,22 +110,22 @@ def test_another_user_is_refused_even_if_the_modes_let_him_in(agent: Agent) -> N
 
 
 @pytest.mark.needs("other-user")
-def test_a_client_does_not_trust_another_users_agent(agent: Agent, tmp_path: Path) -> None:
-    """A directory that others can write to may hold anybody's socket."""
-    agent.directory.chmod(0o777)
-    served = Path(agent.directory, "state.json").read_text()
+def test_a_client_does_not_trust_another_users_daemon(daemon: Daemon, tmp_path: Path) -> None:
+    """A directory that others can write to may contain another user's socket."""
+    daemon.directory.chmod(0o777)
+    served = Path(daemon.directory, "state.json").read_text()
     try:
-        done = agent.run("-c", "echo ran", cwd=tmp_path)
+        done = daemon.run("-c", "echo ran", cwd=tmp_path)
         assert (done.returncode, done.stdout) == (0, b"ran\n")
     finally:
-        agent.directory.chmod(0o700)
-    assert Path(agent.directory, "state.json").read_text() == served
+        daemon.directory.chmod(0o700)
+    assert Path(daemon.directory, "state.json").read_text() == served
 
 
 _STOP = """
 import sys
 from pathlib import Path
-from substrate.agent.lifecycle import ask
+from substrate.daemon.server.lifecycle import ask
 try:
     print("answer", ask(Path(sys.argv[1]), b"stop"))
 except (OSError, EOFError) as error:
@@ -134,13 +134,13 @@ except (OSError, EOFError) as error:
 
 
 @pytest.mark.needs("root")
-def test_who_has_fewer_rights_cannot_stop_it(agent: Agent) -> None:
+def test_a_caller_that_has_fewer_rights_cannot_stop_it(daemon: Daemon) -> None:
     """A command in a world does not even see the door; one in a sandbox is not heard."""
-    words = [sys.executable, "-c", _STOP, str(agent.directory / "door.sock")]
-    done = agent.run("run", "--", *words)
+    words = [sys.executable, "-c", _STOP, str(daemon.directory / "door.sock")]
+    done = daemon.run("run", "--", *words)
     assert done.stdout == b"error\n"
     sandboxed = subprocess.run(
-        ["setpriv", "--no-new-privs", *words], capture_output=True, check=True, env=agent.env
+        ["setpriv", "--no-new-privs", *words], capture_output=True, check=True, env=daemon.env
     )
     assert sandboxed.stdout == b"error\n"
 
@@ -160,26 +160,26 @@ def test_who_has_fewer_rights_cannot_stop_it(agent: Agent) -> None:
         {"Host": "localhost", "Origin": "evil.example"},
     ],
 )
-def test_a_web_page_gets_nothing(agent: Agent, headers: dict[str, str], tmp_path: Path) -> None:
+def test_a_web_page_gets_nothing(daemon: Daemon, headers: dict[str, str], tmp_path: Path) -> None:
     body = {"cmd": "touch ran", "cwd": str(tmp_path)}
-    answer = request(agent.socket, "POST", "/v1/execute", body, headers)
+    answer = request(daemon.socket, "POST", "/v1/execute", body, headers)
     assert (answer.status, answer.error["kind"]) == (403, "refused")
     assert not (tmp_path / "ran").exists()
 
 
-def test_two_hosts_are_one_too_many(agent: Agent) -> None:
+def test_two_hosts_are_one_too_many(daemon: Daemon) -> None:
     said = raw(
-        agent.socket,
+        daemon.socket,
         b"GET /v1/capabilities HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n"
         b"Connection: close\r\n\r\n",
     )
     assert said.split(b"\r\n")[0].split()[1] in (b"400", b"403")
 
 
-def test_a_request_with_two_lengths_hides_no_other(agent: Agent) -> None:
+def test_a_request_with_two_lengths_hides_no_other(daemon: Daemon) -> None:
     hidden = b"GET /v1/capabilities HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     said = raw(
-        agent.socket,
+        daemon.socket,
         b"POST /v1/execute HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
         b"Content-Length: %d\r\n\r\n0\r\n\r\n" % (len(hidden) + 5) + hidden,
     )
@@ -209,8 +209,8 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("data", MALFORMED, ids=range(len(MALFORMED)))
-def test_nonsense_is_an_error_and_the_end_of_the_connection(agent: Agent, data: bytes) -> None:
-    with connected(agent.socket) as connection:
+def test_nonsense_is_an_error_and_the_end_of_the_connection(daemon: Daemon, data: bytes) -> None:
+    with connected(daemon.socket) as connection:
         try:
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)
@@ -220,10 +220,10 @@ def test_nonsense_is_an_error_and_the_end_of_the_connection(agent: Agent, data: 
     assert not said or said.split(b" ")[1][:1] in (b"4", b"5")
 
 
-def test_noise(agent: Agent) -> None:
+def test_noise(daemon: Daemon) -> None:
     noise = random.Random(7)
     for _ in range(30):
-        with connected(agent.socket) as connection:
+        with connected(daemon.socket) as connection:
             try:
                 connection.sendall(noise.randbytes(noise.randrange(1, 5000)))
                 connection.shutdown(socket.SHUT_WR)
@@ -232,11 +232,11 @@ def test_noise(agent: Agent) -> None:
             drained(connection)
 
 
-def test_noise_at_the_door(agent: Agent) -> None:
+def test_noise_at_the_door(daemon: Daemon) -> None:
     noise = random.Random(8)
     heads = [b"", b"SBD1", b"SBD1\xff\xff\xff\xff", b"SBD1\x00\x00\x00\x05run\x00\x00"]
     for number in range(24):
-        with connected(agent.directory / "door.sock") as connection:
+        with connected(daemon.directory / "door.sock") as connection:
             try:
                 connection.sendall(heads[number % 4] + noise.randbytes(noise.randrange(0, 2000)))
                 connection.shutdown(socket.SHUT_WR)
@@ -245,17 +245,17 @@ def test_noise_at_the_door(agent: Agent) -> None:
             assert drained(connection) == b""
 
 
-def test_a_large_body_is_refused_unread(agent: Agent) -> None:
+def test_a_large_body_is_refused_unread(daemon: Daemon) -> None:
     big = b'{"cmd": "true", "x": "' + b"a" * 3_000_000 + b'"}'
     try:
-        answer = request(agent.socket, "POST", "/v1/execute", big)
+        answer = request(daemon.socket, "POST", "/v1/execute", big)
         assert answer.status == 413
     except (ConnectionResetError, BrokenPipeError):
         pass  # it did not wait for the rest
 
 
-def test_a_body_without_an_end(agent: Agent) -> None:
-    with connected(agent.socket) as connection:
+def test_a_body_without_an_end(daemon: Daemon) -> None:
+    with connected(daemon.socket) as connection:
         connection.sendall(
             b"POST /v1/execute HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
@@ -279,25 +279,25 @@ def test_a_body_without_an_end(agent: Agent) -> None:
     ],
     ids=["brackets", "objects", "forty", "digits"],
 )
-def test_deep_or_heavy_json_is_refused(agent: Agent, body: bytes) -> None:
-    answer = execute(agent, body)
+def test_deep_or_heavy_json_is_refused(daemon: Daemon, body: bytes) -> None:
+    answer = execute(daemon, body)
     assert (answer.status, answer.error["kind"]) == (400, "usage")
 
 
-def test_brackets_in_text_are_not_depth(agent: Agent, tmp_path: Path) -> None:
+def test_brackets_in_text_are_not_depth(daemon: Daemon, tmp_path: Path) -> None:
     cmd = "echo '" + "[{" * 200 + '\\"\\\\' + "'"
-    assert execute(agent, {"cmd": cmd, "cwd": str(tmp_path)}).document["exit"] == 0
+    assert execute(daemon, {"cmd": cmd, "cwd": str(tmp_path)}).document["exit"] == 0
 
 
 # ------------------------------------------------------------------ how it behaves
 
 
-def test_headers_that_do_not_come_are_not_waited_for(agent: Agent) -> None:
-    slow = [connected(agent.socket) for _ in range(20)]
+def test_headers_that_do_not_come_are_not_waited_for(daemon: Daemon) -> None:
+    slow = [connected(daemon.socket) for _ in range(20)]
     try:
         for connection in slow:
             connection.sendall(b"GET /v1/capabilities HTTP/1.1\r\nHo")
-        assert request(agent.socket, "GET", "/v1/capabilities").status == 200
+        assert request(daemon.socket, "GET", "/v1/capabilities").status == 200
         for connection in slow:  # dripping on does not help
             try:
                 connection.sendall(b"s")
@@ -310,16 +310,16 @@ def test_headers_that_do_not_come_are_not_waited_for(agent: Agent) -> None:
             connection.close()
 
 
-def test_more_connections_than_it_takes(agent: Agent) -> None:
+def test_more_connections_than_it_takes(daemon: Daemon) -> None:
     crowd = []
     try:
         for _ in range(300):
             connection = socket.socket(socket.AF_UNIX)
             connection.setblocking(False)
             crowd.append(connection)
-            fd = os.open(agent.socket.parent, os.O_PATH)
+            fd = os.open(daemon.socket.parent, os.O_PATH)
             try:
-                connection.connect(f"/proc/self/fd/{fd}/{agent.socket.name}")
+                connection.connect(f"/proc/self/fd/{fd}/{daemon.socket.name}")
             except (BlockingIOError, ConnectionRefusedError):
                 pass
             finally:
@@ -329,7 +329,32 @@ def test_more_connections_than_it_takes(agent: Agent) -> None:
             connection.close()
 
 
-def test_too_many_commands_at_once_are_told_to_come_back(agent: Agent, tmp_path: Path) -> None:
+_UPGRADE = (
+    b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def test_websockets_that_never_start_leave_room_for_others(daemon: Daemon) -> None:
+    crowd = []
+    try:
+        for _ in range(128):
+            connection = connected(daemon.socket)
+            crowd.append(connection)
+            connection.sendall(_UPGRADE)
+            assert connection.recv(12).startswith(b"HTTP/1.1 "), "it is answered"
+        assert request(daemon.socket, "GET", "/v1/capabilities").status == 200
+        # An idle one is closed, and says why.
+        assert b"no start came" in drained(crowd[0])
+    finally:
+        for connection in crowd:
+            connection.close()
+    assert request(daemon.socket, "GET", "/v1/capabilities").status == 200
+
+
+def test_too_many_commands_at_once_get_an_answer_to_come_back(
+    daemon: Daemon, tmp_path: Path
+) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     project = tmp_path / "project"
@@ -339,7 +364,7 @@ def test_too_many_commands_at_once_are_told_to_come_back(agent: Agent, tmp_path:
     def one() -> None:
         # The gate is outside the project: inside, each world would have one of its own.
         body = {"cmd": f"read line < {gate}; true", "cwd": str(project)}
-        statuses.append(execute(agent, body).status)
+        statuses.append(execute(daemon, body).status)
 
     threads = [threading.Thread(target=one) for _ in range(24)]
     for thread in threads:
@@ -354,23 +379,23 @@ def test_too_many_commands_at_once_are_told_to_come_back(agent: Agent, tmp_path:
     for thread in threads:
         thread.join(60)
     assert (statuses.count(200), statuses.count(429)) == (16, 8)
-    assert execute(agent, {"cmd": "true", "cwd": str(tmp_path)}).status == 200
+    assert execute(daemon, {"cmd": "true", "cwd": str(tmp_path)}).status == 200
 
 
-def test_a_reader_that_stops_does_not_make_the_server_grow(agent: Agent, tmp_path: Path) -> None:
-    with connected(agent.socket) as connection:
+def test_a_reader_that_stops_does_not_make_the_server_grow(daemon: Daemon, tmp_path: Path) -> None:
+    with connected(daemon.socket) as connection:
         body = json.dumps({"cmd": "yes", "cwd": str(tmp_path)}).encode()
         head = b"POST /v1/execute/stream HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
         connection.sendall(head % len(body) + body)
         connection.recv(1000)
-        state = agent.state()
+        state = daemon.state()
         assert state
         before = _resident_mib(state["server_pid"])
         time.sleep(2)  # `yes` would have printed gigabytes
         assert _resident_mib(state["server_pid"]) < before + 30
-    until(lambda: agent.completed() and agent.completed()[-1]["outcome"] == "killed", "its end")
+    until(lambda: daemon.completed() and daemon.completed()[-1]["outcome"] == "killed", "its end")
 
 
-def test_a_cancelled_command_of_nobody(agent: Agent) -> None:
+def test_a_cancelled_command_that_no_client_started(daemon: Daemon) -> None:
     for body in ({"span_id": "spn_x"}, {"span_id": None}, {"span_id": {"a": 1}}, {}):
-        assert request(agent.socket, "POST", "/v1/execute/cancel", body).status == 404
+        assert request(daemon.socket, "POST", "/v1/execute/cancel", body).status == 404

@@ -1,7 +1,7 @@
-"""Whoever is inside a world gets from the broker what it gives, and nothing else.
+"""A command inside a world gets from the broker only what the broker offers, and nothing else.
 
 The broker runs outside, with the rights of its user: every call here is made by hand, from inside
-a real world, as a hostile command would.
+a real world, like by a hostile command.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def test_what_is_no_call_is_not_answered_and_does_no_harm(victim: Victim) -> Non
     assert odd[4]["end"] == "answered" and "Traceback" not in odd[4].get("e", "")
 
 
-def test_who_says_nothing_holds_up_nobody_for_long(roots: Victim) -> None:
+def test_a_silent_caller_holds_up_no_other_for_long(roots: Victim) -> None:
     silent, answered = roots.call({"silent": 20}, {"words": ["log"]})
     assert silent["end"] == "silent"
     assert answered["X"] == "0"
@@ -225,7 +225,7 @@ def test_marks_and_undos_are_bounded(roots: Victim) -> None:
     assert [one["X"] for one in answers] == ["0"] * 20 + ["5"] * 5
 
 
-def test_nobody_else_is_answered(victim: Victim) -> None:
+def test_no_other_caller_is_answered(victim: Victim) -> None:
     """Not a process outside, not root, not another world: only what the command has started."""
     ready = victim.base / "home" / "ready"
     line = f"echo $SUBSTRATE_BROKER > {ready}; exec sleep 60"
@@ -266,7 +266,7 @@ def _everything(connection: socket.socket) -> bytes:
 
 
 def _children(pid: int) -> list[int]:
-    from substrate.system.process_tree import descendants
+    from substrate.system.process.process_tree import descendants
 
     return [process.pid for process in descendants(pid)]
 

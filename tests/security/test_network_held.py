@@ -190,3 +190,21 @@ def test_a_namespace_that_cannot_be_had_is_an_error_and_nothing_runs() -> None:
     assert ran.status == 99
     assert "not started: " in ran.out
     assert "unshare" in ran.out
+
+
+def test_allowed_refused_and_unanswered_are_distinguished() -> None:
+    """An allowed host without a listener on the port is neither reached nor refused."""
+    code = """
+import socket
+for host, port in (("site.test", 443), ("site.test", 444), ("other.test", 443)):
+    try:
+        made = socket.create_connection((host, port), timeout=20)
+        print(made.recv(5))
+    except OSError:
+        print("failed")
+"""
+    ran = Stage("allow:site.test:*", python(code), SERVERS, ZONE).run()
+    assert ran.out == "b'hello'\nfailed\nfailed\n"
+    assert ran.scopes == ("tcp:site.test:443",)
+    assert ran.failed == ("tcp:site.test:444",)
+    assert ran.denied == ("dns:other.test",)

@@ -44,7 +44,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    """Says hello to whoever connects; its port."""
+    """A server that says hello to every client; its port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from tests.unit.world.network.launcher import compiled, python
+from tests.unit.world.network.launcher import compiled, python, run
 from tests.unit.world.network.programs import CONNECT, DATAGRAM, RING, STATIC, THIRTY_TWO
 from tests.unit.world.network.stage import RESOLVER, SYSTEM_PYTHON, Stage
 
@@ -51,7 +52,7 @@ def test_a_connection_is_known_by_what_the_program_called_it(
     assert ran.notice == ""
 
 
-def test_the_same_address_is_told_apart_by_who_asked() -> None:
+def test_the_same_address_is_distinguished_by_the_asker() -> None:
     by_name = " ".join(f"'{word}'" for word in python(CONNECT, "localhost", 8000)[:-3])
     script = f"{by_name} '{CONNECT}' localhost 8000; {by_name} '{CONNECT}' 127.0.0.1 8000"
     ran = stage(["sh", "-c", script]).run()
@@ -207,7 +208,7 @@ print(socket.create_connection(("localhost", 8000)).recv(5).decode())
 
 
 def test_many_lookups_do_not_pile_up() -> None:
-    """Each takes a socket from us; none of them is kept for long."""
+    """Each uses one of our sockets; no socket is kept for long."""
     code = """
 import socket, struct
 query = struct.pack(">HHHHHH", 1, 256, 1, 0, 0, 0) + b"\\4site\\4test\\0" + struct.pack(">HH", 1, 1)
@@ -256,3 +257,74 @@ def test_an_ordinary_user_gets_the_same_account(host: str, name: str) -> None:
 def test_one_datagram_and_the_end_is_seen() -> None:
     ran = stage(["bash", "-c", f"echo x > /dev/udp/{PUBLIC}/9"]).run()
     assert (ran.status, ran.scopes) == (0, (f"udp:{PUBLIC}:9",))
+
+
+def test_what_gave_no_answer_was_not_reached() -> None:
+    """Refused by the host, without a route, and reached: three lists, each destination in one."""
+    code = """
+import errno, socket
+for host, port in (("127.0.0.1", 8001), ("127.0.0.1", 8000), ("203.0.113.9", 80)):
+    made = socket.socket()
+    try:
+        made.connect((host, port))
+        print("reached")
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+    made.close()
+"""
+    ran = stage(python(code)).run()
+    assert ran.out.splitlines()[:2] == ["ECONNREFUSED", "reached"]
+    assert ran.out.splitlines()[2] in ("ENETUNREACH", "EHOSTUNREACH")
+    assert ran.scopes == ("tcp:127.0.0.1:8000",)
+    assert set(ran.failed) == {"tcp:127.0.0.1:8001", "tcp:203.0.113.9:80"}
+    assert ran.denied == ()
+    assert ran.notice == ""
+
+
+def test_without_waiting_it_is_the_same() -> None:
+    code = """
+import select, socket
+for port in (8001, 8000):
+    made = socket.socket()
+    made.setblocking(False)
+    made.connect_ex(("127.0.0.1", port))
+    select.select([], [made], [], 20)
+    print(made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+"""
+    ran = stage(python(code)).run()
+    assert ran.out == f"{errno.ECONNREFUSED}\n0\n"
+    assert ran.scopes == ("tcp:127.0.0.1:8000",)
+    assert ran.failed == ("tcp:127.0.0.1:8001",)
+
+
+def test_one_socket_may_fail_and_then_reach_another() -> None:
+    code = """
+import socket
+made = socket.socket()
+print(made.connect_ex(("127.0.0.1", 8001)) != 0)
+print(made.connect_ex(("127.0.0.1", 8000)))
+print(made.recv(5))
+"""
+    ran = stage(python(code)).run()
+    assert ran.out == "True\n0\nb'hello'\n"
+    assert (ran.scopes, ran.failed) == (("tcp:127.0.0.1:8000",), ("tcp:127.0.0.1:8001",))
+
+
+@pytest.mark.needs("root")
+def test_an_abstract_bus_is_refused_where_landlock_cannot() -> None:
+    """The supervisor alone, as on a kernel before 6.12; other abstract sockets are allowed."""
+    names = ("substrate-test-bus", "substrate-test-other")
+    servers = [socket.socket(socket.AF_UNIX) for _ in names]
+    for server, name in zip(servers, names, strict=True):
+        server.bind("\0" + name)
+        server.listen()
+    code = """
+import socket, sys
+for name in sys.argv[1:]:
+    print(socket.socket(socket.AF_UNIX).connect_ex("\\0" + name))
+"""
+    ran = run("open", python(code, *names), abstract=(names[0].encode(),))
+    for server in servers:
+        server.close()
+    assert ran.out == f"{errno.ECONNREFUSED}\n0\n"
+    assert ran.denied == (f"unix:@{names[0]}",)

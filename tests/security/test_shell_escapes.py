@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system import environment, spawn
-from substrate.system.process import Stdio
-from substrate.world import layers
-from substrate.world.choose import choose_world
-from substrate.world.layered import LayeredWorld
-from substrate.world.protocol import RunRequest, Wanted
-from substrate.world.standing_world import open_standing_world
+from substrate.system import environment
+from substrate.system.process import spawn
+from substrate.system.process.process import Stdio
+from substrate.world.interface import RunRequest, Wanted
+from substrate.world.layer import layer_dirs
+from substrate.world.select_strategy import choose_world
+from substrate.world.standing.standing_world import open_standing_world
+from substrate.world.strategies.layer_strategy import LayeredWorld
 from tests.contract.as_user import as_user
 from tests.contract.world_site import Case
 from tests.security.test_escapes import ALL, PYTHON, ROOT, USERS, Stage, staged
@@ -57,7 +58,7 @@ def attempt(stage: Stage, attacks: list[str], room: Path) -> list[dict[str, str]
         assert standing.news() is not None
         standing.close()
         for layer in (first, second):
-            layers.remove(layer)
+            layer_dirs.remove(layer)
         return (site.base / "said").read_text()
 
     said = [line.partition(" ") for line in as_user(site.case.uid, work).splitlines()]

@@ -1,6 +1,6 @@
-"""A view that is used again is the next command's alone: nobody else is left in it.
+"""A view that is used again belongs only to the next command: no other process is left in it.
 
-What is passed over a socket of another command's process would lead into it otherwise.
+Otherwise a descriptor passed over a socket by another command's process would lead into it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents import Agent, agent_in, until
+from tests.daemons import Daemon, daemon_in, until
 
 pytestmark = pytest.mark.needs("linux", "world-overlay")
 
 #: Long enough to be taken for a walk.
 _WALK = "sleep 0.04; find . -type f | sort"
-#: In a world of its own: takes a directory of others', and writes there when it is told to.
+#: In a separate world: receives a directory of another world, and writes there on request.
 _ACCOMPLICE = """
 import os, socket, sys, time
 here = sys.argv[1]
@@ -48,50 +48,50 @@ connection.recv(1)
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[Agent]:
-    with agent_in(tmp_path) as started:
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with daemon_in(tmp_path) as started:
         (started.workspace / "file").write_text("x\n")
         started.serve()
         yield started
 
 
-def _warm(agent: Agent) -> int:
-    done = agent.run("agent", "status", "--json", cwd=agent.workspace.parent)
+def _warm(daemon: Daemon) -> int:
+    done = daemon.run("daemon", "status", "--json", cwd=daemon.workspace.parent)
     return int(json.loads(done.stdout)["warm"]) if done.returncode == 0 else 0
 
 
-def _until_warm(agent: Agent, *tier: str) -> None:
-    before = _warm(agent)
+def _until_warm(daemon: Daemon, *tier: str) -> None:
+    before = _warm(daemon)
 
     def is_warm() -> bool:
-        assert agent.run(*tier, "-c", _WALK).returncode == 0
-        return _warm(agent) > before
+        assert daemon.run(*tier, "-c", _WALK).returncode == 0
+        return _warm(daemon) > before
 
     until(is_warm, "a view that is used again")
 
 
 @pytest.mark.parametrize("tier", ["workspace", "guarded"])
-def test_who_got_a_directory_of_a_view_is_not_in_the_next_command_s(
-    agent: Agent, tier: str, tmp_path_factory: pytest.TempPathFactory
+def test_a_process_with_a_directory_of_a_view_is_not_in_the_next_command_s(
+    daemon: Daemon, tier: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     here = tmp_path_factory.mktemp("shared")
     (here / "accomplice.py").write_text(_ACCOMPLICE)
     (here / "traitor.py").write_text(_TRAITOR)
     isolate = ("--isolate", tier)
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    accomplice = agent.start(
+    accomplice = daemon.start(
         "--session", "other", *isolate, "-c",
         f"exec {sys.executable} {here}/accomplice.py {here}", cwd=elsewhere,
     )  # fmt: skip
     until((here / "door").exists, "the accomplice")
-    _until_warm(agent, *isolate)
-    assert agent.run(*isolate, "-c", f"{sys.executable} {here}/traitor.py {here}").returncode == 0
+    _until_warm(daemon, *isolate)
+    assert daemon.run(*isolate, "-c", f"{sys.executable} {here}/traitor.py {here}").returncode == 0
     until((here / "got").exists, "a directory in its hands")
     line = f"touch {here}/go; sleep 0.2; ls; rm {here}/go; test ! -e planted"
     for _ in range(5):
-        done = agent.run(*isolate, "-c", line)
+        done = daemon.run(*isolate, "-c", line)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"file\n", b"")
-        assert agent.completed()[-1]["changed_files"] == []
+        assert daemon.completed()[-1]["changed_files"] == []
     (here / "end").touch()
     accomplice.wait(60)
-    assert not (agent.workspace / "planted").exists()
+    assert not (daemon.workspace / "planted").exists()

@@ -1,4 +1,4 @@
-"""The ground the tests stand on: would it notice?"""
+"""The test harness itself: would it notice a failure?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.capabilities import CAPABILITIES, is_expected_skip, present
 
 ROOT = Path(__file__).parents[2]
-#: Never empty: nobody is both root and not root.
+#: Never empty: no user is both root and not root.
 ABSENT = [name for name in CAPABILITIES if not present(name)]
 PRESENT = [name for name in CAPABILITIES if present(name)]
 

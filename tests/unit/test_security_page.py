@@ -1,4 +1,4 @@
-"""Every threat in docs/security.md names what tries it, and every attack stands there."""
+"""Every threat in docs/security.md names its test, and every attack is listed there."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ def test_what_tries_it_is_there() -> None:
     assert missing == []
 
 
-def test_every_attack_stands_there_with_its_tier() -> None:
+def test_every_attack_is_listed_with_its_tier() -> None:
     written = {row["name"]: row["tier"] for row in rows() if row["file"].endswith("attacks.py")}
     assert written == {attack.name: attack.held_from for attack in ALL}

@@ -68,6 +68,6 @@ def test_git_is_started_in_two_places_only() -> None:
         for module in SOURCE.rglob("*.py")
         if re.search(r'\[\s*"git",', module.read_text("utf-8"))
     }
-    assert homes == {"objects/git.py", "objects/worktree_git.py"}
+    assert homes == {"objects/git/git_command.py", "objects/git/worktree_git.py"}
     for home in homes:
         assert '"git", "--no-pager"' in (SOURCE / home).read_text("utf-8")

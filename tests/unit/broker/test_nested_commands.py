@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from substrate.broker import nested_commands
+from substrate.broker.nested_commands import State
 from substrate.errors import RefusedError, SubstrateError
-from substrate.inside import nested
-from substrate.inside.nested import State
-from substrate.recorder.inside import Scene
-from substrate.recorder.place import Place
+from substrate.recorder.command.nested_requests import Scene
+from substrate.recorder.session_context import Place
 from substrate.system import environment
-from substrate.world.protocol import Isolation
+from substrate.world.interface import Isolation
 
 _ISOLATION = Isolation("overlay", "guarded", "off", "")
 
@@ -29,8 +29,8 @@ def written(scene: Scene) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def begin(scene: Scene, state: State, *words: bytes) -> nested.Begun:
-    begun = nested.begin(scene, state, [b"", b"", *words], Path("/"))
+def begin(scene: Scene, state: State, *words: bytes) -> nested_commands.Begun:
+    begun = nested_commands.begin(scene, state, [b"", b"", *words], Path("/"))
     state.add(begun)
     return begun
 
@@ -47,11 +47,11 @@ def test_a_long_line_is_shown_in_part(scene: Scene) -> None:
 def test_one_world_cannot_fill_the_trace(scene: Scene) -> None:
     state = State()
     begin(scene, state, b"c", b"true")
-    state.text_bytes = nested.MOST_TEXT_BYTES
+    state.text_bytes = nested_commands.MOST_TEXT_BYTES
     with pytest.raises(RefusedError):
         begin(scene, state, b"c", b"true")
     state.text_bytes = 0
-    state.spans = ["spn"] * nested.MOST_SPANS
+    state.spans = ["spn"] * nested_commands.MOST_SPANS
     with pytest.raises(RefusedError):
         begin(scene, state, b"c", b"true")
     assert len(written(scene)) == 1
@@ -76,10 +76,10 @@ def test_secrets_are_redacted_as_everywhere(scene: Scene) -> None:
 def test_as_much_isolation_as_there_is(scene: Scene, tier: str, can: bool) -> None:
     words = [tier.encode(), b"", b"c", b"true"]
     if can:
-        nested.begin(scene, State(), words, Path("/"))
+        nested_commands.begin(scene, State(), words, Path("/"))
     else:
         with pytest.raises(RefusedError):
-            nested.begin(scene, State(), words, Path("/"))
+            nested_commands.begin(scene, State(), words, Path("/"))
         assert written(scene) == []
 
 
@@ -89,11 +89,11 @@ def test_an_end_is_believed_once_and_within_bounds(scene: Scene) -> None:
     span = begun.span_id.encode()
     for bad in ([span], [span, b"-1", b"0", b"1"], [span, b"x", b"0", b"1"], [b"spn_", b"0"]):
         with pytest.raises(SubstrateError):
-            nested.end(scene, state, bad)
-    state.end(nested.end(scene, state, [span, b"9" * 40, b"0", b"9" * 40]))
+            nested_commands.end(scene, state, bad)
+    state.end(nested_commands.end(scene, state, [span, b"9" * 40, b"0", b"9" * 40]))
     with pytest.raises(SubstrateError):
-        nested.end(scene, state, [span, b"0", b"0", b"1"])
+        nested_commands.end(scene, state, [span, b"0", b"0", b"1"])
     last = written(scene)[-1]
     assert (last["exit"], last["outcome"]) == (255, "completed")
-    assert nested.close_all(scene, state) == (begun.span_id,)
+    assert nested_commands.close_all(scene, state) == (begun.span_id,)
     assert len(written(scene)) == 2

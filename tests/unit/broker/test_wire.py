@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from substrate.inside.nested import Begun, State
-from substrate.protocol import inside
+from substrate.broker.nested_commands import Begun, State
+from substrate.protocol import broker_wire
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -21,9 +21,9 @@ def pair() -> tuple[socket.socket, socket.socket]:
 def test_a_question_comes_through_whole() -> None:
     left, right = pair()
     with left, right:
-        asked = inside.Question(inside.ASK, [b"log", b"\xff\n", b""], b"/a b", b"on", 132)
-        inside.send_question(left, asked)
-        heard = inside.receive_question(right)
+        asked = broker_wire.Question(broker_wire.ASK, [b"log", b"\xff\n", b""], b"/a b", b"on", 132)
+        broker_wire.send_question(left, asked)
+        heard = broker_wire.receive_question(right)
         assert (heard.kind, heard.words, heard.cwd) == (asked.kind, asked.words, asked.cwd)
         assert (heard.flags, heard.columns) == (b"on", 132)
 
@@ -34,7 +34,7 @@ def test_a_question_comes_through_whole() -> None:
 )
 def test_what_is_no_question_is_refused(body: bytes) -> None:
     with pytest.raises(ValueError):
-        inside.decode(body)
+        broker_wire.decode(body)
 
 
 def test_a_length_beyond_the_bound_is_not_waited_for() -> None:
@@ -42,10 +42,10 @@ def test_a_length_beyond_the_bound_is_not_waited_for() -> None:
     with left, right:
         left.sendall(b"\xff\xff\xff\xff")
         with pytest.raises(ValueError, match="too long"):
-            inside.receive_question(right)
-        long = inside.Question(inside.ASK, [b"x" * inside.MOST_BYTES], b"/")
+            broker_wire.receive_question(right)
+        long = broker_wire.Question(broker_wire.ASK, [b"x" * broker_wire.MOST_BYTES], b"/")
         with pytest.raises(ValueError, match="too long"):
-            inside.send_question(left, long)
+            broker_wire.send_question(left, long)
 
 
 def test_a_long_answer_comes_in_frames() -> None:
@@ -53,16 +53,16 @@ def test_a_long_answer_comes_in_frames() -> None:
     data = bytes(range(256)) * 600
 
     def answer() -> None:
-        inside.send_frame(left, inside.OUT, data)
-        inside.send_frame(left, inside.EXITED, b"0")
+        broker_wire.send_frame(left, broker_wire.OUT, data)
+        broker_wire.send_frame(left, broker_wire.EXITED, b"0")
 
     sender = threading.Thread(target=answer)
     with left, right:
         sender.start()
         got = b""
         while True:
-            kind, payload = inside.receive_frame(right)
-            if kind == inside.EXITED:
+            kind, payload = broker_wire.receive_frame(right)
+            if kind == broker_wire.EXITED:
                 break
             got += payload
         sender.join()
@@ -72,10 +72,10 @@ def test_a_long_answer_comes_in_frames() -> None:
 def test_a_closed_connection_is_an_end_not_an_answer() -> None:
     left, right = pair()
     with right:
-        left.sendall(inside.OUT + (5).to_bytes(4, "big") + b"ab")
+        left.sendall(broker_wire.OUT + (5).to_bytes(4, "big") + b"ab")
         left.close()
         with pytest.raises(EOFError):
-            inside.receive_frame(right)
+            broker_wire.receive_frame(right)
 
 
 def test_what_has_ended_is_no_longer_open_but_still_counted() -> None:

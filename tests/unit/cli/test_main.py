@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,12 @@ def test_each_error_becomes_a_message_a_hint_and_its_status(
     assert done.returncode == kind.exit_code
     assert done.stdout == b""
     message, more, hint, document = done.stderr.decode().splitlines()
-    assert message == "substrate: error: it went"
+    first = "nothing was changed: it went" if kind is errors.MovedBranchesError else "it went"
+    assert message == f"substrate: error: {first}"
     assert more == "  wrong \\x1b[2J"
     assert hint == "hint: do better"
     fields = json.loads(document)["error"]
-    assert fields == {"kind": kind.kind, "message": "it went\nwrong \x1b[2J", "hint": "do better"}
+    assert fields == {"kind": kind.kind, "message": f"{first}\nwrong \x1b[2J", "hint": "do better"}
 
 
 def test_conflicts_name_their_paths_in_json(frame: Frame) -> None:
@@ -146,7 +148,7 @@ def test_a_reader_that_was_never_there_is_no_error(frame: Frame) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_what_was_said_stands_before_the_error(frame: Frame) -> None:
+def test_what_was_said_comes_before_the_error(frame: Frame) -> None:
     assert frame("parrot").returncode == 0
     done = subprocess.run(
         program("fail", "late"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
@@ -155,12 +157,36 @@ def test_what_was_said_stands_before_the_error(frame: Frame) -> None:
 
 
 @pytest.mark.needs("linux")
-def test_a_full_stdout_is_told(frame: Frame) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [["parrot"], ["parrot", "--json"], ["--help"], ["--version"], ["--version", "--json"]],
+    ids=" ".join,
+)
+def test_a_full_stdout_is_reported(frame: Frame, words: list[str]) -> None:
     assert frame("parrot").returncode == 0
     with open("/dev/full", "wb") as full:
-        done = subprocess.run(program("parrot"), stdout=full, stderr=subprocess.PIPE, check=False)
-    assert done.returncode == errors.EXIT_REFUSED
-    assert done.stderr.startswith(b"substrate: error: No space left on device")
+        done = subprocess.run(program(*words), stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == errors.EXIT_MISSING
+    said, hint, *document = done.stderr.decode().splitlines()
+    assert said.startswith("substrate: error: the answer could not be written to stdout: No space")
+    assert hint.startswith("hint: ")
+    assert [json.loads(line)["error"]["kind"] for line in document] == ["output"] * len(document)
+    assert len(document) == ("--json" in words)
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("name", ["substrate", "ctx"])
+def test_a_help_page_larger_than_the_buffer_is_not_lost_in_silence(name: str) -> None:
+    """argparse ignores a write error; here each write meets the full device at once."""
+    call = f"from substrate.cli.{'ctx' if name == 'ctx' else 'main'} import {name}; exit({name}())"
+    verb = "pack" if name == "ctx" else "log"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-u", "-c", call, verb, "--help"], stdout=full,
+            stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
+    assert done.returncode == errors.EXIT_MISSING
+    assert b"could not be written to stdout" in done.stderr
 
 
 def test_a_word_the_locale_cannot_spell_is_escaped(

@@ -18,7 +18,7 @@ class Slow:
             time.sleep(60)
 sys.meta_path.insert(0, Slow())
 sys.argv = [sys.argv[1], "--version"]
-from substrate.cli import entry
+from substrate.cli import startup as entry
 sys.exit(getattr(entry, sys.argv[0])())
 """
 
@@ -43,7 +43,7 @@ def test_afterwards_interrupts_are_caught_as_ever(program: str) -> None:
     # A call that fails: one that goes well ends the process there and then.
     code = (
         f"import signal, sys; sys.argv = [{program!r}, 'no-such-verb']\n"
-        f"from substrate.cli.entry import {program}; assert {program}() != 0\n"
+        f"from substrate.cli.startup import {program}; assert {program}() != 0\n"
         "sys.exit(signal.getsignal(signal.SIGINT) is not signal.default_int_handler)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from substrate.graph.index import ensure
-from substrate.graph.layout import FILES, Layout
-from substrate.objects.repository import Repository
+from substrate.graph.index.graph_paths import FILES, Layout
+from substrate.graph.index.index_commit import ensure
+from substrate.objects.git.repository import Repository
 
 Row = dict[str, object]
 Content = str | bytes | None

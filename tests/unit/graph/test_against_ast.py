@@ -15,7 +15,7 @@ from typing import cast
 
 import pytest
 
-from substrate.graph.extract import extract
+from substrate.graph.parse.extract_facts import extract
 from tests.unit.graph.conftest import Project
 
 Definition = tuple[str, str, int, int]
@@ -39,7 +39,7 @@ def judged(data: bytes) -> Found | None:
 def _judge(
     above: ast.AST, inside: str, definitions: Counter[Definition], imports: Counter[Import]
 ) -> None:
-    """`inside`: the kind of the nearest definition around, so that methods are told apart."""
+    """`inside`: the kind of the nearest enclosing definition, to distinguish methods."""
     for node in ast.iter_child_nodes(above):
         kind = inside
         if isinstance(node, ast.ClassDef):

@@ -1,10 +1,10 @@
-"""Call edges against calls labelled by hand: who is called, in each language."""
+"""Call edges against calls labelled by hand: the callee, in each language."""
 
 from __future__ import annotations
 
 import pytest
 
-from substrate.graph.snapshot import TRUSTED
+from substrate.graph.index.snapshot import TRUSTED
 from tests.unit.graph.conftest import Content, Project
 
 #: Files of a project, and what a reader says each of their calls calls. "-" is outside of the

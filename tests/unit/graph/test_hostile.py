@@ -1,4 +1,4 @@
-"""Sources that nobody wrote by hand: too deep, too large, odd bytes. They cost only themselves."""
+"""Generated sources: too deep, too large, odd bytes. They do not affect other files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 import tree_sitter_python
 from tree_sitter import Language, Parser
 
-from substrate.graph import reading, syntax_tree
-from substrate.graph.extract import MAX_PARSED_BYTES, extract
-from substrate.graph.facts import outline_of
-from substrate.graph.manifests import commit_record
+from substrate.graph.index.manifests import commit_record
+from substrate.graph.index.path_section import static_section
+from substrate.graph.index.splice import Sections
+from substrate.graph.parse import parse_source, syntax_tree
+from substrate.graph.parse.blob_facts import outline_of
+from substrate.graph.parse.extract_facts import MAX_PARSED_BYTES, extract
+from substrate.graph.parse.syntax_tree import is_deep
 from substrate.graph.resolve.names import Entity, Names
-from substrate.graph.resolve.world import TreeWorld
-from substrate.graph.section import static_section
-from substrate.graph.sections import Sections
-from substrate.graph.syntax_tree import is_deep
+from substrate.graph.resolve.project_view import TreeView
 from tests.unit.graph.conftest import Project
 
 #: Each would take minutes, or all of the memory, if time or text grew with the square of depth.
@@ -75,7 +75,7 @@ def test_a_large_source_in_pieces_is_the_same_as_in_one(
 ) -> None:
     data = Path(sysconfig.get_paths()["stdlib"], f"{module}.py").read_bytes()
     whole = extract(".py", data)
-    monkeypatch.setattr(reading, "AT_ONCE_BYTES", 500)
+    monkeypatch.setattr(parse_source, "AT_ONCE_BYTES", 500)
     monkeypatch.setattr(syntax_tree, "AT_ONCE_BYTES", 500)
     assert extract(".py", data) == whole
     assert len(whole.calls) > 100
@@ -146,7 +146,7 @@ def test_headers_that_include_each_other_are_searched_once_each() -> None:
             outlines.append(outline_of(facts))
             path = b"h%d_%d.h" % (layer, number)
             table.append(path, static_section(path, bytes(20), ".h", facts))
-    names = _Counting(TreeWorld(table, outlines.__getitem__))
+    names = _Counting(TreeView(table, outlines.__getitem__))
     assert names.lookup(b"h0_0.h", "nowhere") is None
     assert names.looked_up <= 7 * 6 * 6 + 1
     found = names.lookup(b"h0_0.h", "f6_3")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from substrate.errors import NotFoundError, UsageError
-from substrate.history.line_blame import BlamedLine, blame
+from substrate.history.query.line_blame import BlamedLine, blame
 from substrate.model.paths import RelPath
 from tests.unit.history.workbench import Bench, Link
 
@@ -31,7 +31,7 @@ def test_each_line_names_its_entry(bench: Bench) -> None:
     assert (found[1].entry.command_id, found[1].entry.agent_id) == (one.command_id, "ada")
 
 
-def test_an_undo_gives_the_line_back_to_whom_it_was(bench: Bench) -> None:
+def test_an_undo_gives_the_line_back_to_its_author(bench: Bench) -> None:
     bench.outside({"a": b"x\n"})
     one = bench.run({"a": b"x\none\n"})
     bench.run({"a": b"x\n"})

@@ -17,26 +17,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from substrate.history import baseline, record
+from substrate.history.record import baseline
+from substrate.history.record import record_entry as record
 from substrate.model.nodes import Node
 from substrate.model.paths import RelPath
-from substrate.objects import adopt, unvouched, vouched
-from substrate.objects import first_look as module
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.first_look import FirstLook, first_look
-from substrate.objects.git import UserGit
-from substrate.objects.index_table import Row
-from substrate.objects.snapshot import Snapshot
-from substrate.objects.store import ObjectDir
-from substrate.objects.unvouched import Reader, directories_below
-from substrate.objects.vouched import Later, Vouched, look_at
-from substrate.system.forked import can_fork
+from substrate.objects.git.git_command import UserGit
+from substrate.objects.import_user import bulk_baseline as module
+from substrate.objects.import_user import copy_user_objects, indexed_files, unindexed_files
+from substrate.objects.import_user.bulk_baseline import FirstLook, first_look
+from substrate.objects.import_user.indexed_files import Later, Vouched, look_at
+from substrate.objects.import_user.unindexed_files import Reader, directories_below
+from substrate.objects.index.index_by_directory import Row
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.snapshots.snapshot import Snapshot
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.object_store import ObjectDir
+from substrate.system.process.fork_workers import can_fork
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.listing import RawEntry, Tree
-from substrate.workspace.locate import Workspace
-from substrate.workspace.probe import blob_id
-from substrate.workspace.stat_cache import DirRecord, Payload, StatCache
+from substrate.workspace.paths.nofollow_listing import RawEntry, Tree
+from substrate.workspace.paths.read_node import blob_id
+from substrate.workspace.scan.stat_cache import DirRecord, Payload, StatCache
+from substrate.workspace.workspace_location import Workspace
 from tests.unit.history.workbench import Bench
 from tests.unit.workspace.naive import later, walk
 
@@ -108,7 +109,7 @@ def assert_same(root: Path) -> None:
     assert quick.nodes == ordinary.nodes == walk(root)
     assert quick.snapshot == ordinary.snapshot
     assert quick.files == ordinary.files
-    # The workspace's own directory differs by the store itself, which was made anew.
+    # The workspace's root differs because of the store itself, which was made again.
     for cache in (ordinary.cache, quick.cache):
         own, payload = cache.pop("")
         payload.entries.pop(".substrate-git")
@@ -400,7 +401,7 @@ def test_no_git_to_ask(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_object_that_cannot_be_made_ours(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its header can be read, so its size is right; but git cannot pack it."""
-    monkeypatch.setattr(adopt, "LINKED_LOOSE_MAX", 0)
+    monkeypatch.setattr(copy_user_objects, "LINKED_LOOSE_MAX", 0)
     put(repo, "d/e", b"staged, and then the object is damaged\n")
     git(repo, "add", "d/e")
     oid = git(repo, "rev-parse", ":d/e").strip().decode()
@@ -489,7 +490,7 @@ def test_a_child_killed_after_its_answer(repo: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_so_many_that_not_all_can_wait(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vouched, "_LATER_FILES", 3)
+    monkeypatch.setattr(indexed_files, "_LATER_FILES", 3)
     assert_same(repo)
 
 
@@ -506,7 +507,7 @@ def test_nothing_is_left_behind(repo: Path) -> None:
     assert look(repo) is not None
     assert os.listdir("/proc/self/fd") == before
     assert os.getcwd() == here
-    assert _children() <= others  # another test's child may still be there, or end meanwhile
+    assert _children() <= others  # another test's child may still run, or end in between
 
 
 def _children() -> set[str]:
@@ -514,7 +515,7 @@ def _children() -> set[str]:
     return {pid for task in tasks for pid in (task / "children").read_text().split()}
 
 
-# ------------------------------------------------------------------ meanwhile and afterwards
+# ------------------------------------------------------------------ during and afterwards
 
 
 def _file_to_directory(root: Path) -> None:
@@ -523,7 +524,7 @@ def _file_to_directory(root: Path) -> None:
 
 
 def _all_in_one_go(root: Path) -> None:
-    """Some of these were taken over when the scan meets the empty one that is no more."""
+    """Some of these were already adopted when the scan finds that the empty one is gone."""
     for path in (root / "only").iterdir():
         shutil.rmtree(path)
 
@@ -665,6 +666,16 @@ def test_all_objects_loose(loose: Path) -> None:
     assert_same(loose)
 
 
+def test_in_a_fresh_copy_whose_index_is_stale_every_file_is_read(repo: Path) -> None:
+    """By the children; what the user's packs hold is linked, and not kept once more."""
+    copy = repo.with_name("copy")
+    shutil.copytree(repo, copy)
+    put(copy, "d/e", b"edited in the copy\n")
+    assert explained(copy) == ALL
+    assert read_by_children(copy) == {"edited in the copy\n"}
+    assert_same(copy)
+
+
 def _long(root: Path) -> None:
     put(root, "d/long", b"0123456789abcdef" * (1 << 16) + b"!")
 
@@ -724,8 +735,10 @@ def test_a_loose_object_is_not_borrowed_for_a_file_that_was_not_read(
     loose: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has not been made ours, though the index vouches for it."""
-    read = unvouched._content
-    monkeypatch.setattr(unvouched, "_content", lambda raw: None if raw[0] == "j" else read(raw))
+    read = unindexed_files._content
+    monkeypatch.setattr(
+        unindexed_files, "_content", lambda raw: None if raw[0] == "j" else read(raw)
+    )
     assert explained(loose) == ALL - {"x"}
     assert_same(loose)
 
@@ -754,15 +767,15 @@ CHANGING: dict[str, Callable[[Path], object]] = {
 def test_a_file_that_changes_before_it_is_read(
     plain: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """It was listed by then: its directory's signature must not stand for what is read."""
-    read = unvouched._content
+    """It was already listed: its directory's signature must not cover the content read later."""
+    read = unindexed_files._content
 
     def changed_first(raw: RawEntry) -> bytes | None:
         if raw[0] == "e":
             CHANGING[change](plain / "d/e")
         return read(raw)
 
-    monkeypatch.setattr(unvouched, "_content", changed_first)
+    monkeypatch.setattr(unindexed_files, "_content", changed_first)
     found = look(plain)
     assert found is not None
     assert whole(found) == ALL - {"d"}
@@ -789,7 +802,7 @@ def test_a_file_that_changes_while_it_is_read(plain: Path, monkeypatch: pytest.M
 def test_children_that_run_out_of_room_are_followed_by_others(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, how: str, room: int
 ) -> None:
-    monkeypatch.setattr(unvouched, "_CHILD_BYTES", room)
+    monkeypatch.setattr(unindexed_files, "_CHILD_BYTES", room)
     monkeypatch.setattr(module, "_CHUNK_WEIGHT", 1)
     root: Path = request.getfixturevalue(how)
     for number in range(30):
@@ -821,16 +834,16 @@ def test_killed_readers(
 def test_killed_while_its_children_read(
     plain: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
-    """The next one waits for nobody, begins anew and clears up."""
-    read = unvouched._content
+    """The next one waits for no other process, starts over and cleans up."""
+    read = unindexed_files._content
 
     def kill_at(raw: RawEntry) -> bytes | None:
         if raw[0] == at:
             os.kill(os.getppid(), signal.SIGKILL)
         return read(raw)
 
-    monkeypatch.setattr(unvouched, "_content", kill_at)
-    monkeypatch.setattr(unvouched, "_CHILD_BYTES", 0)  # in several rounds
+    monkeypatch.setattr(unindexed_files, "_content", kill_at)
+    monkeypatch.setattr(unindexed_files, "_CHILD_BYTES", 0)  # in several rounds
     monkeypatch.setattr(module, "_CHUNK_WEIGHT", 1)
     taker = os.fork()
     if taker == 0:

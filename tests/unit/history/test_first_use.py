@@ -1,4 +1,4 @@
-"""Several come upon a workspace without a history at once: each finds one, made by whomever."""
+"""Several processes find a workspace without a history at once: each gets the same new one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import DamagedStoreError, LockedError, NotFoundError, SubstrateError
-from substrate.history import record, schema, store
-from substrate.history.config import load_config
-from substrate.history.messages import BRANCH
-from substrate.history.store import HistoryStore
-from substrate.workspace.locate import Workspace, find_workspace, protect_store
-from substrate.workspace.stat_cache import StatCache
+from substrate.history.record import record_entry
+from substrate.history.store import history_store, schema
+from substrate.history.store.config import load_config
+from substrate.history.store.history_store import HistoryStore
+from substrate.history.store.messages import BRANCH
+from substrate.workspace.scan.stat_cache import StatCache
+from substrate.workspace.workspace_location import Workspace, find_workspace, protect_store
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def home_config(tmp_path: Path) -> Path:
     return tmp_path / "config.toml"
 
 
-def test_who_meets_another_one_making_the_ledger_waits(tmp_path: Path) -> None:
+def test_a_command_that_meets_another_one_making_the_ledger_waits(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     failed: list[SubstrateError] = []
 
@@ -58,7 +59,7 @@ def test_who_meets_another_one_making_the_ledger_waits(tmp_path: Path) -> None:
         assert made.execute("SELECT count(*) FROM entries").fetchone()[0] == 0
 
 
-def test_a_reader_that_others_keep_from_reading_is_told_to_come_again() -> None:
+def test_a_reader_that_others_keep_from_reading_is_asked_to_come_again() -> None:
     error = sqlite3.OperationalError("locking protocol")
     error.sqlite_errorname = "SQLITE_PROTOCOL"
     assert isinstance(schema.translated(error), LockedError)
@@ -73,9 +74,9 @@ class _LooksTwice(HistoryStore):
     def tip_commit(self) -> bytes | None:
         found = super().tip_commit
         if found is None:
-            other = store.open_store(self.workspace, self.home_config)
+            other = history_store.open_store(self.workspace, self.home_config)
             with other.writing("record a command"):
-                record.ensure_baseline(other)
+                record_entry.ensure_baseline(other)
             other.close()
         return found
 
@@ -83,10 +84,10 @@ class _LooksTwice(HistoryStore):
 def test_a_baseline_that_comes_between_two_looks_is_no_damage(
     workspace: Workspace, home_config: Path
 ) -> None:
-    store.open_store(workspace, home_config).close()
+    history_store.open_store(workspace, home_config).close()
     looking = _LooksTwice(workspace, load_config(home_config, workspace.store / "config.toml"))
     looking.home_config = home_config
-    assert not store.is_index_lost(looking)
+    assert not history_store.is_index_lost(looking)
     looking.close()
 
 
@@ -94,23 +95,23 @@ def test_a_question_while_the_store_is_made_finds_no_history(
     workspace: Workspace, home_config: Path
 ) -> None:
     protect_store(workspace)
-    store.make_store(workspace)
+    history_store.make_store(workspace)
     with pytest.raises(NotFoundError, match="no history"):
-        store.existing_store(workspace, home_config)
-    made = store.open_store(workspace, home_config)
+        history_store.existing_store(workspace, home_config)
+    made = history_store.open_store(workspace, home_config)
     with made.writing("record a command"):
-        record.ensure_baseline(made)
+        record_entry.ensure_baseline(made)
     made.close()
     assert (workspace.store / ".git" / BRANCH).exists()
     (workspace.store / "index" / "history.db").unlink()
     with pytest.raises(DamagedStoreError, match="index is gone"):
-        store.existing_store(workspace, home_config)
+        history_store.existing_store(workspace, home_config)
 
 
 def test_what_a_first_command_leaves_for_later_is_saved_once(
     workspace: Workspace, home_config: Path
 ) -> None:
-    with closing(store.open_store(workspace, home_config)) as first:
+    with closing(history_store.open_store(workspace, home_config)) as first:
         with first.writing("record a command"):
             _begin(first)
         assert not first.stat_cache_file.exists()
@@ -122,27 +123,27 @@ def test_what_a_first_command_leaves_for_later_is_saved_once(
         assert not first.stat_cache_file.exists()
 
 
-def test_what_somebody_saw_later_stays(workspace: Workspace, home_config: Path) -> None:
-    with closing(store.open_store(workspace, home_config)) as first:
+def test_what_a_user_saw_later_stays(workspace: Workspace, home_config: Path) -> None:
+    with closing(history_store.open_store(workspace, home_config)) as first:
         with first.writing("record a command"):
             _begin(first)
         (workspace.root / "a").write_text("2")
-        with closing(store.open_store(workspace, home_config)) as other:
+        with closing(history_store.open_store(workspace, home_config)) as other:
             with other.writing("record outside edits"):
-                assert record.record_outside(other) is not None
+                assert record_entry.record_outside(other) is not None
             tip = other.tip()
         first.save_seen()
         assert StatCache.load(first.stat_cache_file).describes == tip.tree + tip.attrs
 
 
 def test_a_kill_before_it_is_saved_costs_time_only(workspace: Workspace, home_config: Path) -> None:
-    first = store.open_store(workspace, home_config)
+    first = history_store.open_store(workspace, home_config)
     with closing(first), first.writing("record a command"):
         _begin(first)
     (workspace.root / "a").write_text("2")
-    other = store.open_store(workspace, home_config)
+    other = history_store.open_store(workspace, home_config)
     with closing(other), other.writing("record outside edits"):
-        found = record.record_outside(other)
+        found = record_entry.record_outside(other)
     assert found is not None
     assert [change.path for change in found.changes] == [b"a"]
 
@@ -150,9 +151,9 @@ def test_a_kill_before_it_is_saved_costs_time_only(workspace: Workspace, home_co
 def test_on_the_real_files_it_is_saved_before_the_command(
     workspace: Workspace, home_config: Path
 ) -> None:
-    with closing(store.open_store(workspace, home_config)) as first:
+    with closing(history_store.open_store(workspace, home_config)) as first:
         with first.writing("record a command"):
-            record.begin(first, session=None, agent_id=None, command="x", exact="x")
+            record_entry.begin(first, session=None, agent_id=None, command="x", exact="x")
         assert first.stat_cache_file.exists()
 
 
@@ -168,5 +169,5 @@ def test_the_first_command_saves_it_while_it_runs(workspace: Workspace, tmp_path
 
 
 def _begin(opened: HistoryStore) -> None:
-    world = record.InWorld("wld_1", (opened.dir / "worlds",))
-    record.begin(opened, session=None, agent_id=None, command="x", exact="x", world=world)
+    world = record_entry.InWorld("wld_1", (opened.dir / "worlds",))
+    record_entry.begin(opened, session=None, agent_id=None, command="x", exact="x", world=world)

@@ -1,4 +1,4 @@
-"""A workspace with a history, driven in process: edits stand for what a command would do."""
+"""A workspace with a history, driven in process: edits replace what a command would do."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from substrate.history import checkpoints, compact, record, sessions
-from substrate.history.ledger import Entry
-from substrate.history.restore import Outcome
-from substrate.history.store import HistoryStore
-from substrate.history.undo import Choice
+from substrate.history.maintenance import compact
+from substrate.history.record import checkpoints, record_entry, sessions
+from substrate.history.reversal.restore import Outcome
+from substrate.history.reversal.undo import Branches, Choice
+from substrate.history.store.history_store import HistoryStore
+from substrate.history.store.ledger import Entry
 from substrate.model.paths import RelPath
-from substrate.objects.merge import Take
-from substrate.recorder import keep, roll_back
-from substrate.recorder.place import Place
+from substrate.objects.snapshots.merge import Take
+from substrate.recorder import checkpoints_sessions
+from substrate.recorder import reversals as roll_back
+from substrate.recorder.session_context import Place
 from substrate.system import environment
 
 
@@ -103,7 +105,7 @@ def _state(path: bytes) -> tuple[str, int, bytes]:
 
 
 class Bench:
-    """One workspace. Every call opens the store anew, as separate programs would."""
+    """One workspace. Every call opens the store again, like a separate program."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -131,7 +133,7 @@ class Bench:
     def settle(self) -> Entry | None:
         """Record outside edits now."""
         with self.writing() as store:
-            done = record.record_outside(store)
+            done = record_entry.record_outside(store)
         return done.entry if done else None
 
     def run(
@@ -145,12 +147,12 @@ class Bench:
     ) -> Entry:
         """A command that makes `changes`."""
         with self.writing() as store:
-            running = record.begin(
+            running = record_entry.begin(
                 store, session=session, agent_id=agent, command=command, exact=command
             )
         edit(self.root, changes)
         with self.writing() as store:
-            done = record.finish(store, running, record.Result(exit_code, 1, {}))
+            done = record_entry.finish(store, running, record_entry.Result(exit_code, 1, {}))
         return done.entry
 
     def undo(self, target: str | None = None, *paths: str, **options: object) -> Outcome:
@@ -180,13 +182,13 @@ class Bench:
         return roll_back.restore_recovery(self.place(), ref, wanted, dry_run=dry_run)
 
     def checkpoint(self, session: str | None = None, message: str = "") -> checkpoints.Checkpoint:
-        return keep.mark_checkpoint(self.place(session), message)
+        return checkpoints_sessions.mark_checkpoint(self.place(session), message)
 
     def close(self, session: str | None = None) -> sessions.Session:
-        return keep.close_session(self.place(), session)[0]
+        return checkpoints_sessions.close_session(self.place(), session)[0]
 
     def compact(self, checkpoints: int = 5, sessions: int = 5) -> compact.Report:
-        return keep.compact_history(self.place(), checkpoints, sessions)
+        return checkpoints_sessions.compact_history(self.place(), checkpoints, sessions)
 
     # -- asking -------------------------------------------------------------------------------
 
@@ -212,7 +214,7 @@ class Bench:
         return found
 
     def fsck(self) -> list[str]:
-        from substrate.history import fsck
+        from substrate.history.maintenance import fsck
 
         with self.writing() as store:
             return [problem.what for problem in fsck.check(store)]
@@ -225,6 +227,7 @@ def _choice(paths: tuple[str, ...], options: dict[str, object]) -> Choice:
         take=Take(take) if take else None,
         skip_conflicts=bool(options.pop("skip_conflicts", False)),
         dry_run=bool(options.pop("dry_run", False)),
+        branches=Branches.STAY if options.pop("files_only", False) else None,
     )
     assert not options, f"unknown options: {options}"
     return choice

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from substrate.packs import align
-from substrate.packs.align import Pair, common, gaps
+from substrate.model import common_subsequence
+from substrate.model.common_subsequence import Pair, common, gaps
 
 LISTS = st.lists(st.sampled_from("abcd"), max_size=24)
 
@@ -45,6 +45,6 @@ def test_very_long_lists_are_cut_at_what_is_unique(monkeypatch: pytest.MonkeyPat
     a = [f"{n}" for n in range(300)]
     b = [*a[:100], "new", *a[101:200], *a[250:], *a[200:250]]
     exact = common(a, b)
-    monkeypatch.setattr(align, "_MAX_BITS", 10)
+    monkeypatch.setattr(common_subsequence, "_MAX_BITS", 10)
     assert len(common(a, b)) == len(exact) == 249
     assert common(["x"] * 9, ["x"] * 5 + ["y"] + ["x"] * 2)[0] == Pair(0, 0)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from substrate.objects.batch import Batch
-from substrate.objects.commits import Commit, signature
-from substrate.objects.snapshot import Snapshot
-from substrate.objects.store import ObjectStore
+from substrate.objects.snapshots.commits import Commit, signature
+from substrate.objects.snapshots.snapshot import Snapshot
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.object_store import ObjectStore
 
 SOMEONE = signature("Ada", "ada@example.invalid", 1_700_000_000)
 

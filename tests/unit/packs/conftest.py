@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from substrate.packs.manifest import Environment, Input, Manifest, Model, Output, Prompt, Step
-from substrate.packs.store import Store, make_store
+from substrate.packs.format.manifest import (
+    Environment,
+    Input,
+    Manifest,
+    Model,
+    Output,
+    Prompt,
+    Step,
+)
+from substrate.packs.store.ctx_store import Store, make_store
 
 
 @pytest.fixture
@@ -19,7 +27,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def manifest(store: Store) -> Manifest:
-    """Seed 004's example, its contents stored."""
+    """An example manifest, its contents stored."""
 
     def put(text: str) -> str:
         return store.objects.write(text.encode()).ref

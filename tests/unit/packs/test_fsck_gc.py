@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import DamagedStoreError, RefusedError
-from substrate.packs import refs
-from substrate.packs.collect import collect
-from substrate.packs.draft import fork
-from substrate.packs.fsck import Finding, check_store
-from substrate.packs.manifest import Manifest, Output, Step
-from substrate.packs.store import Store
+from substrate.packs.format.manifest import Manifest, Output, Step
+from substrate.packs.store import pack_refs
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.forks import fork
+from substrate.packs.store.fsck import StoreFinding, check_store
+from substrate.packs.store.gc import collect
 
 
 @pytest.fixture
@@ -38,14 +38,14 @@ def full(store: Store, manifest: Manifest) -> Store:
         )
         result = store.objects.write(b"result %d" % number).ref
         made = manifest._replace(steps=steps, outputs=(Output(f"r{number}", result),))
-        refs.set_latest(store, store.add(made).ref)
+        pack_refs.set_latest(store, store.add(made).ref)
     while len(list(store.objects)) < 200:
         store.objects.write(os.urandom(8))
     assert len(list(store.objects)) == 200
     return store
 
 
-def damaged(store: Store) -> list[Finding]:
+def damaged(store: Store) -> list[StoreFinding]:
     return [finding for finding in check_store(store).findings if finding.kind == "damaged"]
 
 
@@ -94,9 +94,9 @@ def test_every_bit_of_every_object_matters(full: Store, stride: int) -> None:
     assert check_store(full).is_sound
 
 
-def test_what_a_damaged_object_breaks_is_told(store: Store, manifest: Manifest) -> None:
+def test_what_a_damaged_object_breaks_is_reported(store: Store, manifest: Manifest) -> None:
     pack = store.add(manifest)
-    refs.set_tag(store, "v1", pack.ref)
+    pack_refs.set_tag(store, "v1", pack.ref)
     shared = manifest.inputs[0].content_ref
     for _ in flipped(store.objects.path(shared), 3):
         (finding,) = damaged(store)
@@ -112,7 +112,7 @@ def test_what_a_damaged_object_breaks_is_told(store: Store, manifest: Manifest) 
 
 def test_names_listings_and_strays(store: Store, manifest: Manifest) -> None:
     pack = store.add(manifest)
-    refs.set_tag(store, "good", pack.ref)
+    pack_refs.set_tag(store, "good", pack.ref)
     (store.refs_dir / "tags" / "bad").write_text("nonsense")
     (store.refs_dir / "tags" / "dangling").write_text("sha256:" + "0" * 64)
     (store.packs_dir / pack.ref[7:]).write_text("sha256:" + "1" * 64)
@@ -167,25 +167,25 @@ def test_dropping_packs(store: Store, manifest: Manifest) -> None:
     keep = store.add(manifest)
     parent = store.add(manifest._replace(created="2026-02-11T00:00:00Z"))
     child = store.add(manifest._replace(parent=parent.ref))
-    refs.set_latest(store, child.ref)
+    pack_refs.set_latest(store, child.ref)
     with pytest.raises(RefusedError, match="was forked from"):
         collect(store, [parent.ref])
-    refs.set_tag(store, "v1", child.ref)
+    pack_refs.set_tag(store, "v1", child.ref)
     with pytest.raises(RefusedError, match="is tagged v1"):
         collect(store, [child.ref])
-    refs.delete_tag(store, "v1")
+    pack_refs.delete_tag(store, "v1")
     done = collect(store, [child.ref, parent.ref])
     assert set(done.objects) == {child.ref, parent.ref}
     assert store.packs() == [keep.ref]
-    assert refs.latest(store) == keep.ref
+    assert pack_refs.latest(store) == keep.ref
     assert check_store(store).is_sound
 
 
 PACKER = """
 import io, json, sys
 from pathlib import Path
-from substrate.packs.create import LogFile, pack_log
-from substrate.packs.store import Store
+from substrate.packs.store.log_to_pack import LogFile, pack_log
+from substrate.packs.store.ctx_store import Store
 store = Store(Path(sys.argv[1]))
 for n in range(25):
     steps = [{"type": "t", "tool": "t", "output": f"{sys.argv[2]} {n} {k}"} for k in range(5)]

@@ -1,4 +1,4 @@
-"""From execution logs to packs: what is accepted, what is refused and how it is told."""
+"""From execution logs to packs: what is accepted, what is refused and the messages."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from substrate.errors import UsageError
-from substrate.packs.create import LogFile, pack_log
-from substrate.packs.manifest import NO_TIME, Pack
-from substrate.packs.refs import latest
-from substrate.packs.store import Store
+from substrate.packs.format.manifest import NO_TIME, Pack
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.log_to_pack import LogFile, pack_log
+from substrate.packs.store.pack_refs import latest
 
 LOG: dict[str, Any] = {
     "model": {"identifier": "m", "parameters": {"temperature": 0.0, "seed": 2**53 + 1}},
@@ -156,17 +156,17 @@ def test_a_missing_text_suggestion(store: Store) -> None:
     )
 
 
-def test_lines_are_told(store: Store) -> None:
+def test_lines_are_reported(store: Store) -> None:
     text = json.dumps(changed("steps.1.tool", ...), indent=1)
     line = next(n for n, row in enumerate(text.split("\n"), 1) if '"llm_call"' in row) - 1
     assert f"run.json, line {line}: steps[1].tool: is missing" in refusal(store, text)
     lines = [json.dumps(LOG), json.dumps({"step": {"tool": "x"}}), json.dumps({"model": {}})]
     told = refusal(store, "\n".join(lines))
     assert "line 2: steps[3].type: is missing" in told
-    assert "line 3: model: stands there a second time" in told
+    assert "line 3: model: is there a second time" in told
 
 
-def test_every_mistake_is_told_at_once(store: Store) -> None:
+def test_every_mistake_is_reported_at_once(store: Store) -> None:
     told = refusal(store, {"steps": [{}] * 9})
     assert told.startswith("run.json has 22 mistakes:")
     assert told.endswith("and 12 more")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from substrate.recorder import outputs
-from substrate.recorder.session_steps import captured_stdout
+from substrate.recorder.command import captured_output
+from substrate.recorder.packing.session_steps import captured_stdout
 from substrate.system import clock, environment
 
 
@@ -25,21 +25,24 @@ def keep(directory: Path, name: str, size: int, age_s: int) -> Path:
 def test_the_old_and_the_oldest_of_too_much_go(tmp_path: Path) -> None:
     new, middle = keep(tmp_path, "c", 60, 1), keep(tmp_path, "b", 60, 100)
     old = keep(tmp_path, "a", 1, 10_000)
-    assert outputs.prune(tmp_path, most_bytes=100, oldest_ns=5_000 * 10**9) == 2
+    assert captured_output.prune(tmp_path, most_bytes=100, oldest_ns=5_000 * 10**9) == 2
     assert (new.exists(), middle.exists(), old.exists()) == (True, False, False)
-    assert outputs.prune(tmp_path) == 0
+    assert captured_output.prune(tmp_path) == 0
 
 
 def test_it_is_looked_through_now_and_then(private_environment: Path) -> None:
     here = environment.current()
-    directory = here.substrate_home / outputs.DIRECTORY
-    old = keep(directory, "spn_old", 1, 40 * 24 * 3600)
-    capture = outputs.capture_for(here.substrate_home, "spn_1")
+    directory = here.substrate_home / captured_output.DIRECTORY
+    old = keep(directory, "spn_old", 1, 0)
+    first = clock.now_ns()
+    clock.set_clock(lambda: first)
+    capture = captured_output.capture_for(here.substrate_home, "spn_1")
     assert capture.directory == directory / "spn_1"
+    assert old.exists()
+    clock.set_clock(lambda: first + 40 * 24 * 3600 * 10**9)
+    captured_output.capture_for(here.substrate_home, "spn_2")
     assert not old.exists()
-    again = keep(directory, "spn_old", 1, 40 * 24 * 3600)
-    outputs.capture_for(here.substrate_home, "spn_2")
-    assert again.exists()
+    clock.set_clock(None)
 
 
 @pytest.mark.parametrize(("kept", "found"), [(b"said\n", True), (b"sai", False), (None, False)])

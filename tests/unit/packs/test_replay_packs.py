@@ -1,4 +1,4 @@
-"""Replaying packs made of logs: exact, degraded, failed, by the seed's rules."""
+"""Replaying packs made of logs: exact, degraded, failed, by the rules of docs/REPLAY.md."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from substrate.errors import DamagedStoreError, MissingDependencyError, RefusedError, UsageError
-from substrate.packs.create import LogFile, pack_log
-from substrate.packs.replay_steps import first_divergence
-from substrate.packs.store import Store
-from substrate.recorder.replay_pack import Replayed, ReplayOptions, replay_pack
-from substrate.recorder.scratch_shell import joined_path
-from substrate.recorder.tool_versions import drift, programs_of, versions_of
+from substrate.packs.replay.replay_steps import first_divergence
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.log_to_pack import LogFile, pack_log
+from substrate.recorder.replay.pack_replay import Replayed, ReplayOptions, replay_pack
+from substrate.recorder.replay.replay_shell import joined_path
+from substrate.recorder.replay.tool_versions import drift, programs_of, versions_of
 from substrate.system import environment
 
 Replay = Callable[..., Replayed]
@@ -90,7 +90,7 @@ def test_a_step_that_gives_something_else_degrades_and_is_shown(replay: Replay) 
     assert "+2" in first.diff
 
 
-def test_a_tool_nobody_knows_fails_and_is_named_and_the_rest_goes_on(replay: Replay) -> None:
+def test_an_unknown_tool_fails_and_is_named_and_the_rest_goes_on(replay: Replay) -> None:
     replayed = replay(step("teleport", "there"), step("shell", "x\n", command="echo x"))
     assert replayed.fidelity == "failed"
     assert statuses(replayed) == ["failed", "matched"]
@@ -119,7 +119,7 @@ def test_a_command_that_takes_too_long_fails(replay: Replay) -> None:
 
 
 @pytest.mark.needs("posix")
-def test_a_fifo_made_by_a_step_hangs_nobody(replay: Replay) -> None:
+def test_a_fifo_made_by_a_step_hangs_nothing(replay: Replay) -> None:
     replayed = replay(
         step("shell", "", command="mkfifo pipe; ln -s /etc/passwd link"),
         step("read_file", "x", path="pipe"),
@@ -192,9 +192,9 @@ def test_what_a_command_leaves_running_is_ended(replay: Replay, tmp_path: Path) 
 
 
 def test_a_flood_of_output_is_cut_off(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    from substrate.packs import tools
+    from substrate.packs.tools import registry
 
-    monkeypatch.setattr(tools.Limits, "__new__", _small_limits(tools.Limits))
+    monkeypatch.setattr(registry.Limits, "__new__", _small_limits(registry.Limits))
     replayed = replay(step("shell", "", command="yes"))
     assert replayed.fidelity == "failed"
     assert "printed more than" in replayed.steps[0].reason

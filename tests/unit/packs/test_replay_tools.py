@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from substrate.model import PatchError, patch_changes
 from substrate.model.paths import RelPath
-from substrate.packs.base_tree import (
+from substrate.packs.format.manifest import Input
+from substrate.packs.replay.base_tree import (
     BASE_NAME,
     BaseTree,
     TreeEntry,
@@ -19,11 +21,10 @@ from substrate.packs.base_tree import (
     lay_out,
     read_base,
 )
-from substrate.packs.confined_tree import ConfinedTree, TreeError
-from substrate.packs.manifest import Input
-from substrate.packs.patches import PatchError, changes_of
-from substrate.packs.store import Store
-from substrate.packs.tools import (
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.tools.confined_tree import ConfinedTree, TreeError
+from substrate.packs.tools.file_tools import pattern_of
+from substrate.packs.tools.registry import (
     Limits,
     Registry,
     ShellCall,
@@ -32,8 +33,7 @@ from substrate.packs.tools import (
     ToolError,
     ToolResult,
 )
-from substrate.packs.tools_files import pattern_of
-from substrate.packs.tree_state import TreeState, change_json, leaves
+from substrate.packs.tools.tree_state import TreeState, change_json, leaves
 
 Call = Callable[..., ToolResult]
 
@@ -119,7 +119,7 @@ def test_links_are_followed_inside_and_not_outside(call: Call, tree: Path) -> No
 
 
 @pytest.mark.needs("posix")
-def test_a_fifo_hangs_nobody(call: Call, tree: Path) -> None:
+def test_a_fifo_hangs_nothing(call: Call, tree: Path) -> None:
     os.mkfifo(tree / "pipe")
     for name, parameters in (
         ("read_file", {"path": "pipe"}),
@@ -235,7 +235,7 @@ def test_a_patch_of_codex(call: Call, tree: Path) -> None:
 )
 def test_a_patch_that_is_none(text: str) -> None:
     with pytest.raises(PatchError):
-        changes_of(text, lambda _: "")
+        patch_changes(text, lambda _: "")
 
 
 def test_a_patch_cannot_leave_the_tree(call: Call, tree: Path) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from substrate.errors import UsageError
-from substrate.packs.transcript_lines import Json, Transcript
-from substrate.packs.transcripts import read_transcript
+from substrate.packs.transcripts.transcript_lines import Json, Transcript, attached_in
+from substrate.packs.transcripts.transcript_to_pack import read_transcript
 
 ROOT = "/home/ada/project"
 
@@ -186,6 +187,77 @@ def test_values_of_unexpected_shape_do_not_stop_it() -> None:
     assert log["prompts"] == [{"role": "user", "content": "hi"}]
 
 
+def bash(call_id: str, result: str, *, error: bool = False, said: object = None) -> Json:
+    block = tool_result(call_id, result, is_error=error)
+    return claude("user", [block], toolUseResult=said if said is not None else result)
+
+
+def one_bash(result: Json, attached: Path | None = None, **asked: object) -> tuple[Json, list[str]]:
+    """The step of a session with one shell command, and the notes."""
+    call = claude("assistant", [tool_use("Bash", "t1", command="make", **asked)])
+    data = lines(claude("user", "build it"), call, result)
+    found = read_transcript("claude-code", data, attached_in(attached))
+    return steps_of(found)[0], list(found.report.notes)
+
+
+def test_a_reset_directory_is_not_the_commands_output() -> None:
+    step, _ = one_bash(bash("t1", f"/\nShell cwd was reset to {ROOT}", said={"stdout": "/"}))
+    assert (step["output"], step["result"]) == ("/", {"exit": 0})
+    step, _ = one_bash(bash("t1", f"Shell cwd was reset to {ROOT}", said={"stdout": ""}))
+    assert step["output"] == ""
+
+
+def test_a_command_that_went_on_in_the_background_is_not_replayed() -> None:
+    said = {"stdout": "begin", "backgroundTaskId": "b1", "timedOutAfterMs": 1500}
+    text = "begin\nCommand did not complete within its 2s timeout and was moved to the background"
+    step, notes = one_bash(bash("t1", text, said=said))
+    assert step["deterministic"] is False
+    assert any("background" in note for note in notes)
+
+
+def test_a_command_that_the_timeout_ended_ends_so_in_a_replay() -> None:
+    text = "Exit code 143\nCommand timed out after 2s\nbegin"
+    step, _ = one_bash(bash("t1", text, error=True), timeout=1500)
+    assert step["parameters"] == {
+        "command": "make", "timeout": 1500, "cwd": ROOT, "killed_after_ms": 1500,
+    }  # fmt: skip
+    assert (step["output"], step["result"]) == ("Exit code 143\nbegin", {"exit": 143})
+    assert step["deterministic"] is True
+    step, _ = one_bash(bash("t1", text, error=True))
+    assert step["parameters"]["killed_after_ms"] == 120_000  # type: ignore[index]
+
+
+def too_large(path: Path) -> Json:
+    text = (
+        "<persisted-output>\nOutput too large (164.9KB). Full output saved to: "
+        f"{path}\n\nPreview (first 2KB):\n1\n2\n</persisted-output>"
+    )
+    return bash("t1", text, said={"stdout": "1\n2", "persistedOutputPath": str(path)})
+
+
+def test_a_long_output_is_read_from_the_agents_own_file(tmp_path: Path) -> None:
+    saved = tmp_path / "s1" / "tool-results" / "b1.txt"
+    saved.parent.mkdir(parents=True)
+    whole = "".join(f"{number}\n" for number in range(30_000))
+    saved.write_text(whole)
+    step, notes = one_bash(too_large(saved), tmp_path)
+    assert (step["output"], step["deterministic"], notes) == (whole, True, [])
+
+
+def test_a_file_elsewhere_is_not_read_into_a_pack(tmp_path: Path) -> None:
+    project = tmp_path / "projects"
+    project.mkdir()
+    private = tmp_path / "private.txt"
+    private.write_text("secret\n")
+    (project / "link").symlink_to(private)
+    os.mkfifo(project / "pipe")
+    for path in (private, project / ".." / "private.txt", project / "link", project / "pipe"):
+        step, notes = one_bash(too_large(path), project)
+        assert step["output"] is None
+        assert any("long output" in note for note in notes)
+    assert one_bash(too_large(project / "gone"))[0]["output"] is None
+
+
 # -- Codex ----------------------------------------------------------------------------------------
 
 
@@ -300,7 +372,7 @@ def test_a_file_that_is_no_transcript_is_refused(agent: str, data: bytes) -> Non
         read(agent, data.splitlines(keepends=True))
 
 
-def test_an_agent_nobody_knows_is_refused() -> None:
+def test_an_unknown_agent_is_refused() -> None:
     with pytest.raises(UsageError, match="no transcripts of 'aider'"):
         read("aider", [])
 

@@ -1,4 +1,4 @@
-"""The world of a replay: the tree where it was recorded, whatever stands there now."""
+"""The world of a replay: the tree at its recorded path, whatever is at that path now."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import MissingDependencyError
-from substrate.packs.confined_tree import ConfinedTree
-from substrate.packs.tools import ShellCall, ShellDone
-from substrate.recorder.replay_world import shell_for
-from substrate.world.protocol import Isolation
+from substrate.packs.tools.confined_tree import ConfinedTree
+from substrate.packs.tools.registry import ShellCall, ShellDone
+from substrate.recorder.replay.replay_world import shell_for
+from substrate.world.interface import Isolation
 from tests.capabilities import present
 from tests.contract.as_user import NOBODY, as_user
 
@@ -182,7 +182,7 @@ def test_a_place_where_no_tree_can_be_does_not_lead_out_of_the_world(site: Site,
     assert mapped == ((os.fsencode(site.tree), os.fsencode(root)),)
 
 
-def test_commands_run_in_the_tree_where_it_lies_if_need_be(site: Site) -> None:
+def test_commands_run_in_the_tree_where_it_is_if_need_be(site: Site) -> None:
     mine = site.base / "home" / "mine"
     mine.write_text("mine\n")
     os.chown(mine, site.uid, site.uid)

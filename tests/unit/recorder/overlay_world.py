@@ -1,6 +1,6 @@
 """A real overlay as a world: no isolation beyond its mount, all that arrival needs.
 
-Its script stands in for a command; the test may meddle with the real tree before and after it.
+Its script replaces a command; the test may change the real tree before and after it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from substrate.world import layers
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
+from substrate.world.interface import Isolation, Layer, RunOutcome, RunRequest
+from substrate.world.layer import layer_dirs
 
 ISOLATION = Isolation("overlay", "workspace", "open", "a test")
 
@@ -53,7 +53,7 @@ class ScriptWorld:
         self.meanwhile()
         prefix = f"{self.namespace}.overlay.".encode()
         self.layer = Layer(directory.name, directory, upper, self.root, "overlay", prefix)
-        layers.note_kind(self.layer)  # to be found if it waits
+        layer_dirs.note_kind(self.layer)  # to be found if it waits
         return RunOutcome(done.returncode, None, False, 7, ISOLATION, layer=self.layer)
 
     def discard(self, layer: Layer) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from substrate.history import unclaimed
-from substrate.recorder import care, held_worlds
-from substrate.recorder.record_command import CommandRequest, Recording, record_command
-from substrate.world.protocol import Layer
+from substrate.history.arrival import orphan_worlds
+from substrate.model.hold_causes import Hold, HoldCause
+from substrate.recorder import maintenance
+from substrate.recorder.arrival import held_worlds
+from substrate.recorder.command.command_request import CommandRequest, Recording
+from substrate.recorder.command.pipeline import record_command
+from substrate.world.interface import Layer
 from tests.unit.history.workbench import Bench
 from tests.unit.recorder.overlay_world import ScriptWorld
 
@@ -37,7 +40,7 @@ def do(bench: Bench, world: ScriptWorld, *, hold: bool = False) -> Recording:
 
 
 def reset(bench: Bench) -> None:
-    care.reset_history(bench.place())
+    maintenance.reset_history(bench.place())
 
 
 def spoil(bench: Bench) -> None:
@@ -46,7 +49,7 @@ def spoil(bench: Bench) -> None:
     for path in database.parent.glob("history.db*"):
         path.unlink()
     database.write_bytes(b"no database" * 1000)
-    assert care.repair_store(bench.place()).extent == "rebuilt"
+    assert maintenance.repair_store(bench.place()).extent == "rebuilt"
 
 
 def test_while_the_command_runs(bench: Bench) -> None:
@@ -91,7 +94,7 @@ def test_while_a_world_waits(bench: Bench, put_aside: object) -> None:
     held = do(bench, world, hold=True)
     put_aside(bench)  # type: ignore[operator]
     bench.run({"other": b"x"})
-    assert held_worlds.list_worlds(bench.place()) == []  # who made it is here, and may be at work
+    assert held_worlds.list_worlds(bench.place()) == []  # its maker is alive and may be working
     assert world.layer is not None
     _end_maker(world.layer.directory)
     (waiting,) = held_worlds.list_worlds(bench.place())
@@ -109,11 +112,10 @@ def test_an_announcement_that_went_with_the_power(bench: Bench) -> None:
         ledger.db.execute("DELETE FROM entries WHERE command_id = ?", (held.command_id,))
     assert world.layer is not None
     meta = world.layer.directory / "meta.json"
-    meta.write_text(json.dumps({**json.loads(meta.read_bytes()), "boot_id": "before"}))
+    meta.write_text(json.dumps({**json.loads(meta.read_bytes()), "boot_id": "before", "alive": ""}))
     (waiting,) = held_worlds.list_worlds(bench.place())
-    assert (waiting.world_id, waiting.reason) == (
-        held.world_id, "the machine stopped while its command ran",
-    )  # fmt: skip
+    assert waiting.world_id == held.world_id
+    assert waiting.causes == (HoldCause(Hold.MACHINE_STOPPED),)
     held_worlds.apply_world(bench.place(), held.world_id)
     assert bench.read("a") == b"one\ntwo\n"
 
@@ -138,7 +140,7 @@ def test_what_a_shells_world_was_made_from_outlives_compaction(bench: Bench) -> 
     (world / "upper" / "a").write_bytes(b"job\n")
     pid = {"pid": os.getpid(), "pid_start": _start(), "boot_id": _boot()}
     (world / "meta.json").write_text(json.dumps(pid))
-    unclaimed.note(world, unclaimed.Origin(base.hex(), 1, None, None))
+    orphan_worlds.note(world, orphan_worlds.Origin(base.hex(), 1, None, None))
     for number in range(3):
         bench.run({"a": b"%d\n" % number}, session=f"s-{number}")
         bench.close(f"s-{number}")
@@ -149,16 +151,16 @@ def test_what_a_shells_world_was_made_from_outlives_compaction(bench: Bench) -> 
 
 def _end_maker(world: Path) -> None:
     meta = json.loads((world / "meta.json").read_bytes())
-    (world / "meta.json").write_text(json.dumps({**meta, "pid_start": "another"}))
+    (world / "meta.json").write_text(json.dumps({**meta, "alive": "00000000000001"}))
 
 
 def _start() -> str:
-    from substrate.system import platform
+    from substrate.system.process import process_identity
 
-    return platform.process_start_token(os.getpid())
+    return process_identity.process_start_token(os.getpid())
 
 
 def _boot() -> str:
-    from substrate.system import platform
+    from substrate.system.process import process_identity
 
-    return platform.boot_id()
+    return process_identity.boot_id()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import NotFoundError
-from substrate.recorder import care
+from substrate.recorder import maintenance
 from tests.unit.history.workbench import Bench
 
 
@@ -18,14 +18,14 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_status_before_the_first_command(bench: Bench) -> None:
-    found = care.status(bench.place())
+    found = maintenance.status(bench.place())
     assert found.history == "not begun"
     assert found.rules
     assert not (bench.root / ".substrate-git").exists()
 
 
 def test_status_where_there_is_none(private_environment: Path) -> None:
-    found = care.status(Bench(private_environment).place())
+    found = maintenance.status(Bench(private_environment).place())
     assert "home directory" in found.history
 
 
@@ -34,7 +34,7 @@ def test_status_tells_and_records_nothing(bench: Bench) -> None:
     bench.outside({"a": b"mine", "node_modules/x/y": b"bulk", ".substrateignore": b"*.log\n"})
     bench.outside({"x.log": b"l"})
     log = bench.log()
-    found = care.status(bench.place())
+    found = maintenance.status(bench.place())
     assert (found.history, found.session_id) == ("kept", entry.session_id)
     assert found.outside_changes == (b".substrateignore", b"a")
     reasons: dict[bytes, str] = dict(found.excluded)
@@ -46,7 +46,7 @@ def test_status_tells_and_records_nothing(bench: Bench) -> None:
 def test_reset_puts_everything_aside(bench: Bench) -> None:
     old = bench.run({"a": b"1"})
     before = bench.tree()
-    aside = care.reset_history(bench.place())
+    aside = maintenance.reset_history(bench.place())
     assert bench.tree() == before
     assert (aside / ".git").is_dir()
     assert os.listdir(aside.parent) == [aside.name]
@@ -58,15 +58,15 @@ def test_reset_puts_everything_aside(bench: Bench) -> None:
 
 def test_what_was_put_aside_is_not_taken_for_damaged(bench: Bench) -> None:
     bench.run({"a": b"1"})
-    care.reset_history(bench.place())
-    for act in (care.check_store, care.repair_store, care.reset_history):
+    maintenance.reset_history(bench.place())
+    for act in (maintenance.check_store, maintenance.repair_store, maintenance.reset_history):
         with pytest.raises(NotFoundError, match="put aside"):
             act(bench.place())
     bench.run({"a": b"2"})
-    assert care.check_store(bench.place()) == []
+    assert maintenance.check_store(bench.place()) == []
 
 
 def test_without_a_store_there_is_nothing_to_care_for(bench: Bench) -> None:
-    for act in (care.check_store, care.repair_store, care.reset_history):
+    for act in (maintenance.check_store, maintenance.repair_store, maintenance.reset_history):
         with pytest.raises(NotFoundError):
             act(bench.place())

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import HistoryRefusedError, NotFoundError, UsageError
-from substrate.history import record
-from substrate.recorder.care import repair_store, reset_history
-from substrate.recorder.place import Place
+from substrate.history.record import record_entry
+from substrate.recorder.maintenance import repair_store, reset_history
+from substrate.recorder.session_context import Place
 from substrate.system import environment
 
 
@@ -35,7 +35,7 @@ def at(cwd: Path) -> Place:
         (b"\xff", b"src/\xff"),
     ],
 )  # fmt: skip
-def test_paths_count_from_where_the_user_stands(
+def test_paths_count_from_the_users_directory(
     project: Path, typed: str | bytes, meant: bytes
 ) -> None:
     assert at(project / "src").rel_path(typed) == meant
@@ -100,21 +100,21 @@ def entries(place: Place) -> list[str]:
 
 def write_entry(place: Place) -> None:
     with place.history() as store, store.writing("test"):
-        record.record_outside(store)
+        record_entry.record_outside(store)
 
 
 def test_a_kept_history_is_opened_once_and_not_locked(project: Path) -> None:
     with at(project).keeping() as place:
         with place.history() as first, first.writing("test"):
-            record.record_outside(first)
+            record_entry.record_outside(first)
         (project / "src/new").write_text("n")
-        write_entry(at(project))  # somebody else, meanwhile
+        write_entry(at(project))  # another process in between
         with place.existing_history() as second:
             assert second is first
         assert entries(place) == ["external", "baseline"]
 
 
-def test_a_kept_history_that_was_reset_is_begun_anew(project: Path) -> None:
+def test_a_kept_history_that_was_reset_is_begun_again(project: Path) -> None:
     with at(project).keeping() as place:
         write_entry(place)
         (project / "src/new").write_text("n")

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from substrate.history import arrive as arriving
+from substrate.history.arrival import bring_into_tree as arriving
 from substrate.model.paths import RelPath
-from substrate.recorder import worlds
-from substrate.recorder.held_worlds import apply_world
-from substrate.recorder.place import Place
-from substrate.recorder.roll_back import restore_recovery
+from substrate.recorder.arrival import bring_in
+from substrate.recorder.arrival.held_worlds import apply_world
+from substrate.recorder.reversals import restore_recovery
+from substrate.recorder.session_context import Place
 from substrate.system import clock, environment
-from substrate.workspace.apply import Applier, Report, Staged
-from substrate.workspace.plan import Times
-from substrate.workspace.probe import blob_id
+from substrate.workspace.apply.apply import Applier, Report, Staged
+from substrate.workspace.apply.plan import Times
+from substrate.workspace.paths.read_node import blob_id
 from tests.unit.history.workbench import Bench
-from tests.unit.recorder.test_worlds import do, span
+from tests.unit.recorder.arrival.test_bring_in import do, span
 
 pytestmark = pytest.mark.needs("overlay", "root", "mounts")
 
@@ -106,7 +106,7 @@ def test_as_after_a_bare_run(bench: Bench, name: str) -> None:
 
 
 def stale(root: Path) -> str:
-    """The files of which the index does not know what they look like."""
+    """The files whose stat data in the index is stale."""
     return git(root, "diff-files", "--name-only")
 
 
@@ -136,8 +136,8 @@ def test_what_a_checkout_wrote_is_read_by_one_status_only(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("what", ["staged", "lock", "touched"])
-def test_a_refresh_gives_way_to_whoever_works_there(bench: Bench, what: str) -> None:
-    """Somebody stages a file; or is about to; or the refresh is no longer true."""
+def test_a_refresh_gives_way_to_a_command_that_works_there(bench: Bench, what: str) -> None:
+    """The user stages a file; or is about to; or the refresh is out of date."""
     git(bench.root, "update-index", "--refresh")
     os.utime(bench.root / "a", (1, 1))
     index = bench.root / ".git" / "index"
@@ -179,7 +179,7 @@ def test_a_refresh_gives_way_until_the_last_moment(
         left[index] = index.read_bytes()
         return really(*given)
 
-    monkeypatch.setattr(worlds, "arrive", arrive)
+    monkeypatch.setattr(bring_in, "arrive", arrive)
     done = do(bench, "git status > /dev/null; echo new > new")
     assert (bench.root / "new").read_text() == "new\n"
     assert done.held == ""
@@ -216,7 +216,7 @@ def test_both_sides_commit(bench: Bench) -> None:
         git(bench.root, "commit", "-q", "--allow-empty", "-m", "mine")
 
     done = do(bench, "echo its > its; git add its; git commit -qm its", commit)
-    assert "refs/heads/main was moved meanwhile" in done.held
+    assert "refs/heads/main was moved since the command began" in done.held
     assert not (bench.root / "its").exists()
     assert git(bench.root, "log", "-1", "--format=%s").strip() == "mine"
 
@@ -231,7 +231,7 @@ def test_both_sides_stage_different_paths(bench: Bench, script: str) -> None:
 
     done = do(bench, f"echo its > its; {script}", stage)
     assert done.held == ""
-    assert "merged with what others staged meanwhile: .git/index" in done.notes
+    assert "merged with what others staged while it ran: .git/index" in done.notes
     staged = git(bench.root, "ls-files", "-s").splitlines()
     assert [row.split()[3] for row in staged] == ["a", "d/b", "its", "mine"]
     its = "" if "commit" in script else "A  its\n"
@@ -260,7 +260,7 @@ def test_both_sides_stage_the_same_path(bench: Bench, ours: str) -> None:
         subprocess.run(["bash", "-ec", ours], cwd=bench.root, check=True)
 
     done = do(bench, "echo its > a; git add a", stage)
-    assert ".git/index was written meanwhile" in done.held
+    assert ".git/index was written since the command began" in done.held
 
 
 @pytest.mark.parametrize("is_its", [True, False])
@@ -271,7 +271,7 @@ def test_one_side_commits_and_the_other_goes_to_another_branch(bench: Bench, is_
     bash(bench, "git checkout -qb other; git rm -q c; git commit -qm gone; git checkout -q -")
     its, ours = (commit, switch) if is_its else (switch, commit)
     done = do(bench, its, lambda: bash(bench, ours))
-    assert ".git/index was written meanwhile" in done.held
+    assert ".git/index was written since the command began" in done.held
     assert git(bench.root, "status", "--porcelain") == ""
 
 
@@ -279,7 +279,7 @@ def bash(bench: Bench, script: str) -> None:
     subprocess.run(["bash", "-ec", script], cwd=bench.root, check=True)
 
 
-def test_an_index_is_not_put_together_for_a_world_that_shall_wait(bench: Bench) -> None:
+def test_an_index_is_not_put_together_for_a_world_that_is_to_wait(bench: Bench) -> None:
     (bench.root / "mine").write_text("mine\n")
 
     def stage() -> None:
@@ -296,7 +296,7 @@ def test_an_index_is_not_put_together_for_a_world_that_shall_wait(bench: Bench) 
 
 _COMMIT = "echo its > its; git add its; git commit -qm its"
 _OURS = {
-    "staged": (["add", "mine"], ".git/index was written meanwhile"),
+    "staged": (["add", "mine"], ".git/index was written since the command began"),
     "committed": (["commit", "-q", "--allow-empty", "-m", "mine"], "refs/heads/main was moved"),
 }
 
@@ -315,7 +315,7 @@ def test_work_in_the_last_moment_is_not_overwritten(
         left.update(view(bench.root))
         return really(*given)
 
-    monkeypatch.setattr(worlds, "arrive", arrive)
+    monkeypatch.setattr(bring_in, "arrive", arrive)
     done = do(bench, _COMMIT)
     assert reason in done.held
     assert view(bench.root) == left
@@ -342,7 +342,7 @@ def test_no_git_comes_in_between(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("script", "is_locked"), [("git branch new", False), (_COMMIT, True)])
-def test_a_branch_alone_stops_nobody_who_stages_something(
+def test_a_branch_alone_does_not_stop_staging(
     bench: Bench, script: str, is_locked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really, seen = Applier.carry_out, []
@@ -491,7 +491,7 @@ def test_a_kill_while_a_git_is_waited_for_overwrites_nothing(
 def test_a_kill_and_then_work_of_the_users(
     bench: Bench, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The arrival was announced. He has removed the lock that was left, as git advises."""
+    """The arrival was announced. The user removed the leftover lock, as git advises."""
     lock = bench.root / ".git/index.lock"
 
     commit_and_be_killed(bench, monkeypatch, "before")
@@ -516,7 +516,7 @@ def test_a_hard_killed_git_leaves_its_lock_as_it_would_bare(bench: Bench) -> Non
 def test_an_undo_leaves_the_repository_alone_and_says_nothing_of_its_parts(bench: Bench) -> None:
     do(bench, "echo its > its; git add its; git commit -qm its; git branch -q -D side")
     head = git(bench.root, "rev-parse", "HEAD")
-    outcome = bench.undo()
+    outcome = bench.undo(files_only=True)
     assert not (bench.root / "its").exists()
     assert git(bench.root, "rev-parse", "HEAD") == head
     assert not any(".git" in note for note in outcome.notes)
@@ -533,12 +533,12 @@ def test_a_nested_repository_that_was_removed_comes_back_whole(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("script", ["git stash -q", "git checkout -q a", "git reset -q --hard"])
-def test_an_edit_that_nobody_recorded_is_put_back_as_bare(bench: Bench, script: str) -> None:
+def test_an_edit_that_is_not_recorded_is_put_back_as_bare(bench: Bench, script: str) -> None:
     (bench.root / "a").write_text("mine\n")
     time.sleep(0.05)  # older than the start by more than a tick of the file system's clock
     do(bench, script)
     assert (bench.root / "a").read_text() == "a\n"
-    bench.undo()
+    bench.undo(files_only=True)
     assert (bench.root / "a").read_text() == "mine\n"
 
 
@@ -549,7 +549,7 @@ def test_a_file_that_was_removed_by_hand_is_checked_out(bench: Bench) -> None:
     assert (bench.root / "a").read_text() == "a\n"
 
 
-def test_an_edit_meanwhile_is_not_put_back_by_a_command_that_did_not_see_it(bench: Bench) -> None:
+def test_an_edit_in_between_is_not_put_back_by_a_command_that_did_not_see_it(bench: Bench) -> None:
     def edit() -> None:
         (bench.root / "a").write_text("mine\n")
 
@@ -602,14 +602,14 @@ def test_a_commit_made_while_a_world_waits_is_not_taken_from_its_branch(bench: B
     mine = git(bench.root, "rev-parse", "HEAD").strip()
     place = Place.at(bench.root, environment.current(), None, "ada")
     _, brought = apply_world(place, done.world_id)
-    assert "refs/heads/main was written meanwhile" in brought.held
+    assert "refs/heads/main was written since the command began" in brought.held
     assert git(bench.root, "rev-parse", "HEAD").strip() == mine
-    _, brought = apply_world(place, done.world_id)  # now he knows
+    _, brought = apply_world(place, done.world_id)  # now the user knows
     assert git(bench.root, "log", "-1", "--format=%s").strip() == "its"
     assert any(mine in note for note in brought.notes)
 
 
-def test_a_world_that_waited_arrives_if_nobody_worked_in_the_repository(bench: Bench) -> None:
+def test_a_world_that_waited_arrives_if_no_other_worked_in_the_repository(bench: Bench) -> None:
     time.sleep(0.05)
     done = do(bench, "echo its > its; git add its; git commit -qm its", hold=True)
     place = Place.at(bench.root, environment.current(), None, "ada")
@@ -618,7 +618,7 @@ def test_a_world_that_waited_arrives_if_nobody_worked_in_the_repository(bench: B
     assert git(bench.root, "status", "--porcelain") == ""
 
 
-def test_a_nested_repository_that_somebody_commits_to_is_not_taken_away(bench: Bench) -> None:
+def test_a_nested_repository_that_a_user_commits_to_is_not_taken_away(bench: Bench) -> None:
     git(bench.root, "clone", "-q", ".", "sub")
     time.sleep(0.05)
 
@@ -630,7 +630,8 @@ def test_a_nested_repository_that_somebody_commits_to_is_not_taken_away(bench: B
     done = do(bench, "rm -rf sub", commit)
     assert git(bench.root / "sub", "log", "-1", "--format=%s").strip() == "mine"
     assert (bench.root / "sub/mine").exists()
-    assert any("kept sub/.git" in note for note in done.notes)
+    assert any("conflict: sub/.git" in note for note in done.notes)
+    assert done.status == 122
 
 
 @pytest.mark.parametrize("script", ["rm -rf node_modules", "echo its > node_modules/x"])

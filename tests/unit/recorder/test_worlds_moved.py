@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from substrate.history import record
+from substrate.history.record import record_entry
 from tests.unit.history.workbench import Bench
-from tests.unit.recorder.test_worlds import bench, do, settle_clock, span
+from tests.unit.recorder.arrival.test_bring_in import bench, do, settle_clock, span
 
 __all__ = ["bench"]
 
@@ -35,7 +35,7 @@ def test_a_new_name_of_an_old_file_is_a_file_of_its_own_and_says_so(bench: Bench
     assert span()["left_out"] == ["d/other", "new"]
 
 
-def test_a_directory_that_somebody_renames_while_the_command_edits_in_it(bench: Bench) -> None:
+def test_a_directory_that_a_user_renames_while_the_command_edits_in_it(bench: Bench) -> None:
     def rename() -> None:
         os.rename(bench.root / "d", bench.root / "moved")
 
@@ -47,7 +47,7 @@ def test_a_directory_that_somebody_renames_while_the_command_edits_in_it(bench: 
     said = "conflict: d/c: was removed or moved away while the command ran; nothing was put there"
     assert said in done.notes
     with bench.writing() as store:
-        found = record.record_outside(store)
+        found = record_entry.record_outside(store)
     assert found is not None and all(c.path.startswith(b"moved") for c in found.changes)
     bench.restore(done.command_id, "d/c")
     assert (bench.root / "d/c").read_text() == "c\nits\n"
@@ -71,7 +71,7 @@ def test_a_renamed_directory_goes_back_with_what_history_leaves_out(bench: Bench
     assert bench.tree() == after
 
 
-def test_what_somebody_put_there_since_stays(bench: Bench) -> None:
+def test_what_a_user_put_there_since_stays(bench: Bench) -> None:
     _with_bulk(bench)
     do(bench, "mv d e")
     settle_clock()

@@ -1,10 +1,10 @@
-"""Worlds for tests: they keep the protocol and do what they are told instead of running."""
+"""Worlds for tests: they keep the protocol and call a given function instead of running."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest
+from substrate.world.interface import Isolation, Layer, RunOutcome, RunRequest
 
 ISOLATION = Isolation("direct", "none", "open", "a test")
 

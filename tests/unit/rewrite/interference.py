@@ -1,4 +1,4 @@
-"""Let somebody else act at a chosen moment of a rewrite: a `git` that does so and then is git."""
+"""Interfere at a chosen moment of a rewrite: a `git` that does so and then runs the real git."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real repository with a base, a target and somebody's work in it; looked at without our code."""
+"""A real repository with a base, a target and user work in it; checked without our own code."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import stat
 import subprocess
 from pathlib import Path
 
-from substrate.rewrite.move import Outcome, Request, rewrite
-from substrate.rewrite.working_copy import open_working_copy
+from substrate.rewrite.execute.run_rewrite import Request, RewriteOutcome, rewrite
+from substrate.rewrite.execute.working_copy import open_working_copy
 
 OURS = (b".git", b".manifold", b".substrate-git")
 Shown = dict[bytes, tuple[str, int, bytes]]
@@ -72,7 +72,7 @@ class Scene:
 
     def rewrite(
         self, base: str = "base", target: str = "target", policy: str = "warn", **more: bool
-    ) -> Outcome:
+    ) -> RewriteOutcome:
         return rewrite(open_working_copy(self.root), Request(base, target, policy, **more))
 
     # -- looking --------------------------------------------------------------------------------

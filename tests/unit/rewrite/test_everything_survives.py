@@ -8,10 +8,10 @@ import shutil
 import pytest
 
 from substrate.model.paths import RelPath
-from substrate.objects.store import ObjectStore
-from substrate.rewrite.bring_back import Choice, bring_back
-from substrate.rewrite.kept import all_kept
-from substrate.rewrite.working_copy import open_working_copy
+from substrate.objects.store.object_store import ObjectStore
+from substrate.rewrite.execute.working_copy import open_working_copy
+from substrate.rewrite.snapshots.list_snapshots import all_kept
+from substrate.rewrite.snapshots.restore_snapshot import RestoreChoice, bring_back
 from tests.unit.rewrite.scene import Scene, lines
 
 NAME = b"caf\xe9"  # not UTF-8
@@ -240,6 +240,6 @@ def test_a_directory_where_a_file_was_tracked_is_in_the_snapshot(scene: Scene) -
     shutil.rmtree(scene.path("a"))
     copy = open_working_copy(scene.root)
     [kept] = all_kept(copy, ObjectStore(copy.common_dir))
-    bring_back(copy, kept, Choice((RelPath(b"a"),)))
+    bring_back(copy, kept, RestoreChoice((RelPath(b"a"),)))
     assert scene.tree()[b"a/empty"][0] == "directory"
     assert scene.read("a/deep/x") == b"precious\n"

@@ -1,4 +1,4 @@
-"""What the original lost, each as a test: the list in FACTS, "what peers got wrong", for maw."""
+"""What other tools lose when they move a working copy, each as a test: see docs/rewrite.md."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_replay_never_writes_through_a_link(scene: Scene, tmp_path: Path) -> Non
 
 
 def test_an_uncommitted_ignore_rule_protects_its_files(scene: Scene) -> None:
-    """Seed 002 to the letter: `reset --hard`, then `clean -fd`, deletes these."""
+    """A `reset --hard`, then `clean -fd`, deletes these."""
     with_work(scene)
     scene.write(".gitignore", "cache/\n")
     scene.write("cache/big", "hours of work\n")

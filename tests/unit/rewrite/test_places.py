@@ -57,7 +57,7 @@ def test_head_as_the_target_stays_what_it_is(scene: Scene) -> None:
 
 
 def test_a_base_that_is_not_head(scene: Scene) -> None:
-    """Deltas come from the base that was named: what HEAD says is nobody's work."""
+    """Deltas come from the named base: a difference to HEAD is not user work."""
     two_versions(scene)
     scene.git("checkout", "-q", "-b", "third", "base")
     scene.write("other", "o\n")
@@ -200,8 +200,8 @@ def test_two_rewrites_in_the_same_instant_have_their_own_refs(scene: Scene) -> N
 
 
 @pytest.mark.needs("strace")
-def test_where_there_are_no_hard_links(scene: Scene, tmp_path: Path) -> None:
-    """Some file systems have none; the index is locked all the same, and exclusively."""
+def test_where_there_are_no_links(scene: Scene, tmp_path: Path) -> None:
+    """Some file systems have none; the index is still locked, and exclusively."""
     scene.write("a", "base\n")
     scene.base()
     scene.write("a", "target\n")
@@ -209,8 +209,8 @@ def test_where_there_are_no_hard_links(scene: Scene, tmp_path: Path) -> None:
     scene.write("mine", "untracked\n")
     (tmp_path / "home").mkdir()
     cli = Cli(scene.root, tmp_path / "home")
-    none = ["strace", "-f", "-o", os.devnull, "-e", "trace=link,linkat"]
-    none += ["-e", "inject=link,linkat:error=EPERM"]
+    none = ["strace", "-f", "-o", os.devnull, "-e", "trace=link,linkat,symlink,symlinkat"]
+    none += ["-e", "inject=link,linkat,symlink,symlinkat:error=EPERM"]
     words = ("rewrite", "--base", "base", "--target", "target")
     lock = scene.root / ".git" / "index.lock"
     lock.touch()
@@ -226,7 +226,7 @@ def test_where_there_are_no_hard_links(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_a_head_that_is_a_link(scene: Scene) -> None:
-    """core.preferSymlinkRefs, of old: on a branch all the same."""
+    """The old setting core.preferSymlinkRefs: HEAD is still on a branch."""
     scene.write("a", "base\n")
     scene.base()
     scene.write("a", "target\n")

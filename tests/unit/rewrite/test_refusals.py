@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import LockedError, NotFoundError, RefusedError, SubstrateError, UsageError
-from substrate.objects import worktree_git
-from substrate.rewrite.working_copy import open_working_copy
+from substrate.objects.git import worktree_git
+from substrate.rewrite.execute.working_copy import open_working_copy
 from tests.unit.rewrite.scene import Scene
 
 
@@ -96,7 +96,7 @@ def test_an_entry_marked_skip_worktree(scene: Scene) -> None:
     assert "b is marked skip-worktree" in refused(scene).message
 
 
-def test_a_file_assumed_unchanged_is_looked_at_all_the_same(scene: Scene) -> None:
+def test_a_file_assumed_unchanged_is_looked_at_even_so(scene: Scene) -> None:
     simple(scene)
     scene.git("update-index", "--assume-unchanged", "a")
     scene.write("a", "mine, unseen by git\n")

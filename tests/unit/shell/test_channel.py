@@ -102,10 +102,10 @@ def test_numbers_that_are_none_are_no_message(ends: Ends, said: str) -> None:
 
 
 @pytest.mark.parametrize("flood", [b"x", b"\0", b"\1end\0"])
-def test_who_writes_without_end_is_not_listened_to_for_ever(
+def test_a_writer_that_writes_without_end_is_not_listened_to_for_ever(
     tmp_path: Path, ends: Ends, flood: bytes
 ) -> None:
-    """The end of the shell is seen all the same, and nothing is kept without bound."""
+    """The end of the shell is still noticed, and memory is bounded."""
     asked = 0
 
     def is_over() -> bool:

@@ -6,8 +6,10 @@ import json
 import os
 from pathlib import Path
 
-from substrate.history import held, record, settle, unclaimed
-from substrate.recorder.place import Place
+from substrate.history.arrival import held_world_rows, orphan_worlds
+from substrate.history.maintenance import crash_recovery
+from substrate.history.record import record_entry
+from substrate.recorder.session_context import Place
 from substrate.system import environment
 
 
@@ -28,13 +30,13 @@ def test_what_a_killed_shell_left_elsewhere(tmp_path: Path) -> None:
     (full / "upper" / "a").write_text("written\n")
     with place.history() as store:
         with store.writing("test"):
-            record.ensure_baseline(store)
+            record_entry.ensure_baseline(store)
             tip = store.tip_commit or b""
-            unclaimed.note(full, unclaimed.Origin(tip.hex(), 5, None, "human"))
-            [said] = settle.sweep_elsewhere(store, worlds)
+            orphan_worlds.note(full, orphan_worlds.Origin(tip.hex(), 5, None, "human"))
+            [said] = crash_recovery.sweep_elsewhere(store, worlds)
             assert "wld_full" in said
-            assert settle.sweep_elsewhere(store, worlds) == [], "it is known now"
-        [waiting] = held.all_held(store)
+            assert crash_recovery.sweep_elsewhere(store, worlds) == [], "it is known now"
+        [waiting] = held_world_rows.all_held(store)
     assert (waiting.world_id, waiting.state, waiting.base_commit) == ("wld_full", "crashed", tip)
     assert waiting.directory == full
     assert not empty.exists()

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from substrate.system.process import run_foreground
+from substrate.system.process.process import run_foreground
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ def test_everything_has_a_default() -> None:
     assert found.substrate_home == Path("/home/ada/.substrate")
     assert found.trace_path == Path("/home/ada/.substrate/trace.jsonl")
     assert (found.session_id, found.agent_id, found.world) == (None, "human", None)
-    assert found.agent_enabled
+    assert found.daemon_enabled
     assert not found.no_color
     assert found.parent_span is None
 
@@ -37,7 +37,7 @@ def test_what_is_set_is_taken() -> None:
     assert found.substrate_home == Path("/srv/substrate")
     assert found.trace_path == Path("/srv/substrate/trace.jsonl")
     assert (found.session_id, found.agent_id, found.world) == ("s-1", "claude", "disabled")
-    assert not found.agent_enabled
+    assert not found.daemon_enabled
     assert found.no_color
     assert found.parent_span == "spn_1"
 
@@ -47,11 +47,16 @@ def test_what_is_set_is_taken() -> None:
     [
         ({"AI_AGENT": "claude-code_2-1-325_agent"}, "claude-code"),
         ({"CODEX_SESSION_ID": "0199"}, "codex"),
+        ({"CODEX_SANDBOX": "seatbelt"}, "codex"),
+        ({"CODEX_HOME": "/home/ada/.codex"}, "human"),
+        ({"CLAUDECODE": "1"}, "claude-code"),
+        ({"GEMINI_CLI": "1"}, "gemini-cli"),
+        ({"CURSOR_AGENT": "1"}, "cursor"),
         ({"AI_AGENT": "claude-code_2-1-325_agent", "SUBSTRATE_AGENT_ID": "mine"}, "mine"),
         ({"AI_AGENT": "", "CODEX_SESSION_ID": ""}, "human"),
     ],
 )
-def test_a_coding_agent_says_who_it_is(said: dict[str, str], agent_id: str) -> None:
+def test_a_coding_agent_names_itself(said: dict[str, str], agent_id: str) -> None:
     assert parse({"HOME": "/home/ada", **said}).agent_id == agent_id
 
 
@@ -60,7 +65,7 @@ def test_a_trace_of_its_own() -> None:
     assert found.trace_path == Path("/var/log/t.jsonl")
 
 
-def test_a_relative_place_is_fixed_where_we_stand(
+def test_a_relative_place_is_fixed_by_the_present_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -111,3 +116,9 @@ def test_an_environment_that_is_replaced_is_the_new_one_alone() -> None:
     finally:
         environment.replace(before)
     assert dict(os.environb) == before
+
+
+@pytest.mark.parametrize("name", ["SUBSTRATE_DAEMON", "SUBSTRATE_AGENT"])
+def test_the_daemon_is_switched_off_by_either_name(name: str) -> None:
+    assert not parse({name: "Off", "HOME": "/"}).daemon_enabled
+    assert parse({name: "on", "HOME": "/"}).daemon_enabled

@@ -14,7 +14,7 @@ from substrate.system import clock, ids
 def real_clock() -> Iterator[None]:
     yield
     clock.set_clock(None)
-    ids._last = (0, -1, 0)
+    ids._sequence.last = (0, -1, 0)
 
 
 @pytest.mark.parametrize(("prefix", "start"), [("c", "c-"), ("s", "s-"), ("spn", "spn_")])
@@ -48,7 +48,7 @@ def test_a_clock_that_runs_backwards_makes_no_smaller_id() -> None:
 
 def test_when_the_random_part_runs_over_the_time_moves_on() -> None:
     clock.set_clock(lambda: 5_000_000)
-    ids._last = (os.getpid(), 5, 32**4 - 1)
+    ids._sequence.last = (os.getpid(), 5, 32**4 - 1)
     assert ids.new_id("c") == "c-0000000060000"
     assert ids.new_id("c") == "c-0000000060001"
 

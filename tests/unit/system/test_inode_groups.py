@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system import clock, files
-from substrate.system.linux import inode_groups
-from substrate.world import layers
-from substrate.world.protocol import Layer
+from substrate.system import clock
+from substrate.system.files import files
+from substrate.system.linux import ext4_placement
+from substrate.system.sync import liveness_locks
+from substrate.world.interface import Layer
+from substrate.world.layer import layer_dirs
 from tests.mounts import mounted
 
 pytestmark = pytest.mark.needs("linux", "loop-devices")
@@ -29,6 +31,7 @@ def disk_in(base: Path, journal: str) -> Iterator[Path]:
     subprocess.run(["mkfs.ext4", "-q", "-F", *options, str(image)], check=True)
     with mounted(top, "-o", "loop", str(image)):
         yield top
+        liveness_locks.let_go()  # an open file would keep the disk busy
 
 
 @pytest.fixture
@@ -48,26 +51,26 @@ def group_of(path: Path) -> int:
 def new_world(top: Path, number: int, count: int = 0) -> Layer:
     root = top / "root"
     root.mkdir(exist_ok=True)
-    made = layers.create(top / "worlds", f"wld_{number}", root, "copy", b"user.overlay.")
+    made = layer_dirs.create(top / "worlds", f"wld_{number}", root, "copy", b"user.overlay.")
     (made.upper / "below").mkdir()
     for each in range(count):
         (made.upper / "below" / str(each)).touch()
     return made
 
 
-def test_the_next_world_lies_elsewhere(disk: Path) -> None:
+def test_the_next_world_is_elsewhere(disk: Path) -> None:
     places = []
     for number in range(5):
         layer = new_world(disk, number, count=200)
         places.append(group_of(layer.directory))
-        layers.remove(layer)
+        layer_dirs.remove(layer)
     assert len(set(places)) == 5
     assert os.listdir(disk / "worlds") == []
 
 
 def test_it_is_noted_wherever_the_next_one_may_be_made(disk: Path) -> None:
     (disk / "elsewhere").mkdir()
-    layers.remove(new_world(disk, 1, count=200), disk / "elsewhere", disk / "worlds")
+    layer_dirs.remove(new_world(disk, 1, count=200), disk / "elsewhere", disk / "worlds")
     notes = os.getxattr(disk / "worlds", _NOTES)
     assert len(notes.split()) == 1
     assert os.getxattr(disk / "elsewhere", _NOTES) == notes
@@ -75,23 +78,23 @@ def test_it_is_noted_wherever_the_next_one_may_be_made(disk: Path) -> None:
 
 def test_a_few_files_are_no_reason(disk: Path) -> None:
     for number in range(3):
-        layers.remove(new_world(disk, number, count=3))
+        layer_dirs.remove(new_world(disk, number, count=3))
     assert _NOTES not in os.listxattr(disk / "worlds")
 
 
 def test_a_journal_needs_no_notes(journalled: Path) -> None:
-    layers.remove(new_world(journalled, 1, count=200))
+    layer_dirs.remove(new_world(journalled, 1, count=200))
     assert _NOTES not in os.listxattr(journalled / "worlds")
 
 
 def test_the_notes_grow_old(disk: Path) -> None:
     layer = new_world(disk, 1, count=200)
-    layers.remove(layer)
+    layer_dirs.remove(layer)
     new_world(disk, 2)
     later = clock.now_ns() + 400 * 1_000_000_000
     clock.set_clock(lambda: later)
     try:
-        layers.remove(new_world(disk, 3, count=200))
+        layer_dirs.remove(new_world(disk, 3, count=200))
     finally:
         clock.set_clock(None)
     assert len(os.getxattr(disk / "worlds", _NOTES).split()) == 1
@@ -104,23 +107,23 @@ def test_where_nothing_better_is_found_it_stays(disk: Path) -> None:
     files.spread_subdirectories(worlds)
     os.setxattr(worlds, _NOTES, b"nonsense:5 6")
     (worlds / "one").mkdir()
-    inode_groups.make_elsewhere(bytes(worlds / "one"), [])
+    ext4_placement.make_elsewhere(bytes(worlds / "one"), [])
     everywhere = b" ".join(b"%d:%d" % (n, clock.now_ns() // 10**9) for n in range(20))
     os.setxattr(worlds, _NOTES, everywhere)
     before = (worlds / "one").stat().st_ino
     names = [bytes(worlds / f"ahead-{n}") for n in range(4)]
-    inode_groups.make_elsewhere(bytes(worlds / "one"), names)
+    ext4_placement.make_elsewhere(bytes(worlds / "one"), names)
     assert os.listdir(worlds) == ["one"]
     assert (worlds / "one").stat().st_ino == before
 
 
 def test_of_slow_places_the_best_is_taken(disk: Path) -> None:
-    """Where others removed theirs nobody noted it: the time that a file takes there tells."""
+    """Removals by other processes are not noted: the time to create a file shows them."""
     worlds = disk / "worlds"
     worlds.mkdir()
     os.setxattr(worlds, _NOTES, b"999:%d" % (clock.now_ns() // 10**9))
     (worlds / "one").mkdir()
-    assert inode_groups.cost_ns(bytes(worlds / "one"), set()) is not None
+    assert ext4_placement.cost_ns(bytes(worlds / "one"), set()) is not None
     inodes: dict[bytes, int] = {}
 
     def cost_ns(directory: bytes, _: set[int]) -> int | None:
@@ -129,7 +132,7 @@ def test_of_slow_places_the_best_is_taken(disk: Path) -> None:
         return {b"one": 60_000, b"a1": None, b"a3": 20_000}.get(name, 30_000)
 
     names = [bytes(worlds / f"a{n}") for n in range(20)]
-    inode_groups.make_elsewhere(bytes(worlds / "one"), names, cost_ns)
+    ext4_placement.make_elsewhere(bytes(worlds / "one"), names, cost_ns)
     assert os.listdir(worlds) == ["one"]
     assert (worlds / "one").stat().st_ino == inodes[b"a3"]
     assert len(inodes) < 10
@@ -147,6 +150,6 @@ def test_the_first_quick_place_will_do(disk: Path) -> None:
         return 5_000 if len(asked) == 2 else 50_000
 
     names = [bytes(worlds / f"a{n}") for n in range(20)]
-    inode_groups.make_elsewhere(bytes(worlds / "one"), names, cost_ns)
+    ext4_placement.make_elsewhere(bytes(worlds / "one"), names, cost_ns)
     assert asked == [b"one", b"a0"]
     assert os.listdir(worlds) == ["one"]

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @pytest.fixture
 def block() -> mmap.mmap:
-    """Memory that is there, and shared with whoever is forked."""
+    """Resident memory, shared with forked children."""
     made = mmap.mmap(-1, _PAGES * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     made.madvise(mmap.MADV_NOHUGEPAGE)
     for at in range(0, len(made), mmap.PAGESIZE):
@@ -65,7 +65,7 @@ def _within(spans: memory.Spans, block: mmap.mmap) -> list[tuple[int, int]]:
     return [span for span in found if span[1] > 0 and span[0] < len(block)]
 
 
-def test_what_was_written_to_is_told_to_the_page(block: mmap.mmap) -> None:
+def test_what_was_written_to_is_known_by_page(block: mmap.mmap) -> None:
     page = mmap.PAGESIZE
     expected = [(at, at + page) for at in range(0, len(block), 3 * page)]
     learned = _learn(block)

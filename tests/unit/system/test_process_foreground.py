@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import WorkspaceError
-from substrate.system import process, process_tree, signals
-from substrate.system.process import run_foreground
+from substrate.system.process import process, process_tree, signals
+from substrate.system.process.process import run_foreground
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -77,7 +77,7 @@ def driven(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Driven]:
 
 
 def test_nothing_runs_if_what_it_needs_cannot_be_had(tmp_path: Path) -> None:
-    """As for whoever takes what it prints: not one write of it may happen."""
+    """If the preparation fails (for example, to capture output), the program writes nothing."""
 
     def refuse() -> None:
         time.sleep(0.2)  # long enough for a program that has begun
@@ -241,7 +241,7 @@ def test_our_own_handlers_are_back_afterwards() -> None:
         signal.signal(signal.SIGCHLD, ours)
 
 
-def test_the_end_of_a_child_never_finds_nobody_to_hear_it() -> None:
+def test_the_end_of_a_child_is_always_heard() -> None:
     """Another thread may take it just as ours is put away; Python would complain then."""
     ours = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:

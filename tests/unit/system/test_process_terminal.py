@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system import process_tree
+from substrate.system.process import process_tree
 
 pty = pytest.importorskip("pty", reason="needs posix")
 
@@ -134,7 +134,7 @@ def test_a_key_reaches_the_command_once_and_does_not_end_us(
 
 LISTENER = """
 import signal, sys
-from substrate.system import signals
+from substrate.system.process import signals
 signal.pthread_sigmask(signal.SIG_BLOCK, signals.WAITED_FOR)
 print("listening", flush=True)
 for _ in range(2):
@@ -143,7 +143,7 @@ for _ in range(2):
 
 
 @pytest.mark.needs("linux")
-def test_a_key_is_told_from_a_kill(tmp_path: Path) -> None:
+def test_a_key_differs_from_a_kill(tmp_path: Path) -> None:
     """Sharper than counting: two signals that come together melt into one, and hide a mistake."""
     terminal = Terminal([sys.executable, "-c", LISTENER], tmp_path)
     terminal.expect("listening")
@@ -169,7 +169,7 @@ def test_the_command_may_read_the_terminal_and_draw_on_it(alone: Terminal) -> No
     assert alone.finished()["exit_code"] == 3
 
 
-def test_when_the_terminal_goes_the_command_is_told(alone: Terminal) -> None:
+def test_when_the_terminal_goes_the_command_gets_a_signal(alone: Terminal) -> None:
     os.close(alone.fd)
     alone.fd = -1
     deadline = time.monotonic() + PATIENCE_S

@@ -14,7 +14,7 @@ import pytest
 
 from substrate.trace.follow import TraceFollower
 from substrate.trace.writer import TraceWriter
-from tests.agents import until
+from tests.daemons import until
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_rotations_hide_nothing_and_show_nothing_twice(
     assert path.with_name("trace.jsonl.8").exists()
 
 
-def test_who_falls_behind_goes_on_with_the_oldest_that_is_kept(
+def test_a_reader_that_falls_behind_goes_on_with_the_oldest_that_is_kept(
     path: Path, follower: TraceFollower
 ) -> None:
     writer = TraceWriter(path, rotate_bytes=1, kept_files=8)  # a file for each line
@@ -115,7 +115,7 @@ def test_a_write_that_was_taken_back(path: Path, follower: TraceFollower) -> Non
 def test_a_writer_held_up_while_the_file_is_put_aside_goes_on_in_the_current_one(
     path: Path, follower: TraceFollower
 ) -> None:
-    """Twice aside: in a file that far back nobody would look again."""
+    """Rotated twice: a follower would not read such an old file again."""
     TraceWriter(path).append({"n": 1})
     import fcntl
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from substrate.model.nodes import ABSENT, Change, Kind, Node
 from substrate.model.paths import RelPath
-from substrate.trace.fs_diff import FsDiff, absolute_texts, fs_diff, relative_texts
+from substrate.trace.fs_diff_record import FsDiff, absolute_texts, fs_diff, relative_texts
 
 FILE = Node(Kind.FILE, 0o644, b"a" * 20)
 OTHER = Node(Kind.FILE, 0o644, b"b" * 20)
@@ -61,7 +61,7 @@ def test_a_new_file_among_neighbours_keeps_each_directory_above_out_of_the_list(
     assert diff(*changes) == ([b"a/b/1", b"a/b/2", b"c/1", b"c/2", b"d", b"e"], [], [])
 
 
-def test_the_paths_of_all_lists_are_told_once() -> None:
+def test_the_paths_of_all_lists_are_reported_once() -> None:
     assert FsDiff((RelPath(b"b"),), (RelPath(b"a"),), (RelPath(b"b"),)).paths() == (b"a", b"b")
     assert FsDiff(mods=(RelPath(b"a"), RelPath(b"b"))).paths() == (b"a", b"b")
     assert FsDiff().paths() == ()

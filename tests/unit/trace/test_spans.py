@@ -7,7 +7,7 @@ import pytest
 
 from substrate.model.paths import RelPath
 from substrate.trace import spans
-from substrate.trace.fs_diff import FsDiff
+from substrate.trace.fs_diff_record import FsDiff
 from substrate.trace.writer import encode
 
 ISOLATION = ("direct", "none", "open", "because")
@@ -110,7 +110,7 @@ def test_conflicts_are_paths() -> None:
     assert complete(conflicts=(RelPath(b"a\xff"),))["conflicts"] == ["a%FF"]
 
 
-def test_arguments_are_quoted_so_that_they_can_be_told_apart() -> None:
+def test_arguments_are_quoted_so_that_they_differ() -> None:
     command = COMMAND._replace(shell="", argv=("cp", "a b", "--token", "t", "it's", ""))
     assert spans.command_text(command) == "cp 'a b' --token [redacted] 'it'\"'\"'s' ''"
 

@@ -74,7 +74,7 @@ def test_nothing_is_lost_when_all_of_them_rotate(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     append_from_many(path, count=150, rotate_bytes=200_000)
     files = [file for file in tmp_path.iterdir() if not file.name.endswith(".lock")]
-    assert len(files) > 2  # who cannot get the lock at once leaves it to the next
+    assert len(files) > 2  # a writer without the lock leaves rotation to the next
     aside = [file for file in files if file != path]
     assert all(file.stat().st_size > 200_000 - 10_000 for file in aside)
     spans = written(*files)
@@ -109,7 +109,7 @@ def test_a_torn_line_does_not_spoil_the_next(tmp_path: Path) -> None:
     assert path.read_bytes() == b'{"whole":1}\n{"tor\n{"next":2}\n{"next":3}\n'
 
 
-def test_a_writer_killed_in_the_middle_harms_nobody(tmp_path: Path) -> None:
+def test_a_writer_killed_in_the_middle_harms_no_other(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     process = subprocess.Popen(
         [sys.executable, "-c", APPENDER, str(path), "0", "1000000", "1000000000", "9"],

@@ -11,14 +11,14 @@ import pytest
 
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath, rel_path
-from substrate.system import renames
-from substrate.workspace import dirwalk
-from substrate.workspace.apply import Applier, Report
-from substrate.workspace.dirwalk import Walker
-from substrate.workspace.plan import How, Op, Plan
-from substrate.workspace.probe import blob_id, look
-from substrate.workspace.site import Excluder
-from substrate.workspace.trash import Trash
+from substrate.system.files import renames
+from substrate.workspace.apply.apply import Applier, Report
+from substrate.workspace.apply.apply_context import Excluder
+from substrate.workspace.apply.plan import How, Op, Plan
+from substrate.workspace.apply.trash import Trash
+from substrate.workspace.paths import nofollow_path
+from substrate.workspace.paths.nofollow_path import Walker
+from substrate.workspace.paths.read_node import blob_id, look
 
 
 class Blobs:
@@ -41,13 +41,13 @@ class Leaving:
 
     def __init__(self, *names: bytes, cap: int = 1 << 30) -> None:
         self._names = names
-        self._cap = cap
+        self.size_cap_bytes = cap
 
     def reason(self, path: RelPath, *, is_dir: bool, size: int) -> str | None:
         for part in path.split(b"/"):
             if part in self._names:
                 return f"built-in: {part.decode()}/"
-        return "larger than the cap" if not is_dir and size > self._cap else None
+        return "larger than the cap" if not is_dir and size > self.size_cap_bytes else None
 
 
 class Ground:
@@ -91,7 +91,7 @@ class Ground:
         return Node(Kind.FIFO, mode)
 
     def at(self, path: bytes) -> Node:
-        """What stands there now; the content becomes known to the blobs."""
+        """The current node at `path`; its content is added to the blobs."""
         where = self.where(path)
         try:
             parent, name = Walker(self.root).parent_of(rel_path(path))
@@ -109,7 +109,7 @@ class Ground:
         return self.root / os.fsdecode(path)
 
     def put(self, path: bytes, node: Node) -> Node:
-        """Make `node` stand at `path` (whose directory is there), by plain calls."""
+        """Create `node` at `path` (whose directory exists), by plain calls."""
         where = os.fsencode(self.where(path))
         if node.kind is Kind.FILE:
             fd = os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -128,7 +128,7 @@ class Ground:
         return node
 
     def op(self, path: bytes, become: Node, how: How = How.REPLACE) -> Op:
-        """An operation that expects what stands there now."""
+        """An operation that expects the current node at `path`."""
         return Op(rel_path(path), self.at(path), become, how)
 
     def listing(self) -> dict[bytes, tuple[str, int, bytes]]:
@@ -166,7 +166,7 @@ def any_ground(
     if request.param != "native":
         monkeypatch.setattr(renames, "_system_call", lambda: None)
     if request.param == "by-path":
-        monkeypatch.setattr(dirwalk, "_BY_DESCRIPTOR", False)
+        monkeypatch.setattr(nofollow_path, "BY_DESCRIPTOR", False)
     return Ground(tmp_path)
 
 

@@ -14,7 +14,7 @@ from substrate.model.nodes import Kind, Node
 from substrate.model.paths import RelPath
 from substrate.system import clock
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.scan import KnownBlob, ScanResult, StatCache, cached_nodes, scan
+from substrate.workspace.scan.tree_scan import KnownBlob, ScanResult, StatCache, cached_nodes, scan
 
 
 def blob_id(data: bytes) -> bytes:

@@ -13,11 +13,11 @@ for name in ("fcntl", "pwd", "grp", "resource", "termios", "ctypes", "_ctypes", 
 from pathlib import Path
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import rel_path
-from substrate.system.locks import FileLock
-from substrate.workspace.apply import Applier
-from substrate.workspace.plan import How, Op, Plan
-from substrate.workspace.probe import blob_id
-from substrate.workspace.trash import Trash
+from substrate.system.sync.locks import FileLock
+from substrate.workspace.apply.apply import Applier
+from substrate.workspace.apply.plan import How, Op, Plan
+from substrate.workspace.paths.read_node import blob_id
+from substrate.workspace.apply.trash import Trash
 
 class Blobs(dict):
     def read_blob(self, oid):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.workspace.plan import How, Op, Plan
+from substrate.workspace.apply.plan import How, Op, Plan
 from tests.unit.workspace.applying import Ground
 from tests.unit.workspace.applying import any_ground as ground
 

@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from substrate.model.nodes import ABSENT, Kind
-from substrate.system import renames
-from substrate.workspace.apply import Report
-from substrate.workspace.plan import How, Op, Plan
+from substrate.system.files import renames
+from substrate.workspace.apply.apply import Report
+from substrate.workspace.apply.plan import How, Op, Plan
 from tests.unit.workspace.applying import Ground, Leaving, ground
 
 __all__ = ["ground"]
 
 pytestmark = pytest.mark.needs("fork")
 
-_OURS = ("workspace", "system")
+_OURS = frozenset({"workspace", "system"})
 _KILLED = 99
 
 
@@ -40,8 +40,8 @@ def _trace(kill_at: int) -> Callable[[FrameType, str, Any], Any]:
         return on_line
 
     def on_call(frame: FrameType, event: str, arg: object) -> Any:
-        path = Path(frame.f_code.co_filename)
-        return on_line if path.parent.name in _OURS and "substrate" in path.parts else None
+        parts = Path(frame.f_code.co_filename).parts
+        return on_line if "substrate" in parts and not _OURS.isdisjoint(parts) else None
 
     return on_call
 
@@ -189,7 +189,7 @@ def test_killed_more_often_among_many_rewrites(tmp_path: Path) -> None:
 
 def _crash_after(ground: Ground, plan: Plan, point: str) -> None:
     """A child that carries out `plan` and dies when it is about to call `Site.<point>`."""
-    from substrate.workspace.site import Site
+    from substrate.workspace.apply.apply_context import Site
 
     pid = os.fork()
     if pid == 0:
@@ -300,7 +300,7 @@ def test_a_torn_rewrite_stays_known_as_torn_when_resume_fails(ground: Ground) ->
 def test_an_excluded_file_found_in_scratch_is_not_dropped_even_if_it_is_as_expected(
     ground: Ground,
 ) -> None:
-    """Its hash is in the plan, but nobody promised that its bytes are in the store."""
+    """Its hash is in the plan, but its bytes need not be in the store."""
     ground.exclusions = Leaving(b"secret.log")
     ground.put(b"secret.log", ground.file(b"lines"))
     plan = Plan.of([ground.op(b"secret.log", ground.file(b"new"))])
@@ -314,7 +314,7 @@ def test_an_excluded_file_found_in_scratch_is_not_dropped_even_if_it_is_as_expec
     "found",
     [b"n" * 4096 + b"mine" + b"o" * 5900, b"n" * 4096, b"short", b"o" * 12_000],
 )
-def test_a_torn_rewrite_that_somebody_edited_is_left_alone(ground: Ground, found: bytes) -> None:
+def test_a_torn_rewrite_that_a_user_edited_is_left_alone(ground: Ground, found: bytes) -> None:
     report, _ = _torn(ground, found)
     assert [c.path for c in report.conflicts] == [b"x"]
     assert ground.where(b"x").read_bytes() == found
@@ -346,7 +346,7 @@ def test_a_strange_file_in_scratch_is_not_touched(ground: Ground) -> None:
 
 
 def test_a_displaced_directory_with_content_is_kept(ground: Ground) -> None:
-    """Somebody put a file into the directory in the moment it was exchanged."""
+    """Another process put a file into the directory while it was exchanged."""
     ground.put(b"d", ground.directory())
     plan = Plan.of([ground.op(b"d", ground.file(b"now a file"))])
     _crash_after(ground, plan, "shut")

@@ -33,7 +33,7 @@ def test_an_excluded_directory_that_is_removed_is_in_the_trash_whole(ground: Gro
     report = ground.apply(ground.op(b"node_modules", ABSENT))
     assert report.done == report.trashed == (b"node_modules",) and report.complete
     (entry,) = report.trash_entries
-    assert "node_modules" in entry.reason and entry.entry_id.startswith("op-1/")
+    assert "node_modules" in entry.why.detail and entry.entry_id.startswith("op-1/")
     assert (entry.location / "pkg" / "index.js").stat().st_ino == inode  # moved, not copied
     assert ground.trash.list() == (entry,)
 
@@ -94,7 +94,7 @@ def test_one_stranger_among_excluded_things_keeps_the_directory(ground: Ground) 
 
 
 def test_an_excluded_directory_in_the_place_of_a_recorded_file(ground: Ground) -> None:
-    """``node_modules`` once was a file in history; now a directory of that name stands there."""
+    """``node_modules`` was a file in history; now there is a directory of that name."""
     _bulk(ground, b"node_modules")
     new = ground.link(b"../shared/node_modules")
     report = ground.apply(ground.op(b"node_modules", new)._replace(expect=ABSENT))
@@ -109,7 +109,7 @@ def test_a_mode_alone_moves_nothing(ground: Ground) -> None:
 
 
 def test_in_place_is_a_replacement_where_the_old_bytes_are_nowhere_else(ground: Ground) -> None:
-    from substrate.workspace.plan import How
+    from substrate.workspace.apply.plan import How
 
     ground.put(b"secret.log", ground.file(b"lines"))
     report = ground.apply(ground.op(b"secret.log", ground.file(b"new"), How.IN_PLACE))

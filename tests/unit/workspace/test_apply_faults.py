@@ -18,9 +18,9 @@ from substrate.errors import (
     WorkspaceError,
 )
 from substrate.model.nodes import ABSENT
-from substrate.workspace import site as site_module
-from substrate.workspace import steps
-from substrate.workspace.plan import How, Op, Plan
+from substrate.workspace.apply import apply_context as site_module
+from substrate.workspace.apply import apply_steps
+from substrate.workspace.apply.plan import How, Op, Plan
 from tests.mounts import mounted, tmpfs_words
 from tests.unit.workspace.applying import Ground, Leaving
 from tests.unit.workspace.applying import any_ground as ground
@@ -178,7 +178,7 @@ def test_what_came_out_cannot_be_read_and_goes_back(
     def unreadable(*_: object) -> bool:
         raise OSError(errno.EIO, "I/O error")
 
-    monkeypatch.setattr(steps, "_is_as_expected", unreadable)
+    monkeypatch.setattr(apply_steps, "_is_as_expected", unreadable)
     applier = ground.applier()
     staged = applier.stage(Plan.of([op]))
     with pytest.raises(WorkspaceError):
@@ -242,10 +242,10 @@ def test_if_even_taking_back_fails_the_error_says_where_the_bytes_are(
     ops = [ground.op(b"a", ABSENT), ground.op(b"b", ABSENT)]
     _fail_at(b"b", errno.EIO, monkeypatch)
 
-    def broken(self: steps.TakenOut, site: site_module.Site) -> None:
+    def broken(self: apply_steps.TakenOut, site: site_module.Site) -> None:
         raise OSError(errno.EIO, "I/O error")
 
-    monkeypatch.setattr(steps.TakenOut, "undo", broken)
+    monkeypatch.setattr(apply_steps.TakenOut, "undo", broken)
     applier = ground.applier()
     staged = applier.stage(Plan.of(ops))
     with pytest.raises(HalfAppliedError) as caught:

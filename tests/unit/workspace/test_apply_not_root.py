@@ -11,9 +11,11 @@ import pytest
 
 from substrate.errors import WorkspaceError
 from substrate.model.nodes import ABSENT
-from substrate.system import renames
-from substrate.workspace import site as site_module
-from substrate.workspace.plan import How, Plan
+from substrate.model.paths import rel_path
+from substrate.system.files import renames
+from substrate.workspace.apply import apply_context as site_module
+from substrate.workspace.apply.plan import How, Plan
+from substrate.workspace.apply.trash_reasons import Kept, TrashReason
 from tests.unit.workspace.applying import Ground, Leaving, as_nobody
 
 pytestmark = pytest.mark.needs("linux", "fork")
@@ -198,12 +200,31 @@ def test_a_read_only_directory_is_replaced_by_a_file(not_root: InChild) -> None:
         )
         assert report.complete and report.trashed == (b"d",)
         (entry,) = ground.trash.list()
-        assert stat.S_IMODE(entry.location.stat().st_mode) == 0o555
+        # Its owner can remove it with the project; it comes back as it was.
+        assert stat.S_IMODE(entry.location.stat().st_mode) == 0o755
+        ground.where(b"d").unlink()
+        ground.trash.restore(entry, ground.root)
+        assert stat.S_IMODE(ground.where(b"d").stat().st_mode) == 0o555
+        assert ground.where(b"d/bulk").read_bytes() == b"excluded"
 
     not_root(body)
 
 
-def test_a_file_nobody_may_read_gets_its_mode_back(not_root: InChild) -> None:
+def test_a_read_only_directory_that_an_earlier_version_kept_is_opened(not_root: InChild) -> None:
+    def body(ground: Ground) -> None:
+        ground.put(b"d", ground.directory())
+        ground.put(b"d/f", ground.file(b"1"))
+        entry = ground.trash.keep(ground.root, rel_path(b"d"), "op-1", Kept(TrashReason.CHANGED))
+        entry.location.chmod(0o555)
+        assert ground.trash.expire(10**9, 1 << 40, lambda when: 0) == ()
+        assert stat.S_IMODE(entry.location.stat().st_mode) == 0o755
+        ground.trash.restore(entry, ground.root)
+        assert stat.S_IMODE(ground.where(b"d").stat().st_mode) == 0o555
+
+    not_root(body)
+
+
+def test_a_file_that_is_unreadable_gets_its_mode_back(not_root: InChild) -> None:
     """After ``chmod 000 x``: the owner may still look, for the moment."""
 
     def body(ground: Ground) -> None:
@@ -216,7 +237,7 @@ def test_a_file_nobody_may_read_gets_its_mode_back(not_root: InChild) -> None:
     not_root(body)
 
 
-def test_a_file_nobody_may_read_keeps_its_mode_when_it_is_looked_at(not_root: InChild) -> None:
+def test_a_file_that_is_unreadable_keeps_its_mode_when_it_is_looked_at(not_root: InChild) -> None:
     def body(ground: Ground) -> None:
         ground.put(b"x", ground.file(b"secret", 0o000))
         op = ground.op(b"x", ABSENT)._replace(expect=ground.file(b"other", 0o000))
@@ -227,7 +248,7 @@ def test_a_file_nobody_may_read_keeps_its_mode_when_it_is_looked_at(not_root: In
 
 
 @pytest.mark.needs("other-user")
-def test_a_directory_of_somebody_else_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_directory_of_another_user_is_a_clear_error(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
     place.chmod(0o777)
@@ -267,7 +288,7 @@ def test_as_root_no_file_gets_rights_of_an_owner_it_may_not_have_had(
 
 
 @pytest.mark.needs("root")
-def test_as_root_new_things_belong_to_whom_they_should(tmp_path: Path) -> None:
+def test_as_root_new_things_belong_to_the_right_user(tmp_path: Path) -> None:
     ground = Ground(tmp_path)
     ground.put(b"theirs", ground.directory())
     ground.put(b"theirs/x", ground.file(b"old"))

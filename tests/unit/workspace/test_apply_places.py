@@ -1,4 +1,4 @@
-"""Odd names, odd places: long and binary names, submounts, files somebody holds open."""
+"""Odd names, odd places: long and binary names, submounts, open files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from substrate.model.nodes import ABSENT
-from substrate.workspace.plan import How, Plan
+from substrate.workspace.apply.plan import How, Plan
+from substrate.workspace.apply.trash_reasons import TrashReason
 from tests.mounts import mounted, tmpfs_words
 from tests.unit.workspace.applying import Ground, Leaving
 from tests.unit.workspace.applying import any_ground as ground
@@ -48,7 +49,7 @@ def test_hundreds_of_files_at_once(ground: Ground) -> None:
     assert ground.listing() == {}
 
 
-# ------------------------------------------------------------------------ somebody has it open
+# ------------------------------------------------------------------------ open files
 
 
 @pytest.mark.needs("linux")
@@ -62,7 +63,7 @@ def test_bytes_written_after_the_replacement_are_in_the_trash(ground: Ground, be
         writer.write(b"two\n")
     assert report.done == report.trashed == (b"log",)
     (entry,) = ground.trash.list()
-    assert "open for writing" in entry.reason
+    assert entry.why.reason is TrashReason.IN_USE
     assert entry.location.read_bytes() == b"one\ntwo\n"
 
 

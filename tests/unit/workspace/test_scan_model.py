@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from substrate.model.nodes import ABSENT
-from substrate.workspace import reading
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.scan import StatCache, cached_nodes, observe, scan
+from substrate.workspace.paths import entry_reader
+from substrate.workspace.scan.tree_scan import StatCache, cached_nodes, observe, scan
 from tests.unit.workspace.naive import Blobs, rel, walk
 
 NAMES = ["a", "b", "c.log", "node_modules", ".git", "new\nline", "ü"]
@@ -34,11 +34,11 @@ class Edits(RuleBasedStateMachine):
         self.exclusions = Exclusions(size_cap_bytes=20)
         # Shorter than in earnest, so that there is time to wait it out; the kernel's tick is
         # shorter still.
-        self.window_ns = reading._RACY_WINDOW_NS
-        reading._RACY_WINDOW_NS = 20 * 10**6
+        self.window_ns = entry_reader._RACY_WINDOW_NS
+        entry_reader._RACY_WINDOW_NS = 20 * 10**6
 
     def teardown(self) -> None:
-        reading._RACY_WINDOW_NS = self.window_ns
+        entry_reader._RACY_WINDOW_NS = self.window_ns
         shutil.rmtree(self.base, ignore_errors=True)
 
     def _at(self, path: str) -> Path | None:

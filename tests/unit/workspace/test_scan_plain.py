@@ -11,14 +11,14 @@ import pytest
 from substrate.errors import WorkspaceError
 from substrate.model.nodes import ABSENT, Kind
 from substrate.model.paths import ROOT
-from substrate.workspace import listing
-from substrate.workspace.scan import node_at, observe
+from substrate.workspace.paths import nofollow_path
+from substrate.workspace.scan.tree_scan import node_at, observe
 from tests.unit.workspace.naive import Bench, Blobs, blob_id, rel, walk
 
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(listing, "HAS_DESCRIPTORS", False)
+    monkeypatch.setattr(nofollow_path, "BY_DESCRIPTOR", False)
     return Bench(tmp_path)
 
 
@@ -74,10 +74,10 @@ def test_no_workspace(bench: Bench) -> None:
 def test_a_junction_is_not_entered(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Windows calls a mount point looks like a directory and leads elsewhere."""
     bench.write("junction/f")
-    real = listing.is_real_directory
+    real = nofollow_path.is_real_directory
     inode = (bench.root / "junction").stat().st_ino
     monkeypatch.setattr(
-        listing, "is_real_directory", lambda info: real(info) and info.st_ino != inode
+        nofollow_path, "is_real_directory", lambda info: real(info) and info.st_ino != inode
     )
     result = bench.scan()
     assert result.seen == {}

@@ -13,9 +13,9 @@ import pytest
 
 from substrate.model.nodes import ABSENT, Kind
 from substrate.model.paths import RelPath
-from substrate.workspace import reading
-from substrate.workspace.listing import DescriptorDirectory, Directory, Tree
-from substrate.workspace.scan import StatCache, cached_node, cached_nodes, observe, scan
+from substrate.workspace.paths import entry_reader
+from substrate.workspace.paths.nofollow_listing import ListedDirectory, Tree
+from substrate.workspace.scan.tree_scan import StatCache, cached_node, cached_nodes, observe, scan
 from tests.unit.workspace.naive import Bench, Blobs, blob_id, later, rel, walk
 
 NOBODY = 65534
@@ -27,7 +27,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def as_nobody(bench: Bench, check: Callable[[], None]) -> None:
-    """Run `check` as an ordinary user, who owns the tree; in a child, if we are root."""
+    """Run `check` as an ordinary user that owns the tree; in a child, if we are root."""
     if os.geteuid() != 0:
         check()
         return
@@ -142,16 +142,16 @@ def test_new_and_unreadable(bench: Bench) -> None:
 
 def swap(monkeypatch: pytest.MonkeyPatch, victim: str, act: Callable[[], None]) -> None:
     """Do `act` once, between the listing of the file named `victim` and its opening."""
-    real = DescriptorDirectory.open_file
+    real = ListedDirectory.open_file
     done: list[str] = []
 
-    def open_file(self: DescriptorDirectory, name: str) -> int:
+    def open_file(self: ListedDirectory, name: str) -> int:
         if name == victim and not done:
             done.append(name)
             act()
         return real(self, name)
 
-    monkeypatch.setattr(DescriptorDirectory, "open_file", open_file)
+    monkeypatch.setattr(ListedDirectory, "open_file", open_file)
 
 
 def put(path: Path, kind: str, elsewhere: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_directory_that_vanishes_before_it_is_entered(
     bench.write("d/sub/h")
     real = Tree.enter
 
-    def enter(self: Tree, path: str) -> Directory:
+    def enter(self: Tree, path: str) -> ListedDirectory:
         if path == "d/sub":
             shutil.rmtree(bench.root / "d/sub", ignore_errors=True)
         return real(self, path)
@@ -252,7 +252,7 @@ def test_a_listing_of_another_directory_is_not_believed(
 def test_a_directory_swapped_for_a_link_is_not_followed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """At every depth, between any two steps: what lies behind the link is never read."""
+    """At every depth, between any two steps: the target of the link is never read."""
     outside = tmp_path / "outside"
     (outside / "b" / "c").mkdir(parents=True)
     (outside / "b" / "c" / "f").write_text("stolen")
@@ -274,7 +274,7 @@ def test_a_directory_swapped_for_a_link_is_not_followed(
             flip()
             return real_quick(self, path)
 
-        def enter(self: Tree, path: str) -> Directory:
+        def enter(self: Tree, path: str) -> ListedDirectory:
             flip()
             return real_enter(self, path)
 
@@ -295,7 +295,7 @@ def test_a_file_that_grows_past_the_cap_while_it_is_read(
 ) -> None:
     from substrate.workspace.exclude import Exclusions
 
-    monkeypatch.setattr(reading, "_CHUNK_BYTES", 100)
+    monkeypatch.setattr(entry_reader, "_CHUNK_BYTES", 100)
     bench.exclusions = Exclusions(size_cap_bytes=1000)
     file = bench.write("a", "x" * 500)
     real = os.read

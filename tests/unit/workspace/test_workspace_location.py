@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import HistoryRefusedError, WorkspaceError
-from substrate.workspace.locate import Workspace, find_workspace, protect_store
+from substrate.workspace.workspace_location import Workspace, find_workspace, protect_store
 
 
 def git(*words: str, cwd: Path) -> str:
@@ -29,7 +29,11 @@ def place(tmp_path: Path) -> Path:
 def test_an_unmarked_directory_is_its_own_workspace(place: Path) -> None:
     deep = place / "a" / "b"
     deep.mkdir(parents=True)
-    assert find_workspace(deep) == Workspace(deep, deep / ".substrate-git", None, None, "")
+    at = deep.stat()
+    identity = (at.st_dev, at.st_ino)
+    assert find_workspace(deep) == Workspace(
+        deep, deep / ".substrate-git", None, None, "", identity
+    )
 
 
 def test_the_nearest_store_wins_over_any_repository(place: Path) -> None:
@@ -160,7 +164,7 @@ def in_child_as_nobody(code: object) -> bytes:
 
 
 @pytest.mark.needs("other-user")
-def test_no_history_in_somebody_elses_directory() -> None:
+def test_no_history_in_another_users_directory() -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:

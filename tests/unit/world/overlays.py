@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 from substrate.model.nodes import ABSENT, Change, Kind, Node
 from substrate.model.paths import RelPath
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.store import ObjectStore
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.object_store import ObjectStore
+from substrate.workspace.apply.layer_source import LayerDiff
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.layer import LayerDiff
-from substrate.workspace.scan import StatCache, scan
-from substrate.world import fuse_marks
-from substrate.world.changes import Base, read_layer
-from substrate.world.protocol import Layer
+from substrate.workspace.scan.tree_scan import StatCache, scan
+from substrate.world.interface import Layer
+from substrate.world.layer.changes import Base, read_layer
+from substrate.world.strategies import fuse_marks
 from tests.mounts import unmount
 
 Tree = dict[bytes, Node]
@@ -109,7 +109,7 @@ class Overlay:
             return Answer(diff, differences(before, after))
 
     def read(self, exclusions: Exclusions | None = None, *, may_vanish: bool = False) -> Answer:
-        """What lies in the layer now; no oracle."""
+        """The current contents of the layer; no oracle."""
         rules = exclusions or Exclusions()
         with Batch(self.store) as batch:
             seen = scan(self.lower, StatCache(), rules, batch, workers=1).seen

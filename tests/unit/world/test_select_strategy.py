@@ -1,4 +1,4 @@
-"""The best world that can be had, what stood against a better one, and when that is an error."""
+"""The best available world, the obstacles to a better one, and when that is an error."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 
 from substrate.errors import MissingDependencyError, UsageError, WorldFailedError
 from substrate.system import environment
-from substrate.world import probe, surroundings
-from substrate.world.choose import Falling, choose_world
-from substrate.world.direct import DirectWorld
-from substrate.world.probe import Finding
-from substrate.world.protocol import Isolation, Layer, RunOutcome, RunRequest, Wanted
+from substrate.world.capabilities import machine_probe
+from substrate.world.capabilities.machine_probe import Finding
+from substrate.world.interface import Isolation, Layer, RunOutcome, RunRequest, Wanted
+from substrate.world.process import host_services
+from substrate.world.select_strategy import Falling, choose_world
+from substrate.world.strategies.direct import DirectWorld
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -38,7 +39,7 @@ def wanted(tmp_path: Path) -> Wanted:
 
 def believe(*findings: Finding) -> None:
     """As if these had been found at this boot."""
-    probe._remember(environment.current().substrate_home, list(findings))
+    machine_probe._remember(environment.current().substrate_home, list(findings))
 
 
 def test_what_cannot_be_made_is_followed_by_the_next_and_told(tmp_path: Path) -> None:
@@ -91,12 +92,12 @@ def test_findings_of_another_boot_are_not_believed() -> None:
     believe(Finding("overlay", False, "long ago"))
     path = environment.current().substrate_home / "probe.json"
     record = json.loads(path.read_text())
-    assert probe.finding("overlay").why == "long ago"
+    assert machine_probe.finding("overlay").why == "long ago"
     record["key"]["boot"] = "another"
     path.write_text(json.dumps(record))
-    assert probe.finding("overlay").why != "long ago"
+    assert machine_probe.finding("overlay").why != "long ago"
     path.write_text("{torn")
-    assert {found.name for found in probe.probe()} >= {"overlay", "git"}
+    assert {found.name for found in machine_probe.probe()} >= {"overlay", "git"}
 
 
 @pytest.mark.parametrize(("worked", "is_believed"), [(True, True), (False, False)])
@@ -105,10 +106,10 @@ def test_what_did_not_work_is_tried_again_after_a_while(worked: bool, is_believe
     believe(Finding("overlay", worked, "then"), Finding("network", True))
     path = environment.current().substrate_home / "probe.json"
     record = json.loads(path.read_text())
-    assert probe.finding("overlay").why == "then"
+    assert machine_probe.finding("overlay").why == "then"
     record["looked_ns"] -= 3600 * 10**9
     path.write_text(json.dumps(record))
-    assert (probe.finding("overlay").why == "then") is is_believed
+    assert (machine_probe.finding("overlay").why == "then") is is_believed
 
 
 @pytest.mark.parametrize(
@@ -123,4 +124,4 @@ def test_what_did_not_work_is_tried_again_after_a_while(worked: bool, is_believe
     ],
 )
 def test_where_a_service_listens(address: str, paths: list[str]) -> None:
-    assert surroundings._socket_paths(address) == paths
+    assert host_services.socket_paths(address) == paths

@@ -8,8 +8,8 @@ from argparse import Namespace
 
 import pytest
 
-from substrate.cli.arguments import VERBS, load, overview, parse, split, wants_json
-from substrate.cli.parser import Parser
+from substrate.cli.frame.arguments import VERBS, load, overview, parse, split, wants_json
+from substrate.cli.frame.parser import Parser
 from substrate.errors import UsageError
 from tests.unit.cli.conftest import SAMPLE_VERBS
 
@@ -28,7 +28,7 @@ def read(*argv: str) -> Namespace:
         ("--times=3", "-Cx", "--session", "s-1", "parrot", "--agent-id=bot", "--json"),
     ],
 )
-def test_options_stand_before_or_after_the_verb(argv: tuple[str, ...]) -> None:
+def test_options_go_before_or_after_the_verb(argv: tuple[str, ...]) -> None:
     args = read(*argv)
     assert (args.json, args.session, args.agent_id, args.workspace, args.times) == (
         True,
@@ -52,7 +52,7 @@ def test_global_options_are_always_set() -> None:
         ("--json", "parrot", "--session", "s-1", "softly"),
     ],
 )
-def test_a_nested_verb_keeps_what_stood_before_it(argv: tuple[str, ...]) -> None:
+def test_a_nested_verb_keeps_what_came_before_it(argv: tuple[str, ...]) -> None:
     args = read(*argv)
     assert (args.mood, args.json, args.session) == ("softly", True, "s-1")
 
@@ -88,7 +88,13 @@ def test_what_follows_the_dashes_is_the_programs_own(argv: list[str]) -> None:
         (("xyzzy",), "unknown verb: xyzzy", "substrate --help lists the verbs"),
         (("sh", "-c", "a b"), "unknown verb: sh", "substrate run -- sh -c 'a b'"),
         (("--bogus",), "unknown option: --bogus", "substrate --help lists the options"),
-        (("-c",), "-c needs a value", "substrate -c 'make test'"),
+        (("-c",), "-c needs the command to run", "substrate -c 'make test'"),
+        (("-f",), "-f needs the script to run", "substrate -f build.sh"),
+        (("echo hi",), "unknown verb: echo hi", "substrate -c 'echo hi'"),
+        (("parrot --twice",), "unknown verb: parrot", "without the quotes: substrate parrot --tw"),
+        (("",), "unknown verb: ''", "substrate --help lists the verbs"),
+        (("parrot", "--tims=3"), "unknown option: --tims=3", "did you mean --times? "),
+        (("parrot", "--times"), "--times needs a value", "write it as --times TIMES; "),
         (("--session",), "--session needs a value", "substrate --help shows each option"),
         (("--", "ls"), "no verb before --", "to run a command: substrate run -- COMMAND …"),
         (("parrot", "--time=3"), "unknown option: --time=3", "substrate parrot --help"),
@@ -140,7 +146,7 @@ def test_help_shows_every_verb_with_an_example() -> None:
 def test_only_the_chosen_verb_is_imported() -> None:
     script = f"""
 import sys
-from substrate.cli.arguments import load, parse, split
+from substrate.cli.frame.arguments import load, parse, split
 assert "argparse" not in sys.modules, "argparse is imported before a verb is known"
 load("parrot", {SAMPLE_VERBS!r})
 loaded = [m for m in sys.modules if m.startswith("tests.unit.cli.sample_verbs.")]
@@ -165,7 +171,7 @@ def test_the_table_names_each_verb_after_its_module() -> None:
         ("recover restore c-1 --dry-run a", {"ref": "c-1", "paths": ["a"], "dry_run": True}),
     ],
 )
-def test_options_stand_among_the_words_too(line: str, wanted: dict[str, object]) -> None:
+def test_options_go_among_the_words_too(line: str, wanted: dict[str, object]) -> None:
     invocation = split(line.split())
     args = vars(parse(load(invocation.verb), invocation))
     assert {name: args[name] for name in wanted} == wanted
@@ -175,7 +181,7 @@ def test_options_stand_among_the_words_too(line: str, wanted: dict[str, object])
     ("line", "wrong"),
     [
         ("world apply wld_1 --bogus", "unknown option: --bogus"),
-        ("session start a --json b", "too many words: b"),
+        ("session start a --json b", "unexpected argument: b"),
         ("world", "missing: list|diff|apply|discard"),
         ("recover restore", "missing: REF"),
     ],
@@ -195,10 +201,10 @@ _WRONG = [
     (["w", "--count"], "--count needs a value"),
     (["w", "--many"], "--many needs a value"),
     (["w", "--flag=x"], "--flag takes no value, but was given 'x'"),
-    (["w", "--flag", "--other"], "--other cannot stand beside --flag"),
+    (["w", "--flag", "--other"], "--other cannot be combined with --flag"),
     (["w", "--kind", "x"], "--kind: unknown word: x"),
-    (["w", "--bogus", "y"], "unknown option: --bogus y"),
-    (["w", "v", "u"], "too many words: v u"),
+    (["w", "--bogus", "y"], "unknown option: --bogus"),
+    (["w", "v", "u"], "unexpected argument: v u"),
 ]
 
 
@@ -226,3 +232,8 @@ def test_one_of_several_may_be_needed() -> None:
     either.add_argument("--two", action="store_true")
     with pytest.raises(UsageError, match="^missing: one of --one --two$"):
         parser.parse_args([])
+
+
+def test_a_verbs_former_name_stays_valid() -> None:
+    assert split(["--json", "agent", "status"]) == split(["--json", "daemon", "status"])
+    assert "agent" not in VERBS

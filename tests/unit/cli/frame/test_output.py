@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from substrate.cli.output import Output, Styled, name_fields
+from substrate.cli.frame.output import Output, Styled, name_fields
 
 
 class Terminal(io.TextIOWrapper):
@@ -119,6 +119,14 @@ def test_a_lone_surrogate_is_still_json() -> None:
     assert json.loads(captured.out) == {"text": "\udcff"}
 
 
+def test_tables_of_unusual_shape() -> None:
+    captured = Captured()
+    captured.output.table([])
+    captured.output.table([["a", "1"], ["bcd", "22"]], right=(1,))
+    captured.output.table([], header=["name", "note"])
+    assert captured.out == "a     1\nbcd  22\nname  note\n"
+
+
 @pytest.mark.parametrize("text", ["line", "table", "block"])
 def test_text_beside_json_is_a_bug(text: str) -> None:
     output = Captured(json=True).output
@@ -147,13 +155,15 @@ def test_notes_go_to_stderr_and_progress_nowhere_without_a_terminal() -> None:
 
 
 _ON_A_TERMINAL = """
-from substrate.cli.output import Styled, open_output
+from substrate.cli.frame.output import Styled, open_output
 from substrate.system import environment
 output = open_output(environment.current(), json=False)
 output.progress("reading", 1, 2)
 output.line(Styled("red", "red"), " ", Styled("a\\x1bb", "plain"))
 output.table([["x", "long " * 40]])
 output.table([["x", "long " * 40]], whole=True)
+output.cut_line("x" * 70, Styled("y" * 10, "red"))
+output.cut_line("x" * 70, Styled("y" * 10, "red"), "z")
 output.block(b"+\\x1b[31m\\tend\\n")
 output.diff(b"diff --git a/x b/x\\n--- a/x\\n@@ -1,2 +1,2 @@\\n--- old\\n+\\x1b[1m\\n same\\n")
 output.flush()
@@ -189,12 +199,14 @@ def on_a_terminal(**variables: str) -> str:
 def test_on_a_terminal_there_is_colour_progress_and_a_cut_last_column() -> None:
     progress, _, rest = on_a_terminal().partition("\r\x1b[K")
     assert progress == "\rreading 1/2\x1b[K"
-    red, row, whole, block, *diff, end = rest.split("\n")
+    red, row, whole, fits, cut, block, *diff, end = rest.split("\n")
     assert red == "\x1b[31mred\x1b[0m a\\x1bb"
     assert row.startswith("x  long long")
     assert row.endswith("…")
     assert len(row) <= 80
     assert whole == "x  " + "long " * 40
+    assert fits == "x" * 70 + "\x1b[31m" + "y" * 10 + "\x1b[0m"
+    assert cut == "x" * 70 + "\x1b[31m" + "y" * 9 + "…\x1b[0m"
     assert block == "+\\x1b[31m\tend".replace("\t", block[9:-3])
     assert diff == [
         "\x1b[1mdiff --git a/x b/x\x1b[0m",

@@ -1,4 +1,4 @@
-"""Nothing that somebody else named may steer the terminal."""
+"""No foreign name may control the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from substrate.cli.text import clip, folded, safe, safe_block, width
+from substrate.cli.frame.terminal_text import clip, folded, safe, safe_block, width
 
 
 @pytest.mark.parametrize(

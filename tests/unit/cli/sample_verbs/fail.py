@@ -1,4 +1,4 @@
-"""A verb that fails in the way it is told to."""
+"""A verb that fails in the requested way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from substrate import errors
-from substrate.cli.context import Context
+from substrate.cli.frame.context import Context
 
 NAME = "fail"
 HELP = "fail in a chosen way"

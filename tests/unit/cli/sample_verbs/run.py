@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from substrate.cli.context import Context
+from substrate.cli.frame.context import Context
 from substrate.errors import MissingDependencyError
 
 NAME = "run"

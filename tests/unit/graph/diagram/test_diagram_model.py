@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from substrate.graph.delta import compare
-from substrate.graph.drawing import to_dot, to_html, to_svg
-from substrate.graph.gather import MOST_NODES
-from substrate.graph.layered import lay_out
-from substrate.graph.picture import Edge, Node, Picture, of_change, of_modules
-from substrate.graph.snapshot import Snapshot
+from substrate.graph.diagram.diagram_model import (
+    MOST_NODES,
+    Edge,
+    Node,
+    Picture,
+    of_change,
+    of_modules,
+)
+from substrate.graph.diagram.diagram_output import to_dot, to_html, to_svg
+from substrate.graph.diagram.layout_layers import lay_out
+from substrate.graph.index.delta import compare
+from substrate.graph.index.snapshot import Snapshot
 from tests.unit.graph.conftest import Project
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -51,7 +57,7 @@ def test_many_files_are_gathered_by_directory(project: Project) -> None:
     assert len(of_modules(opened(project)).nodes) <= MOST_NODES
 
 
-def test_what_nobody_uses_is_gathered_first(project: Project) -> None:
+def test_what_is_not_used_is_gathered_first(project: Project) -> None:
     """Thirty tests become one box; the modules they test stay apart."""
     tests = {f"tests/test_{n}.py": f"import core.m{n % 20}\n" for n in range(30)}
     project.commit({**tests, **{f"core/m{n}.py": "import core.m0\n" for n in range(20)}})
@@ -105,7 +111,7 @@ def test_layers_put_users_above_what_they_use() -> None:
 
 
 def test_a_circle_shares_a_layer() -> None:
-    """And what stands above or below it still does."""
+    """Names above or below the cycle stay there."""
     circle = [("b", "c"), ("c", "d"), ("d", "b"), ("c", "c")]
     spots = lay_out(["a", "b", "c", "d", "e"], [("a", "d"), *circle, ("b", "e"), ("d", "e")])
     assert spots["a"].layer < spots["b"].layer < spots["e"].layer

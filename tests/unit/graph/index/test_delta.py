@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from substrate.graph.delta import Delta, compare
-from substrate.graph.snapshot import Snapshot
+from substrate.graph.index.delta import Delta, compare
+from substrate.graph.index.snapshot import Snapshot
 from tests.unit.graph.conftest import Content, Project
 
 BASE: dict[str, Content] = {
@@ -118,3 +118,17 @@ def test_a_commit_compared_with_itself_is_empty(project: Project) -> None:
     found = delta(project, {})
     assert found.is_empty
     assert found.invalidated == {}
+
+
+def test_a_long_chain_of_calls_in_one_file(project: Project) -> None:
+    links = [f"def f{n}():\n    return f{n + 1}()\n" for n in range(300)]
+    project.commit({"chain.py": "\n\n".join([*links, "def f300():\n    return 1\n"])})
+    project.commit({"chain.py": "\n\n".join([*links, "def f300():\n    return 2\n"])})
+    sides = [project.index("HEAD~1"), project.index("HEAD")]
+    base, head = (Snapshot(bytes.fromhex(side.name), side) for side in sides)
+    found = compare(base, head)
+    assert len(found.invalidated) == 300
+    for symbol_id, reason in found.invalidated.items():
+        symbol = head.symbol(symbol_id)
+        assert symbol is not None
+        assert symbol.name == f"f{300 - reason.distance}"

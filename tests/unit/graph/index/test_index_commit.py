@@ -1,4 +1,4 @@
-"""Snapshots: the seed's files, exact, the same every time, believed only when whole."""
+"""Snapshots: the files of docs/graph.md, exact, reproducible, used only if complete."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import NotFoundError, SubstrateError, UsageError
-from substrate.graph.fold import plain_snapshots
-from substrate.graph.layout import FILES, MARKER, Layout, read_marker
-from substrate.objects.repository import Repository, plain_head
+from substrate.graph.index.compressed_snapshot import plain_snapshots
+from substrate.graph.index.graph_paths import FILES, MARKER, Layout, read_marker
+from substrate.objects.git.repository import Repository, plain_head
 from tests.mounts import mounted, tmpfs_words
 from tests.unit.graph.conftest import Content, MakeProject, Project, contents, read_lines
 
@@ -238,6 +238,13 @@ def test_older_snapshots_are_folded_and_come_back(project: Project, tmp_path: Pa
     for commit in commits:
         project.index(commit.hex())
     assert len(plain_snapshots(project.layout)) == 3
+    notes = list(project.layout.snapshots.glob("*/FOLDED"))
+    assert notes
+    for note in notes:
+        named = note.parent.name
+        assert [path.name for path in note.parent.iterdir()] == ["FOLDED"]
+        assert f"ctx index --commit {named}" in note.read_text()
+        assert (project.layout.folded / named).is_file()
     for commit in [commits[0], commits[4], commits[1]]:
         here = contents(project.index(commit.hex()))
         assert here == contents(project.index(commit.hex(), Layout(tmp_path / commit.hex())))
@@ -250,9 +257,9 @@ def test_folded_snapshots_outlive_their_commits(project: Project) -> None:
     for n in range(4):
         project.commit({"pkg/b.py": f"def f():\n    return {n}\n"})
         project.index()
-    assert not project.layout.snapshot(first).exists()
+    assert read_marker(project.layout.snapshot(first)) is None
     with Repository(project.root / ".git", project.root) as repository:
-        from substrate.graph.index import ensure
+        from substrate.graph.index.index_commit import ensure
 
         # No git is asked: only the fold is there.
         repository.read_commit = None  # type: ignore[method-assign,assignment]
@@ -260,7 +267,7 @@ def test_folded_snapshots_outlive_their_commits(project: Project) -> None:
     assert contents(project.layout.snapshot(first)) == whole
 
 
-def test_a_damaged_fold_is_indexed_anew(project: Project) -> None:
+def test_a_damaged_fold_is_indexed_again(project: Project) -> None:
     first = project.commit(SMALL)
     whole = contents(project.index())
     for n in range(4):
@@ -305,7 +312,7 @@ def test_a_damaged_row_of_the_cache_is_made_again(project: Project, place: float
 
 @pytest.mark.needs("mounts")
 @pytest.mark.parametrize("size_kb", [40, 80, 120, 160, 240, 400])
-def test_a_full_disk_is_told_and_leaves_nothing_to_believe(
+def test_a_full_disk_is_reported_and_leaves_nothing_to_believe(
     project: Project, tmp_path: Path, size_kb: int
 ) -> None:
     body = "".join(f"def f{n}():\n    return g{n}()\n\n\n" for n in range(40))
@@ -337,7 +344,7 @@ def test_a_graph_that_may_only_be_read_still_answers(project: Project) -> None:
 
 _ASKED_FOR = """
 import sys
-from substrate.graph import index
+from substrate.graph.index import index_commit as index
 
 class Finder:
     asked = []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from substrate.graph.layout import Layout
+from substrate.graph.index.graph_paths import Layout
 from tests.unit.graph.conftest import Content, Project, contents
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from substrate.graph.extract import extract, extract_all
-from substrate.graph.facts import Facts
-from substrate.graph.languages import count_lines, detect, name_key
+from substrate.graph.parse.blob_facts import Facts
+from substrate.graph.parse.extract_facts import extract, extract_all
+from substrate.graph.parse.languages import count_lines, detect, name_key
 
 PYTHON = '''\
 import os.path as p, sys

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from substrate.graph.budget import Context, count_tokens, fill
-from substrate.graph.relevance import rank, words_of
-from substrate.graph.snapshot import Snapshot
+from substrate.graph.index.snapshot import Snapshot
+from substrate.graph.query.budget import Context, count_tokens, fill
+from substrate.graph.query.relevance import rank, words_of
 from tests.unit.graph.conftest import Content, Project
 
 FILES: dict[str, Content] = {
@@ -63,14 +63,14 @@ def test_what_the_task_speaks_of_comes_with_what_it_uses(snapshot: Snapshot) -> 
     assert not any(symbol.startswith("ui.") for symbol in why)
 
 
-def test_a_piece_too_large_is_told_by_its_signature(snapshot: Snapshot) -> None:
+def test_a_piece_too_large_is_shown_by_its_signature(snapshot: Snapshot) -> None:
     context = made(snapshot, 400)
     forms = {piece.symbol: piece.form for piece in context.pieces}
     assert forms["big.upload_everything"] == "signature"
     assert forms["net.upload.upload_file"] == "whole"
 
 
-def test_a_task_nobody_speaks_of_has_no_context(snapshot: Snapshot) -> None:
+def test_a_task_that_no_file_mentions_has_no_context(snapshot: Snapshot) -> None:
     assert made(snapshot, 500, "quaternion zebra").pieces == []
 
 
@@ -85,5 +85,5 @@ def test_words_are_found_inside_names() -> None:
 
 def test_ranking_follows_calls(snapshot: Snapshot) -> None:
     order = [one.symbol.fqname for one in rank(snapshot, "upload")]
-    assert order.index("net.retry.backoff") < len(order)
+    assert order.index("net.upload.upload_file") < order.index("net.retry.backoff")
     assert "ui.colors.blend" not in order

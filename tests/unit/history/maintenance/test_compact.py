@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import RefusedError
-from substrate.history import checkpoints, metrics, rollback
-from substrate.history.resolve import resolve
-from substrate.recorder import keep
+from substrate.history.maintenance import disk_cap, metrics
+from substrate.history.query.resolve_id import resolve
+from substrate.history.record import checkpoints
+from substrate.history.reversal import rollback
+from substrate.history.reversal.undo import Choice
+from substrate.recorder import checkpoints_sessions
 from tests.unit.history.workbench import Bench, Dir, Mode
 
 
@@ -110,7 +113,8 @@ def test_a_checkpoint_inside_a_squashed_session_is_not_a_place_any_more(bench: B
     assert bench.tree() == before
 
 
-def test_squashes_do_not_cross_outside_edits(bench: Bench) -> None:
+def with_outside_edits(bench: Bench) -> None:
+    """An old session with an outside edit in the middle of it."""
     bench.run({"a": b"1"}, session="old")
     bench.run({"a": b"2"}, session="old")
     bench.outside({"mine": b"m"})
@@ -118,10 +122,46 @@ def test_squashes_do_not_cross_outside_edits(bench: Bench) -> None:
     bench.run({"a": b"4"}, session="old")
     bench.close("old")
     bench.run({"z": b"1"}, session="new")
-    bench.compact(sessions=1)
-    assert bench.kinds() == ["baseline", "squash", "external", "squash", "command"]
+
+
+def test_within_retention_squashes_do_not_cross_outside_edits(bench: Bench) -> None:
+    with_outside_edits(bench)
+    bench.compact(sessions=2)
+    assert bench.kinds() == ["baseline", *["command"] * 2, "external", *["command"] * 3]
     bench.undo("old")
     assert sorted(bench.tree()) == [b"mine", b"z"]
+
+
+def test_older_outside_edits_are_squashed_and_named(bench: Bench) -> None:
+    with_outside_edits(bench)
+    bench.compact(sessions=1)
+    assert bench.kinds() == ["baseline", "squash", "command"]
+    squash = bench.log()[1]
+    assert squash.session_id is None
+    assert squash.detail["kinds"] == {"command": 4, "external": 1}
+    assert squash.detail["sessions"] == ["old"]
+    subject = git(bench, "log", "--format=%s").splitlines()[1]
+    assert subject.endswith("squashed: 4 command, 1 external; sessions old")
+    assert git(bench, "rev-parse", "cp/session/old/squashed") == git(bench, "rev-parse", "main~1")
+    assert bench.fsck() == []
+
+
+def test_a_squash_with_outside_edits_is_never_taken_back_as_one(bench: Bench) -> None:
+    """The outside edits in it are not the session's to take back."""
+    baseline = bench.settle() or bench.log()[-1]
+    with_outside_edits(bench)
+    bench.compact(sessions=1)
+    before = bench.tree()
+    for target in (bench.log()[1].command_id, "old"):
+        with pytest.raises(RefusedError):
+            bench.undo(target)
+    assert baseline.commit is not None
+    point = rollback.Point("the baseline", baseline.commit, baseline.pos, "old", "--to c-1")
+    with bench.writing() as store, pytest.raises(RefusedError, match="together with outside edits"):
+        rollback.roll_back(store, point, Choice(), exact=False, agent=None)
+    assert bench.tree() == before
+    bench.roll_back(to=baseline.command_id, exact=True)
+    assert bench.tree() == {}
 
 
 def test_attrs_survive(bench: Bench) -> None:
@@ -179,7 +219,7 @@ def test_what_is_unreachable_goes(bench: Bench) -> None:
 def test_the_preview_tells_what_would_happen_and_changes_nothing(bench: Bench) -> None:
     ids = old_session(bench)
     log = bench.log()
-    decision = keep.preview_compaction(bench.place(), None, 1)
+    decision = checkpoints_sessions.preview_compaction(bench.place(), None, 1)
     assert [r.command_ids for r in decision.ranges] == [tuple(ids)]
     assert bench.log() == log
 
@@ -192,14 +232,44 @@ class TestCap:
 
     def test_incompressible_files_are_squashed_until_they_fit(self, bench: Bench) -> None:
         self.capped(bench, 3)
-        for _ in range(8):
-            bench.run({"big": os.urandom(1 << 20)}, session="s")
+        for n in range(8):
+            bench.run({"big": os.urandom(1 << 20)}, session=f"s{n // 4}")
+        bench.run({"small": b"1"}, session="s")
         report = bench.compact()
         with bench.store() as store:
             assert metrics.git_bytes(store) <= 3 << 20
         assert any("over the disk cap" in note for note in report.notes)
         assert bench.fsck() == []
         bench.undo(session="s")
+
+    def test_the_newest_session_is_the_floor(self, bench: Bench) -> None:
+        self.capped(bench, 2)
+        for _ in range(4):
+            bench.run({"big": os.urandom(1 << 20)}, session="s")
+        report = bench.compact()
+        assert bench.kinds() == ["baseline", *["command"] * 4]
+        assert any("still over its disk cap" in note for note in report.notes)
+        with bench.store() as store:
+            floor = disk_cap.state(store).floor_bytes
+            assert floor is not None
+            assert floor > 4 << 20
+            assert not disk_cap.is_due(store), "nothing more can go: not at every command"
+
+    def test_the_baseline_goes_last(self, bench: Bench) -> None:
+        bench.outside({"big": os.urandom(2 << 20)})
+        self.capped(bench, 1)
+        bench.run({"big": os.urandom(1 << 10)}, session="a")
+        bench.run({"b": b"1"}, session="b")
+        first = bench.log()[-1]
+        assert first.kind == "baseline"
+        bench.compact()
+        with bench.store() as store:
+            assert metrics.capped_bytes(store) < 1 << 20
+            assert resolve(store, first.command_id).holder is not None
+            assert disk_cap.state(store).given_up.baseline
+        assert bench.fsck() == []
+        bench.undo(session="b")
+        assert not (bench.root / "b").exists()
 
     def test_what_cannot_go_is_said(self, bench: Bench) -> None:
         self.capped(bench, 1)
@@ -290,7 +360,7 @@ class TestKilled:
     def test_between_its_commit_point_and_the_prune(self, bench: Bench) -> None:
         swallowed = bench.entry(old_session(bench)[0]).commit
         assert swallowed is not None
-        _killed_at(bench, "substrate.history.compact", "finish_prune")
+        _killed_at(bench, "substrate.history.maintenance.compact", "finish_prune")
         objects = bench.root / ".substrate-git/.git/objects"
         assert len(list((objects / "pack").glob("*.pack"))) >= 1
         bench.run({"more": b"1"}, session="new")
@@ -301,7 +371,7 @@ class TestKilled:
 
     def test_before_its_commit_point(self, bench: Bench) -> None:
         old_session(bench)
-        _killed_at(bench, "substrate.history.flush", "adopt_pack")
+        _killed_at(bench, "substrate.history.store.pack_small_objects", "adopt_pack")
         bench.run({"more": b"1"}, session="new")
         assert "squash" not in bench.kinds()
         bench.compact(sessions=1)
@@ -314,8 +384,8 @@ def _killed_at(bench: Bench, module: str, function: str) -> None:
         "import os, signal, importlib\n"
         f"importlib.import_module({module!r}).{function} = "
         "lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "from substrate.recorder import keep\n"
-        "from substrate.recorder.place import Place\n"
+        "from substrate.recorder import checkpoints_sessions as keep\n"
+        "from substrate.recorder.session_context import Place\n"
         "from substrate.system import environment\n"
         "from pathlib import Path\n"
         f"place = Place.at(Path({str(bench.root)!r}), environment.current())\n"

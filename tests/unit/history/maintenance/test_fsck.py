@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 
 import pytest
 
-from substrate.history import repair
-from substrate.objects import refs
-from substrate.recorder import care
+from substrate.history.maintenance import repair
+from substrate.objects.store import refs
+from substrate.recorder import maintenance
 from tests.unit.history import damage
 from tests.unit.history.workbench import Bench, Dir, Link, Mode
 
 
 def problems(bench: Bench) -> list[str]:
-    return [p.what for p in care.check_store(bench.place())]
+    return [p.what for p in maintenance.check_store(bench.place())]
 
 
 def grow(bench: Bench) -> list[str]:
@@ -70,8 +71,18 @@ def test_a_missing_object_names_the_commands_it_breaks(bench: Bench) -> None:
     entry = bench.entry(one)
     assert entry.commit is not None
     damage.loose_path(bench, entry.commit).unlink()
-    found = care.check_store(bench.place())
+    found = maintenance.check_store(bench.place())
     assert any(one in problem.breaks for problem in found)
+
+
+def test_a_missing_content_names_the_command_that_wrote_it(bench: Bench) -> None:
+    """Commits and trees are sound: only reading every changed content finds the command."""
+    one, two, *_ = grow(bench)
+    damage.loose_path(bench, hashlib.sha1(b"blob 1\0" + b"1").digest()).unlink()
+    found = maintenance.check_store(bench.place())
+    assert any(two in problem.breaks for problem in found)
+    assert not any(one in problem.breaks for problem in found)
+    assert any(problem.what.startswith("git: ") for problem in found)
 
 
 def test_refs_that_are_sound_but_wrong(bench: Bench) -> None:
@@ -91,7 +102,7 @@ def test_refs_that_are_sound_but_wrong(bench: Bench) -> None:
 def test_a_ref_that_the_last_one_had_no_time_to_write_is_no_damage(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent's idle work gives way as soon as somebody wants the lock, as a check does."""
+    """The daemon's idle work stops as soon as another process wants the lock, like a check."""
     grow(bench)
 
     def ended(*_: object) -> None:

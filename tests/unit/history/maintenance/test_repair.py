@@ -12,20 +12,20 @@ from contextlib import closing
 import pytest
 
 from substrate.errors import MissingDependencyError, RefusedError, SubstrateError, UsageError
-from substrate.history import checkpoints, sessions
-from substrate.history.repair import Repaired
-from substrate.history.resolve import resolve
-from substrate.objects import snapshot as snapshots
-from substrate.recorder import care
+from substrate.history.maintenance.repair import Repaired
+from substrate.history.query.resolve_id import resolve
+from substrate.history.record import checkpoints, sessions
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.recorder import maintenance
 from tests.unit.history import damage
-from tests.unit.history.test_fsck import grow, problems
+from tests.unit.history.maintenance.test_fsck import grow, problems
 from tests.unit.history.workbench import Bench, tree
 
 
 def mend(bench: Bench) -> Repaired:
     """Repair, and make sure of what must always hold afterwards."""
     before = bench.tree()
-    done = care.repair_store(bench.place())
+    done = maintenance.repair_store(bench.place())
     assert bench.tree() == before, "the workspace is never touched"
     assert problems(bench) == []
     assert bench.settle() is None, "the present state of the workspace is recorded"
@@ -220,7 +220,7 @@ class TestNoDamage:
 
     def untouched(self, bench: Bench, error: type[SubstrateError]) -> None:
         before = tree(damage.store_dir(bench), leave_out=(b"lock",))
-        for act in (care.check_store, care.repair_store):
+        for act in (maintenance.check_store, maintenance.repair_store):
             with pytest.raises(error):
                 act(bench.place())
         after = tree(damage.store_dir(bench), leave_out=(b"lock",))
@@ -288,7 +288,7 @@ def _killed_at(bench: Bench, number: int) -> bool:
 
         sys.addaudithook(die)
         try:
-            care.repair_store(bench.place())
+            maintenance.repair_store(bench.place())
         finally:
             os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9

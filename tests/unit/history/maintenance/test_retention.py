@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from substrate.history.retention import (
-    Decision,
-    EntryView,
-    Policy,
-    SessionView,
-    decide,
-)
+from substrate.history.maintenance.retention import Decision, EntryView, Policy, SessionView, decide
 
 GOLDEN = Path(__file__).parent / "golden" / "retention_large.txt"
 
@@ -59,14 +53,32 @@ CASES = {
         "B s1 s1 s2 s2 s3",
         (*TWO_OLD, SessionView("s3", False)), Policy(keep_sessions=5), [],
     ),
-    "an outside edit cuts a range in two": (
-        "B s1 s1 x s1 s1 s2", TWO_OLD, Policy(keep_sessions=1), ["session:c2-c3", "session:c5-c6"],
+    "an older outside edit goes with the session around it": (
+        "B s1 s1 x s1 s1 s2", TWO_OLD, Policy(keep_sessions=1), ["older:c2-c6"],
     ),
-    "another session cuts a range in two": (
+    "an older outside edit goes with the session after it": (
+        "B s1 s1 x x s2 s3", (*TWO_OLD, SessionView("s3", True)), Policy(keep_sessions=0),
+        ["session:c2-c3", "older:c4-c6"],
+    ),
+    "an outside edit after the last older session is not older": (
+        "B s1 s1 x s2 x s2", TWO_OLD, Policy(keep_sessions=1), ["session:c2-c3"],
+    ),
+    "an outside edit after an entry that stays is not older": (
+        "B s2 x s1 s1 s2", TWO_OLD, Policy(keep_sessions=1), ["session:c4-c5"],
+    ),
+    "sessions that overlap share a squash, others do not": (
+        "B s1 s2 s1 s2 x s3 s3 s4", (*TWO_OLD, SessionView("s3", False), SessionView("s4", False)),
+        Policy(keep_sessions=1), ["older:c2-c5", "older:c6-c8"],
+    ),
+    "an entry that stays cuts a range in two": (
         "B s1 s1 s2 s1 s1 s2", TWO_OLD, Policy(keep_sessions=1), ["session:c2-c3", "session:c5-c6"],
     ),
     "a range of one needs no squash": (
-        "B s1 x s1 s2", TWO_OLD, Policy(keep_sessions=1), [],
+        "B s1 s2 s1 s2", TWO_OLD, Policy(keep_sessions=1), [],
+    ),
+    "in a session that stays an outside edit cuts": (
+        "B s1 s1 x s1 s1 s1", (SessionView("s1", True, (6,)),), Policy(keep_checkpoints=0),
+        ["checkpoint:c2-c3", "checkpoint:c5-c6"],
     ),
     "entries without a commit go along with their range": (
         "B s1 s1- s1 s2", TWO_OLD, Policy(keep_sessions=1), ["session:c2-c4"],
@@ -98,17 +110,23 @@ def test_table(name: str) -> None:
 
 
 def test_every_entry_is_kept_with_a_reason_or_in_one_range() -> None:
-    decision = decide(line("B s1 s1 x s1 s2- s2"), TWO_OLD, Policy(keep_sessions=1))
+    decision = decide(line("B s1 s1 s2 x s1 s2- s2"), TWO_OLD, Policy(keep_sessions=1))
     assert decision.kept == {
-        "c1": "baseline: never squashed",
-        "c4": "external: never squashed",
-        "c5": "alone in its range: nothing to squash it with",
-        "c6": "changed nothing: it takes no space",
-        "c7": "recent session",
+        "c1": "baseline: where history begins",
+        "c4": "recent session",
+        "c5": "external: not older than what is kept",
+        "c6": "alone in its range: nothing to squash it with",
+        "c7": "changed nothing: it takes no space",
+        "c8": "recent session",
     }
     [only] = decision.ranges
     assert only.reason == "session is older than the last 1"
     assert only.session_id == "s1"
+
+
+def test_a_squash_with_outside_edits_belongs_to_no_session() -> None:
+    [only] = decide(line("B s1 x s1 s2"), TWO_OLD, Policy(keep_sessions=1)).ranges
+    assert (only.session_id, only.grain) == (None, "older")
 
 
 def test_reasons_of_checkpoints_and_open_sessions() -> None:
@@ -120,42 +138,52 @@ def test_reasons_of_checkpoints_and_open_sessions() -> None:
 
 
 class TestPressure:
+    TWO = (SessionView("s1", False), SessionView("s2", True))
+
     def test_frees_the_oldest_first_and_no_more_than_it_must(self) -> None:
-        entries = line("B s1 s1 s1 s1 s1 s1", added_bytes=100)
-        decision = decide(entries, (SessionView("s1", True),), Policy(must_free_bytes=150))
-        assert spans(decision) == ["pressure:c2-c4"]
+        entries = line("B s1 s1 s2 s2 s3 s3 s4", added_bytes=100)
+        sessions = tuple(SessionView(f"s{n}", False) for n in range(1, 5))
+        decision = decide(entries, sessions, Policy(must_free_bytes=150))
+        assert spans(decision) == ["pressure:c2-c3", "pressure:c4-c5"]
         assert decision.ranges[0].reason == "the store is over its disk cap"
 
-    def test_keeps_the_newest_entry_and_the_baseline_whatever_is_wanted(self) -> None:
+    def test_sessions_go_together_when_that_is_needed(self) -> None:
+        entries = line("B s1 s1 x s2 s2 x s3 s3", added_bytes=100)
+        sessions = (*self.TWO, SessionView("s3", True))
+        decision = decide(entries, sessions, Policy(must_free_bytes=10**9))
+        assert spans(decision) == ["pressure:c2-c7"]
+        assert decision.ranges[0].session_id is None
+        enough = decide(entries, sessions, Policy(must_free_bytes=350))
+        assert spans(enough) == ["pressure:c2-c6"], "only as far as needed"
+
+    def test_the_newest_session_is_never_squashed_for_it(self) -> None:
         entries = line("B s1 s1 s1 s1", added_bytes=100)
         decision = decide(entries, (SessionView("s1", True),), Policy(must_free_bytes=10**9))
-        assert spans(decision) == ["pressure:c2-c4"]
-        assert set(decision.kept) == {"c1", "c5"}
-        assert decision.kept["c5"] == "open session"
+        assert decision.ranges == ()
+        entries = line("B s2 x x s2 s1 s1 s2 s2", added_bytes=100)
+        decision = decide(entries, self.TWO, Policy(must_free_bytes=10**9))
+        assert spans(decision) == ["pressure:c3-c4", "pressure:c6-c7"]
 
-    def test_keeps_the_newest_change_behind_commands_that_changed_nothing(self) -> None:
-        entries = line("B s1 s1 s1 s1- s1-", added_bytes=100)
-        decision = decide(entries, (SessionView("s1", True),), Policy(must_free_bytes=10**9))
+    def test_sessions_in_turns_with_outside_edits(self) -> None:
+        entries = line("B " + "x s1 x s2 " * 5 + "s3", added_bytes=100)
+        sessions = (*self.TWO, SessionView("s3", True))
+        decision = decide(entries, sessions, Policy(must_free_bytes=10**9))
+        assert spans(decision) == ["pressure:c2-c21"]
+
+    def test_without_any_session(self) -> None:
+        decision = decide(line("B x x x", added_bytes=100), (), Policy(must_free_bytes=10**9))
         assert spans(decision) == ["pressure:c2-c3"]
 
-    def test_does_not_cross_outside_edits_or_sessions(self) -> None:
-        entries = line("B s1 s1 x s1 s2 s2 s1 s1", added_bytes=100)
-        sessions = (SessionView("s1", True), SessionView("s2", True))
-        decision = decide(entries, sessions, Policy(must_free_bytes=10**9))
-        assert spans(decision) == ["pressure:c2-c3", "pressure:c6-c7"]
+    def test_what_frees_nothing_is_left_alone(self) -> None:
+        entries = line("B s1 s1 x s2 s2", added_bytes=0)
+        assert decide(entries, self.TWO, Policy(must_free_bytes=10**9)).ranges == ()
 
-    def test_closed_sessions_side_by_side_go_together_when_that_is_needed(self) -> None:
-        entries = line("B s1 s1 s2 s2 x s3 s3", added_bytes=100)
-        sessions = (SessionView("s1", False), SessionView("s2", False), SessionView("s3", True))
-        little = decide(entries, sessions, Policy(must_free_bytes=150))
-        assert spans(little) == ["pressure:c2-c3", "pressure:c4-c5"]
-        much = decide(entries, sessions, Policy(must_free_bytes=10**9))
-        assert spans(much) == ["pressure:c2-c5"]
-
-    def test_alternating_sessions_free_nothing_and_are_left_alone(self) -> None:
-        entries = line("B s1 s2 s1 s2 s1 s2", added_bytes=100)
-        sessions = (SessionView("s1", True), SessionView("s2", True))
-        assert decide(entries, sessions, Policy(must_free_bytes=10**9)).ranges == ()
+    def test_the_baseline_goes_only_when_allowed(self) -> None:
+        entries = line("B s1 s1 s2", added_bytes=100)
+        wanted = Policy(must_free_bytes=10**9)
+        assert spans(decide(entries, self.TWO, wanted)) == ["pressure:c2-c3"]
+        folded = decide(entries, self.TWO, wanted._replace(fold_baseline=True))
+        assert spans(folded) == ["pressure:c1-c3"]
 
 
 SESSION_NAMES = ("s1", "s2", "s3")
@@ -186,18 +214,19 @@ def test_what_holds_for_every_history(
     assert sorted([*ranged, *decision.kept]) == sorted(by_id), "each entry exactly once"
     for one in decision.ranges:
         members = [by_id[cid] for cid in one.command_ids]
-        whose = {m.session_id for m in members}
-        assert members[-1].session_id == one.session_id
-        if len(whose) > 1:
-            open_now = {s.session_id for s in sessions if s.is_open}
-            assert one.grain == "pressure" and not whose & open_now, "only past sessions, only then"
-        assert all(m.kind == "command" for m in members)
+        whose = {m.session_id for m in members if m.committed}
+        assert one.session_id == (whose.pop() if len(whose) == 1 else None)
+        if one.grain in ("checkpoint", "session"):
+            assert one.session_id is not None
+            assert all(m.kind == "command" for m in members)
+        if not policy.fold_baseline:
+            assert all(m.kind != "baseline" for m in members)
         assert sum(m.committed for m in members) >= 2
         between = [e for e in entries if members[0].pos < e.pos < members[-1].pos]
         strangers = [e for e in between if e not in members and e.committed]
         assert not strangers, "a range lies side by side on the line"
     newest = [e for e in entries if e.committed][-1]
-    assert {entries[0].command_id, newest.command_id} <= set(decision.kept)
+    assert newest.command_id in decision.kept
 
 
 def large_history() -> tuple[list[EntryView], list[SessionView]]:

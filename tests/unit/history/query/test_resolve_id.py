@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from substrate.errors import AmbiguousError, NotFoundError, UsageError
-from substrate.history.resolve import Target, resolve
+from substrate.history.query.resolve_id import Target, resolve
 from tests.unit.history.workbench import Bench
 
 

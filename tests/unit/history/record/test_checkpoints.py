@@ -5,8 +5,8 @@ import subprocess
 import pytest
 
 from substrate.errors import NotFoundError, UsageError
-from substrate.history import checkpoints
-from substrate.recorder import keep
+from substrate.history.record import checkpoints
+from substrate.recorder import checkpoints_sessions
 from tests.unit.history.workbench import Bench
 
 
@@ -51,10 +51,10 @@ def test_before_any_command_it_marks_the_baseline(bench: Bench) -> None:
 
 
 def test_a_number_that_is_taken(bench: Bench) -> None:
-    keep.mark_checkpoint(bench.place("s"), seq=7)
+    checkpoints_sessions.mark_checkpoint(bench.place("s"), seq=7)
     assert bench.checkpoint("s").seq == 8
     with pytest.raises(UsageError, match="already has a checkpoint 7"):
-        keep.mark_checkpoint(bench.place("s"), seq=7)
+        checkpoints_sessions.mark_checkpoint(bench.place("s"), seq=7)
 
 
 def test_it_goes_to_the_open_session_that_was_active_last(bench: Bench) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from substrate.errors import NotFoundError, RefusedError
-from substrate.history import parts, record
-from substrate.history.ledger import Entry
+from substrate.history.record import live_parts, record_entry
+from substrate.history.store.ledger import Entry
 from substrate.model.nodes import ABSENT, Change, Kind, Node
 from substrate.model.paths import RelPath
 from tests.unit.history.workbench import Bench, Edit
@@ -15,18 +15,18 @@ from tests.unit.history.workbench import Bench, Edit
 def live(bench: Bench, *steps: Edit, rest: Edit, session: str = "s-live") -> Entry:
     """A live command that makes these edits, each recorded, and at last the rest."""
     with bench.writing() as store:
-        running = record.begin(
+        running = record_entry.begin(
             store, session=session, agent_id="ada", command="serve", exact="serve", is_live=True
         )
     for number, step in enumerate(steps, 1):
         bench.outside(step)
         with bench.writing() as store:
             suspects = {RelPath(name.encode()): True for name in step}
-            assert parts.record_part(store, running, number, suspects)
-            assert not parts.record_part(store, running, number + 1, suspects), "nothing new"
+            assert live_parts.record_part(store, running, number, suspects)
+            assert not live_parts.record_part(store, running, number + 1, suspects), "nothing new"
     bench.outside(rest)
     with bench.writing() as store:
-        return record.finish(store, running, record.Result(0, 1, {})).entry
+        return record_entry.finish(store, running, record_entry.Result(0, 1, {})).entry
 
 
 def test_all_of_it_is_taken_back(bench: Bench) -> None:
@@ -90,4 +90,4 @@ def test_changes_one_after_another_are_one() -> None:
         [Change(a, node(b"1"), node(b"2")), Change(b, ABSENT, node(b"1"))],
         [Change(a, node(b"2"), node(b"3")), Change(b, node(b"1"), ABSENT)],
     ]
-    assert parts.together(steps) == [Change(a, node(b"1"), node(b"3"))]
+    assert live_parts.together(steps) == [Change(a, node(b"1"), node(b"3"))]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from substrate.errors import AmbiguousError, NotFoundError, UsageError
-from substrate.history import sessions
-from substrate.recorder import keep
+from substrate.history.record import sessions
+from substrate.recorder import checkpoints_sessions
 from tests.unit.history.conftest import HandClock
 from tests.unit.history.workbench import Bench
 
@@ -110,14 +110,14 @@ class TestNamed:
 class TestStart:
     def test_closes_the_agents_automatic_one(self, bench: Bench) -> None:
         old = bench.run({"a": b"1"})
-        begun = keep.start_session(bench.place(), None)
+        begun = checkpoints_sessions.start_session(bench.place(), None)
         assert begun.session_id != old.session_id
         assert session(bench, old.session_id).closed_ns is not None
         assert bench.run({"a": b"2"}).session_id == begun.session_id
 
     def test_by_name(self, bench: Bench) -> None:
         old = bench.run({"a": b"1"})
-        assert keep.start_session(bench.place(), "mine").session_id == "mine"
+        assert checkpoints_sessions.start_session(bench.place(), "mine").session_id == "mine"
         assert session(bench, old.session_id).closed_ns is not None
         assert bench.run({"a": b"2"}).session_id == "mine"
 
@@ -125,12 +125,12 @@ class TestStart:
         bench.run({"a": b"1"}, session="mine")
         bench.close("mine")
         assert bench.run({"a": b"2"}).session_id != "mine"
-        assert keep.start_session(bench.place(), "mine").closed_ns is None
+        assert checkpoints_sessions.start_session(bench.place(), "mine").closed_ns is None
         assert bench.run({"a": b"3"}).session_id == "mine"
 
     def test_leaves_other_agents_sessions_open(self, bench: Bench) -> None:
         other = bench.run({"a": b"1"}, agent="bob")
-        keep.start_session(bench.place(agent="ada"), None)
+        checkpoints_sessions.start_session(bench.place(agent="ada"), None)
         assert session(bench, other.session_id).closed_ns is None
 
 

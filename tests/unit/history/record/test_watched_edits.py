@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from substrate.history import outside, record
+from substrate.history.record import record_entry as record
+from substrate.history.record import watched_edits
 from substrate.model.paths import RelPath
-from substrate.recorder.ask import changed_files
+from substrate.recorder.queries import changed_files
 from tests.unit.history.workbench import Bench, Dir, Edit, Link, Mode
 
 START: Edit = {
@@ -29,9 +30,9 @@ def told(bench: Bench, suspects: dict[bytes, bool]) -> set[bytes]:
     named = {RelPath(path): deep for path, deep in suspects.items()}
     before = bench.log()[0].command_id
     with bench.writing() as store:
-        found = outside.differing(store, named)
-        assert outside.record_suspects(store, named)
-        assert outside.differing(store, named) == {}, "now history says so"
+        found = watched_edits.differing(store, named)
+        assert watched_edits.record_suspects(store, named)
+        assert watched_edits.differing(store, named) == {}, "now history says so"
     entry = bench.log()[0]
     if entry.command_id == before:
         assert not found
@@ -79,11 +80,11 @@ def test_a_directory_that_is_left_out_in_the_place_of_a_file(bench: Bench) -> No
 def test_a_scan_finds_nothing_more(begun: Bench) -> None:
     begun.outside({"a": b"2", "src": None, "new/x/y": b"2", "was": b"file now", "empty": None})
     with begun.store() as store:
-        found = outside.differing_anywhere(store)
+        found = watched_edits.differing_anywhere(store)
     assert found == {b"a": True, b"src": True, b"new": True, b"was": True, b"empty": True}
     with begun.writing() as store:
-        assert outside.record_suspects(store, found)
-        assert outside.differing_anywhere(store) == {}
+        assert watched_edits.record_suspects(store, found)
+        assert watched_edits.differing_anywhere(store) == {}
     assert begun.settle() is None
 
 
@@ -91,10 +92,10 @@ def test_only_so_much_is_looked_at(begun: Bench) -> None:
     begun.outside({f"many/{n}": b"x" * 100 for n in range(50)})
     many = {RelPath(b"many"): True, RelPath(b"gone"): True}
     with begun.store() as store:
-        assert outside.is_little(store, many, entries=52, size_bytes=5_000)
-        assert not outside.is_little(store, many, entries=51, size_bytes=5_000)
-        assert not outside.is_little(store, many, entries=52, size_bytes=4_999)
-        assert outside.is_little(store, {RelPath(b"many"): False}, entries=1, size_bytes=0)
+        assert watched_edits.is_little(store, many, entries=52, size_bytes=5_000)
+        assert not watched_edits.is_little(store, many, entries=51, size_bytes=5_000)
+        assert not watched_edits.is_little(store, many, entries=52, size_bytes=4_999)
+        assert watched_edits.is_little(store, {RelPath(b"many"): False}, entries=1, size_bytes=0)
 
 
 @pytest.mark.needs("posix")
@@ -102,9 +103,11 @@ def test_a_file_with_several_names_is_more_than_its_path(begun: Bench) -> None:
     os.link(begun.root / "a", begun.root / "b2")
     paths = {RelPath(b"a"): True}
     with begun.store() as store:
-        assert outside.has_other_names(store, [RelPath(b"b"), RelPath(b"gone"), RelPath(b"a")])
-        assert not outside.has_other_names(store, [RelPath(b"b"), RelPath(b"src")])
-        assert not outside.is_little(store, paths, entries=100, size_bytes=100)
+        assert watched_edits.has_other_names(
+            store, [RelPath(b"b"), RelPath(b"gone"), RelPath(b"a")]
+        )
+        assert not watched_edits.has_other_names(store, [RelPath(b"b"), RelPath(b"src")])
+        assert not watched_edits.is_little(store, paths, entries=100, size_bytes=100)
 
 
 class TestWhileACommandRuns:
@@ -121,7 +124,7 @@ class TestWhileACommandRuns:
 
     def record(self, bench: Bench) -> bool:
         with bench.writing() as store:
-            return outside.record_suspects(
+            return watched_edits.record_suspects(
                 store, {RelPath(b"a"): True, RelPath(b"b"): True, RelPath(b"new"): True}
             )
 

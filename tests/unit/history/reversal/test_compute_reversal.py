@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from substrate.history.reversal import Reversal, Step, Wish, text_merger
+from substrate.history.reversal.compute_reversal import Reversal, Step, Wish, text_merger
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath
-from substrate.objects import snapshot as snapshots
-from substrate.objects.batch import Batch
-from substrate.objects.git import Git
-from substrate.objects.merge import Blobs, Take
-from substrate.objects.snapshot import Snapshot
-from substrate.objects.store import ObjectStore
+from substrate.objects.git.git_command import Git
+from substrate.objects.snapshots import snapshot as snapshots
+from substrate.objects.snapshots.merge import Blobs, Take
+from substrate.objects.snapshots.snapshot import Snapshot
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.object_store import ObjectStore
 
 #: path -> "text", "text@600", "link>target", "dir/", "dir/@700", None (gone)
 Edits = dict[str, str | None]
 
 
 class Line:
-    """States one after another, the last of which stands in the workspace."""
+    """A sequence of states; the last one is in the workspace."""
 
     def __init__(self, directory: Path) -> None:
         store = ObjectStore(directory / ".git")
@@ -98,7 +98,7 @@ def test_later_work_on_other_paths_stays(line: Line) -> None:
     assert line.shown(line.reverse(step)) == {"a": "1"}
 
 
-def test_interleaved_steps_leave_what_lies_between(line: Line) -> None:
+def test_interleaved_steps_leave_what_is_between(line: Line) -> None:
     """session, outside, session: the outside edit's line stays in the file."""
     line.then(a="1\n2\n3\n4\n5\n6\n7\n8\n9\n")
     first = line.then(a="ONE\n2\n3\n4\n5\n6\n7\n8\n9\n")
@@ -214,7 +214,7 @@ class TestKinds:
         line.edit({"p": None})
         line.edit({"p": "mine"})
         wish = line.reverse(step)
-        assert wish.conflicts == {b"p/q": "a file stands where its directory was"}
+        assert wish.conflicts == {b"p/q": "a file is where its directory was"}
         assert line.shown(wish) == {}
 
     def test_a_link_in_the_place_of_a_directory_is_a_conflict(self, line: Line) -> None:

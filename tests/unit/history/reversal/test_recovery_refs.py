@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from substrate.errors import NotFoundError
-from substrate.history import recovery
+from substrate.history.reversal import recovery_refs
 from tests.unit.history.workbench import Bench, Dir, Link, Mode
 
 
@@ -98,13 +98,13 @@ def test_names(bench: Bench) -> None:
     bench.run({"a": b"2"})
     first, second = bench.undo(), bench.undo()
     with bench.store() as store:
-        listed = [one.ref for one in recovery.all_recoveries(store.ledger)]
+        listed = [one.ref for one in recovery_refs.all_recoveries(store.ledger)]
         assert listed == [second.recovery_ref, first.recovery_ref]
-        one = recovery.resolve(store, listed[0])
-        assert recovery.resolve(store, one.name) == one
+        one = recovery_refs.resolve(store, listed[0])
+        assert recovery_refs.resolve(store, one.name) == one
         assert one.paths == (b"a",)
         with pytest.raises(NotFoundError):
-            recovery.resolve(store, "c-nobody")
+            recovery_refs.resolve(store, "c-nobody")
 
 
 def test_a_dry_run(bench: Bench) -> None:

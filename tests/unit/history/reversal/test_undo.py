@@ -99,12 +99,42 @@ class TestConflicts:
         assert bench.kinds() == ["baseline", "command", "external"]
 
     def test_take_ours(self, bench: Bench) -> None:
-        bench.undo(self.collide(bench), take="ours")
+        command_id = self.collide(bench)
+        outcome = bench.undo(command_id, take="ours")
         assert (bench.read("a"), bench.read("b")) == (b"mine\n", b"0\n")
+        assert (outcome.restored, outcome.kept) == ([b"b"], (b"a",))
+        with pytest.raises(RefusedError, match="but for what was left because of a conflict: a"):
+            bench.undo(command_id)
+        bench.redo()
+        assert (bench.read("a"), bench.read("b")) == (b"mine\n", b"1\n")
+
+    def test_take_ours_of_every_path_takes_nothing_back(self, bench: Bench) -> None:
+        """Seen: the command counted as undone, and `redo` redid an earlier undo."""
+        bench.outside({"a": b"0\n", "b": b"0\n"})
+        bench.run({"b": b"1\n"})
+        bench.undo()
+        one = bench.run({"a": b"1\n"})
+        bench.outside({"a": b"mine\n"})
+        outcome = bench.undo(one.command_id, take="ours")
+        assert (outcome.entry, outcome.kept) == (None, (b"a",))
+        assert bench.kinds()[-1] == "external"
+        bench.undo(one.command_id, take="theirs")
+        bench.redo()
+        assert (bench.read("a"), bench.read("b")) == (b"mine\n", b"0\n")
+
+    def test_what_is_already_taken_back_counts_as_undone(self, bench: Bench) -> None:
+        bench.outside({"a": b"0\n"})
+        one = bench.run({"a": b"1\n"})
+        bench.outside({"a": b"0\n"})
+        outcome = bench.undo(one.command_id, take="ours")
+        assert outcome.entry is not None and not outcome.kept
+        with pytest.raises(RefusedError, match="already undone"):
+            bench.undo(one.command_id)
 
     def test_take_theirs_and_get_ours_back(self, bench: Bench) -> None:
         outcome = bench.undo(self.collide(bench), take="theirs")
         assert (bench.read("a"), bench.read("b")) == (b"0\n", b"0\n")
+        assert (outcome.restored, outcome.merged) == ([b"a", b"b"], [])
         assert outcome.recovery_ref is not None
         bench.restore(outcome.recovery_ref, "a")
         assert (bench.read("a"), bench.read("b")) == (b"mine\n", b"0\n")

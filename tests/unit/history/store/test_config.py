@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import UsageError
-from substrate.history.config import Config, load_config
+from substrate.history.store.config import Config, load_config
 
 
 def write(path: Path, text: str) -> Path:
@@ -21,8 +21,8 @@ def test_without_files_the_defaults_hold(tmp_path: Path) -> None:
     assert config.max_file_bytes == 64 << 20
 
 
-def test_each_setting_is_told_with_its_default() -> None:
-    page = Path(__file__, "../../../../docs/commands.md").resolve().read_text()
+def test_each_setting_is_reported_with_its_default() -> None:
+    page = Path(__file__, "../../../../../docs/commands.md").resolve().read_text()
     rows = [line.split(" | ") for line in page.partition("## Settings")[2].splitlines()]
     told = {row[0].strip("| `"): row[1] for row in rows if row[0].startswith("| `")}
     assert told == {
@@ -62,3 +62,22 @@ def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, name: str) -> None
         load_config(file)
     assert str(file) in caught.value.message
     assert hint in caught.value.hint
+
+
+def test_a_project_does_not_open_the_machine_s_services(tmp_path: Path) -> None:
+    home, here = tmp_path / "home.toml", tmp_path / "here.toml"
+    home.write_text("[world]\nallow_host_services = true\n")
+    assert load_config(home, here).world_allow_host_services
+    here.write_text("[world]\nallow_host_services = true\n")
+    with pytest.raises(UsageError, match=r"world\.allow_host_services is the user's to set"):
+        load_config(home, here)
+
+
+def test_a_sections_former_name_stays_valid(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[agent]\nidle_exit_s = 7\nwatch = false\n")
+    found = load_config(file)
+    assert (found.daemon_idle_exit_s, found.daemon_watch) == (7, False)
+    file.write_text("[agent]\nno_such_key = 1\n")
+    with pytest.raises(UsageError, match=r"agent\.no_such_key"):
+        load_config(file)

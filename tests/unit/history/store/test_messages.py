@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from substrate.errors import UsageError
-from substrate.history import messages
-from substrate.history.messages import Trailers, compose, parse_trailers
+from substrate.history.store import messages
+from substrate.history.store.messages import Trailers, compose, parse_trailers
 
 text = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=40)
 

@@ -1,4 +1,4 @@
-"""A history that is opened before anybody needs it: nothing shows of that."""
+"""A history that is opened before it is needed: this has no visible effect."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import HistoryRefusedError
-from substrate.history.ahead import open_ahead
-from substrate.history.store import HistoryStore
-from substrate.workspace.locate import find_workspace
+from substrate.history.store.history_store import HistoryStore
+from substrate.history.store.preopen import open_ahead
+from substrate.workspace.workspace_location import find_workspace
 from tests.unit.history.workbench import Bench
 
 
@@ -49,7 +49,7 @@ def test_the_rehearsal_leaves_nothing_and_holds_nothing(bench: Bench) -> None:
     assert store is not None
     assert rows(bench) == before
     with closing(ledger_of(bench)) as ledger, ledger:
-        ledger.execute("INSERT INTO meta VALUES ('other', 1)")  # nobody is locked out
+        ledger.execute("INSERT INTO meta VALUES ('other', 1)")  # writing still works
     assert store.ledger.meta("other") == 1
     store.close()
 
@@ -65,7 +65,7 @@ def test_what_is_written_after_it_is_as_ever(bench: Bench, opened: HistoryStore)
         assert other.execute("SELECT value FROM meta WHERE key = 'mine'").fetchone() == (2,)
 
 
-def test_somebody_is_writing(bench: Bench) -> None:
+def test_another_process_is_writing(bench: Bench) -> None:
     with closing(ledger_of(bench)) as other:
         other.execute("BEGIN IMMEDIATE")
         store = open_ahead(find_workspace(bench.root))
@@ -88,7 +88,7 @@ def test_what_is_not_trusted_is_not_opened(bench: Bench) -> None:
         open_ahead(find_workspace(bench.root))
 
 
-def test_a_world_that_somebody_is_making_is_left_to_him(bench: Bench) -> None:
+def test_a_world_that_another_process_is_making_is_left_alone(bench: Bench) -> None:
     """Its directory is there before anything is written in it."""
     worlds = bench.root / ".substrate-git/worlds"
     gone = subprocess.Popen(["true"])

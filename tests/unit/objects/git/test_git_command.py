@@ -10,10 +10,10 @@ import pytest
 from substrate.errors import MissingDependencyError, SubstrateError
 from substrate.model.nodes import Kind, Node
 from substrate.model.paths import RelPath
-from substrate.objects.batch import Batch
-from substrate.objects.git import BINARY, Git
-from substrate.objects.snapshot import EMPTY, edit
-from substrate.objects.store import ObjectStore
+from substrate.objects.git.git_command import BINARY, Git
+from substrate.objects.snapshots.snapshot import EMPTY, edit
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.object_store import ObjectStore
 from tests.unit.objects.conftest import commit_snapshot
 
 NASTY = [b"-rf", b"a\nb", b"\xff\xfe", b"tab\there", b":(glob)*", b'"quoted"', b"n" * 255]
@@ -159,7 +159,7 @@ def test_pack_exactly(git: Git, store: ObjectStore, tmp_path: Path) -> None:
         batch.publish()
     pack = git.pack_exactly(oids[:7], tmp_path)
     assert pack is not None
-    from substrate.objects.packfile import PackIndex
+    from substrate.objects.store.packfile import PackIndex
 
     assert sorted(PackIndex(str(pack.with_suffix(".idx"))).oids()) == sorted(oids[:7])
 

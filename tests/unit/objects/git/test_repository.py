@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import DamagedStoreError
-from substrate.objects.repository import Repository
+from substrate.objects.git.repository import Repository
 
 #: More than two windows of requests, and more bytes than any pipe holds; some of them odd.
 CONTENTS = [
@@ -66,7 +66,7 @@ def test_what_was_not_read_is_no_answer_to_the_next_question(
         ]
 
 
-def test_one_git_answers_who_takes_no_more_than_there_is(root: Path, oids: list[bytes]) -> None:
+def test_one_git_answers_and_takes_no_more_than_there_is(root: Path, oids: list[bytes]) -> None:
     with Repository(root / ".git", root) as repository:
         next(repository.read_blobs(oids[:1]))
         reader = repository._reader
@@ -76,7 +76,7 @@ def test_one_git_answers_who_takes_no_more_than_there_is(root: Path, oids: list[
 
 
 @pytest.mark.parametrize("place", [0, 300, 700])
-def test_a_blob_that_is_missing_is_told_and_those_before_it_are_right(
+def test_a_blob_that_is_missing_is_reported_and_those_before_it_are_right(
     root: Path, oids: list[bytes], place: int
 ) -> None:
     missing = b"\x12" * 20
@@ -90,7 +90,7 @@ def test_a_blob_that_is_missing_is_told_and_those_before_it_are_right(
     assert read == CONTENTS[:place]
 
 
-def test_a_git_that_dies_is_told_however_far_it_was_asked_ahead(
+def test_a_git_that_dies_is_reported_however_far_it_was_asked_ahead(
     root: Path, oids: list[bytes], tmp_path: Path
 ) -> None:
     # A blob whose bytes are not what they were: git gives up, in the middle of the answers.
@@ -113,7 +113,7 @@ def test_a_git_that_dies_is_told_however_far_it_was_asked_ahead(
 _SMALL_PIPES = """
 import fcntl, sys
 from pathlib import Path
-from substrate.objects.repository import Repository
+from substrate.objects.git.repository import Repository
 root = Path(sys.argv[1])
 with Repository(root / ".git", root) as repository:
     for stream in repository._streams():
@@ -125,7 +125,7 @@ with Repository(root / ".git", root) as repository:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pipes have one size elsewhere")
-def test_small_pipes_make_nobody_wait_for_ever(root: Path, oids: list[bytes]) -> None:
+def test_small_pipes_make_no_caller_wait_for_ever(root: Path, oids: list[bytes]) -> None:
     """A user beyond pipe-user-pages-soft gets such: a git that cannot go on reads no requests."""
     asked = "\n".join(oid.hex() for oid in oids)
     argv = [sys.executable, "-c", _SMALL_PIPES, str(root)]

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from substrate.model.paths import RelPath
-from substrate.objects import adopt
-from substrate.objects.borrow import adopt_objects, borrow_index
-from substrate.objects.git_index import UnusualIndexError, parse_index
-from substrate.objects.loose import object_id
-from substrate.objects.store import ObjectStore
+from substrate.objects.import_user import copy_user_objects
+from substrate.objects.import_user.import_user_index import adopt_objects, borrow_index
+from substrate.objects.index.git_index import UnusualIndexError, parse_index
+from substrate.objects.store.loose import object_id
+from substrate.objects.store.object_store import ObjectStore
 
 LONG_AGO_S = 1_600_000_000
 
@@ -361,8 +361,8 @@ def test_adopted_objects_outlive_the_users(
 ) -> None:
     oids = _make_packed_and_loose(repo)
     if way == "huge":
-        monkeypatch.setattr(adopt, "_SMALL_PACKS_BYTES", 10)
-        monkeypatch.setattr(adopt, "_LINKED_PACKS_MAX_BYTES", 100)
+        monkeypatch.setattr(copy_user_objects, "_SMALL_PACKS_BYTES", 10)
+        monkeypatch.setattr(copy_user_objects, "_LINKED_PACKS_MAX_BYTES", 100)
     if way in ("no link", "other device"):
         number = 1 if way == "no link" else 18
 
@@ -396,8 +396,8 @@ def test_copying_skips_what_is_not_there(
     repo: Repo, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oids = _make_packed_and_loose(repo)
-    monkeypatch.setattr(adopt, "_SMALL_PACKS_BYTES", 10)
-    monkeypatch.setattr(adopt, "_LINKED_PACKS_MAX_BYTES", 100)
+    monkeypatch.setattr(copy_user_objects, "_SMALL_PACKS_BYTES", 10)
+    monkeypatch.setattr(copy_user_objects, "_LINKED_PACKS_MAX_BYTES", 100)
     nowhere = bytes(range(20))
     assert adopt_objects(repo.root / ".git/objects", store, {*oids, nowhere}) == {nowhere}
     _assert_ours(store, oids)
@@ -409,8 +409,8 @@ def test_objects_in_the_users_alternates(
 ) -> None:
     oids = _make_packed_and_loose(repo)
     if copy:
-        monkeypatch.setattr(adopt, "_SMALL_PACKS_BYTES", 10)
-        monkeypatch.setattr(adopt, "_LINKED_PACKS_MAX_BYTES", 100)
+        monkeypatch.setattr(copy_user_objects, "_SMALL_PACKS_BYTES", 10)
+        monkeypatch.setattr(copy_user_objects, "_LINKED_PACKS_MAX_BYTES", 100)
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--shared", str(repo.root), str(clone))
     assert adopt_objects(clone / ".git/objects", store, oids) == set()

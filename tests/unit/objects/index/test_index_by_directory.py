@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from substrate.objects.git_index import IndexEntry, UnusualIndexError, parse_index
-from substrate.objects.index_table import IndexTable, columns, read_table
+from substrate.objects.index.git_index import IndexEntry, UnusualIndexError, parse_index
+from substrate.objects.index.index_by_directory import IndexTable, columns, read_table
 
 
 def git(repo: Path, *args: str, stdin: bytes = b"") -> bytes:
@@ -168,8 +168,8 @@ def test_a_directory_as_an_entry_is_not_read_this_way(repo: Path) -> None:
 
 READ = """
 import sys
-from substrate.objects.git_index import UnusualIndexError
-from substrate.objects.index_table import read_table
+from substrate.objects.index.git_index import UnusualIndexError
+from substrate.objects.index.index_by_directory import read_table
 try:
     read_table(open(sys.argv[1], "rb").read())
 except UnusualIndexError:
@@ -179,7 +179,7 @@ except UnusualIndexError:
 
 @pytest.mark.parametrize("how", ["--skip-worktree", "--intent-to-add"])
 def test_an_entry_with_extended_flags_is_refused_soon(repo: Path, how: str) -> None:
-    """It is longer: whoever tried every padding of all the others would never be done."""
+    """It is longer: trying every padding of all other entries would never end."""
     names = [f"d{number % 7}/{'n' * (number % 23)}{number}" for number in range(500)]
     for name in names:
         (repo / name).parent.mkdir(exist_ok=True)

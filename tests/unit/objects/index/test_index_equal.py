@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.objects.index_sameness import fresh_stat
+from substrate.objects.index.index_equal import fresh_stat
 
 #: Younger than every file here.
 LATER = 0xFFFFFFFF
@@ -92,7 +92,7 @@ def test_what_cannot_be_read_differs(repository: Path) -> None:
     assert fresh_stat(b"LINK" + whole[4:], whole, LATER) is None
 
 
-def test_what_git_was_not_sure_of_is_told(repository: Path) -> None:
+def test_what_git_was_not_sure_of_is_reported(repository: Path) -> None:
     for name, mtime_s in (("dir/b", 99), ("dir/bb", 100), ("a", 101)):
         os.utime(repository / name, (mtime_s, mtime_s))
     git(repository, "add", ".")

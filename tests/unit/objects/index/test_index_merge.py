@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.objects.index_merge import put_together
+from substrate.objects.index.index_merge import put_together
 
 Says = dict[str, str]
 

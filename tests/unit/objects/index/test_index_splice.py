@@ -11,9 +11,14 @@ import pytest
 from substrate.errors import RefusedError
 from substrate.model.nodes import Kind, Node
 from substrate.model.paths import RelPath
-from substrate.rewrite import index_splice
-from substrate.rewrite.index_splice import Change
+from substrate.objects.index import index_splice
+from substrate.objects.index.index_splice import Change
 from tests.unit.rewrite.scene import Scene
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path / "project")
 
 
 def forest(scene: Scene, seed: int) -> list[str]:

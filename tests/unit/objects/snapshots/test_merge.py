@@ -6,10 +6,10 @@ import hashlib
 
 import pytest
 
-from substrate.history.reversal import text_merger
+from substrate.history.reversal.compute_reversal import text_merger
 from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.objects.git import Git
-from substrate.objects.merge import Blobs, Collision, Merged, Take, merge_node
+from substrate.objects.git.git_command import Git
+from substrate.objects.snapshots.merge import Blobs, Collision, Merged, Take, merge_node
 
 
 class Contents:
@@ -115,8 +115,8 @@ def test_modes_that_differ_on_both_sides_collide(contents: Contents) -> None:
     base, ours, theirs = (contents.file(b"x", mode) for mode in (0o644, 0o600, 0o755))
     collision = merge_node(base, ours, theirs, contents.blobs, None)
     assert collision == Collision("mode is 0600 now, would become 0755")
-    assert merge_node(base, ours, theirs, contents.blobs, Take.OURS) == Merged(ours, both=True)
-    assert merge_node(base, ours, theirs, contents.blobs, Take.THEIRS) == Merged(theirs, both=True)
+    assert merge_node(base, ours, theirs, contents.blobs, Take.OURS) == Merged(ours)
+    assert merge_node(base, ours, theirs, contents.blobs, Take.THEIRS) == Merged(theirs)
 
 
 def test_attributes_that_differ_on_both_sides_collide(contents: Contents) -> None:
@@ -137,7 +137,7 @@ FILE, LINK, FOLDER = "file", "link", "folder"
 COLLISIONS = {
     "removed, changed since": ("file:b", "file:o", "absent", "would be removed, but was changed"),
     "removed since": ("file:b", "absent", "file:t", "would be changed, but was removed"),
-    "something else stands there": ("absent", "file:o", "file:t", "something else stands there"),
+    "something else is there": ("absent", "file:o", "file:t", "something else is there now"),
     "a link meanwhile": ("file:b", "link:o", "file:t", "is a symlink now, would become a file"),
     "links never merge": ("link:b", "link:o", "link:t", "is a symlink now"),
     "a directory meanwhile": ("file:b", "folder", "file:t", "is a directory now"),
@@ -162,3 +162,23 @@ def _node(contents: Contents, word: str) -> Node:
     if kind == "folder":
         return Node(Kind.DIRECTORY, 0o755)
     return link(contents, data.encode()) if kind == "link" else contents.file(data.encode())
+
+
+def test_rights_of_a_program_do_not_go_to_content_that_another_wrote(contents: Contents) -> None:
+    """Seen: `chmod u-s`, a member of the file's group writes to it, undo by its owner."""
+    rights = {"security.capability": b"\1net_raw"}
+    base, theirs = contents.file(b"ours", 0o775), contents.file(b"ours", 0o6775, **rights)
+    outcome = merge_node(base, contents.file(b"another", 0o775), theirs, contents.blobs, None)
+    assert outcome == Merged(contents.file(b"another", 0o775))
+    # Lines of both sides: neither side's program.
+    base, theirs = contents.file(LINES, 0o755), contents.file(LINES + b"end\n", 0o4755)
+    ours = contents.file(b"start\n" + LINES, 0o755)
+    outcome = merge_node(base, ours, theirs, contents.blobs, None)
+    assert outcome == Merged(contents.file(b"start\n" + LINES + b"end\n", 0o755), both=True)
+
+
+def test_a_program_that_comes_back_whole_has_its_rights(contents: Contents) -> None:
+    base, ours = contents.file(b"new", 0o755), contents.file(b"new", 0o755, **{"user.x": b"1"})
+    theirs = contents.file(b"old", 0o4755)
+    outcome = merge_node(base, ours, theirs, contents.blobs, None)
+    assert outcome == Merged(contents.file(b"old", 0o4755, **{"user.x": b"1"}), both=True)

@@ -13,10 +13,20 @@ from hypothesis import strategies as st
 
 from substrate.model.nodes import ABSENT, Change, Kind, Node
 from substrate.model.paths import ROOT, RelPath, ancestors, is_within
-from substrate.objects.batch import Batch
-from substrate.objects.snapshot import EMPTY, Snapshot, build, diff, edit, listing, lookup, walk
-from substrate.objects.store import ObjectStore
-from substrate.objects.trees import Tree
+from substrate.objects.snapshots.snapshot import (
+    EMPTY,
+    Lookup,
+    Snapshot,
+    build,
+    diff,
+    edit,
+    listing,
+    lookup,
+    walk,
+)
+from substrate.objects.snapshots.trees import Tree
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.object_store import ObjectStore
 from tests.unit.objects.conftest import commit_snapshot, run_git
 
 State = dict[RelPath, Node]
@@ -36,7 +46,7 @@ some_xattrs = st.one_of(st.just(()), st.just(()), xattrs)
 
 
 def _oid(data: bytes) -> bytes:
-    from substrate.objects.loose import object_id
+    from substrate.objects.store.loose import object_id
 
     return object_id("blob", data)
 
@@ -122,6 +132,26 @@ def test_walk_gives_back_what_was_built(state: State) -> None:
             assert listing(batch, snap, scope) == {
                 p.rpartition(b"/")[2]: n for p, n in inside.items() if p.count(b"/") == depth
             }
+
+
+@given(states, st.lists(paths, max_size=12))
+def test_many_lookups_answer_as_single_ones_do(state: State, others: list[RelPath]) -> None:
+    with fresh_batch() as batch:
+        snap = build(batch, state.items())
+        many = Lookup(batch, snap)
+        for path in [*others, *state, *others, ROOT]:
+            assert many.node(path) == lookup(batch, snap, path)
+
+
+def test_many_lookups_read_each_directory_once() -> None:
+    names = [RelPath(b"a/b/c/%d" % number) for number in range(100)]
+    with fresh_batch() as batch:
+        node = Node(Kind.FILE, 0o644, _oid(b"one"))
+        snap = edit(batch, EMPTY, dict.fromkeys(names, node))
+        reader = CountingReader(batch)
+        many = Lookup(reader, snap)
+        assert [many.node(name) for name in names] == [node] * 100
+        assert len(reader.trees) == 4  # the root, a, a/b, a/b/c
 
 
 @given(states, st.lists(consistent_changes, max_size=4))
@@ -243,7 +273,7 @@ def test_a_record_says_no_more_than_it_must(store: ObjectStore) -> None:
 
 @pytest.mark.parametrize("name", [b"a", b".GIT"])
 def test_a_plain_file_takes_the_place_of_anything(store: ObjectStore, name: bytes) -> None:
-    """Nothing of what stood there stays behind in the attrs tree."""
+    """Nothing of the previous entry remains in the attrs tree."""
     with Batch(store) as batch:
         blob = batch.add_blob(b"x")
         file = Node(Kind.FILE, 0o644, blob)

@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from substrate.errors import DamagedStoreError
-from substrate.objects.batch import Batch
-from substrate.objects.store import ObjectStore
-from substrate.objects.trees import (
+from substrate.objects.snapshots.trees import (
     EMPTY_TREE,
     MODE_DIR,
     MODE_FILE,
@@ -21,6 +19,8 @@ from substrate.objects.trees import (
     parse_tree,
     serialize_tree,
 )
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.object_store import ObjectStore
 from tests.unit.objects.conftest import run_git
 
 names = st.binary(min_size=1, max_size=255).filter(lambda n: b"/" not in n and b"\0" not in n)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import DamagedStoreError
-from substrate.objects import batch as batch_module
-from substrate.objects.batch import Batch
-from substrate.objects.commits import Commit, parse_commit, serialize_commit, signature
-from substrate.objects.loose import loose_path, object_id
-from substrate.objects.packwriter import PackWriter
-from substrate.objects.snapshot import EMPTY
-from substrate.objects.store import ObjectStore
+from substrate.objects.snapshots.commits import Commit, parse_commit, serialize_commit, signature
+from substrate.objects.snapshots.snapshot import EMPTY
+from substrate.objects.store import batch as batch_module
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.loose import loose_path, object_id
+from substrate.objects.store.object_store import ObjectStore
+from substrate.objects.store.packwriter import PackWriter
 from tests.unit.objects.conftest import SOMEONE, commit_snapshot, run_git
 
 

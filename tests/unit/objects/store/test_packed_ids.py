@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from substrate.objects import packed_ids
-from substrate.objects.packed_ids import PackedIds
-from substrate.objects.packfile import PackIndex
-from substrate.objects.packwriter import PackWriter
+from substrate.objects.store import packed_ids
+from substrate.objects.store.packed_ids import PackedIds
+from substrate.objects.store.packfile import PackIndex
+from substrate.objects.store.packwriter import PackWriter
 
 
 def index_of(base: Path, oids: list[bytes]) -> PackIndex:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from substrate.errors import DamagedStoreError, RefusedError, UsageError
-from substrate.objects.batch import Batch
-from substrate.objects.refs import delete_ref, list_refs, read_ref, write_ref
-from substrate.objects.snapshot import EMPTY
-from substrate.objects.store import ObjectStore
+from substrate.objects.snapshots.snapshot import EMPTY
+from substrate.objects.store.batch import Batch
+from substrate.objects.store.object_store import ObjectStore
+from substrate.objects.store.refs import delete_ref, list_refs, read_ref, write_ref
 from tests.unit.objects.conftest import commit_snapshot, run_git
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from substrate.packs.base_tree import BASE_NAME, base_record
-from substrate.packs.content_diff import MAX_BYTES, MAX_LINES, diff_contents, diff_lines
-from substrate.packs.drift import compare
-from substrate.packs.drift_types import Drift
-from substrate.packs.manifest import Input, Manifest, Output, Pack, Step
-from substrate.packs.store import Store
+from substrate.packs.drift.compare_packs import compare
+from substrate.packs.drift.content_diff import MAX_BYTES, MAX_LINES, diff_contents, diff_lines
+from substrate.packs.drift.drift_types import Drift
+from substrate.packs.exchange.sidecars import Sidecar, to_bytes
+from substrate.packs.format.manifest import Input, Manifest, Output, Pack, Step
+from substrate.packs.replay.base_tree import BASE_NAME, base_record
+from substrate.packs.store.ctx_store import Store
 
 
 def steps(store: Store, *calls: str) -> tuple[Step, ...]:
@@ -190,3 +191,19 @@ def test_there_is_drift_exactly_if_the_steps_differ(
     added = sum("was added" in d.description for d in found)
     removed = sum("was removed" in d.description for d in found)
     assert added - removed == len(b) - len(a)
+
+
+def test_sidecars_of_an_earlier_pack_are_no_drift(store: Store, manifest: Manifest) -> None:
+    sidecar = to_bytes(Sidecar("sha256:" + "c" * 64))
+    contents = {"out.ctx.json": sidecar, "mine.ctx.json": b"{}", "other.json": sidecar}
+    more = tuple(
+        Input(name, one.ref, one.size)
+        for name, data in contents.items()
+        for one in [store.objects.write(data)]
+    )
+    a, b = Pack("sha256:" + "a" * 64, manifest), Pack("sha256:" + "b" * 64, manifest)
+    b = b._replace(manifest=manifest._replace(inputs=(*manifest.inputs, *more)))
+    found = compare(store.objects, a, b).entries
+    assert [one.description for one in found] == [
+        "input mine.ctx.json was added", "input other.json was added",
+    ]  # fmt: skip

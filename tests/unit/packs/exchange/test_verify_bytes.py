@@ -1,4 +1,4 @@
-"""Verifying an artifact: each way in which it can fail is told apart."""
+"""Verifying an artifact: each kind of failure is distinguished."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import NotFoundError, UsageError
-from substrate.packs.manifest import Manifest, Output, Pack
-from substrate.packs.sidecars import sidecar_of, sidecar_path, to_bytes
-from substrate.packs.store import Store
-from substrate.packs.verify import verify
+from substrate.packs.exchange.sidecars import sidecar_of, sidecar_path, to_bytes
+from substrate.packs.exchange.verify_bytes import verify
+from substrate.packs.format.manifest import Manifest, Output, Pack
+from substrate.packs.store.ctx_store import Store
 
 
 @pytest.fixture
 def artifact(store: Store, manifest: Manifest) -> Path:
-    """Seed 004's `result.md` with a true sidecar."""
+    """An example `result.md` with a true sidecar."""
     pack = store.add(manifest)
     path = store.directory.parent / "result.md"
     path.write_bytes(b"It greets.\n")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from substrate.packs.canonical import canonical_bytes
+from substrate.packs.format.canonical import canonical_bytes
 
 VALUES = st.recursive(
     st.none()

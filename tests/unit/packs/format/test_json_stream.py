@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from substrate.packs.json_stream import JsonStream, JsonSyntaxError
-from substrate.packs.spill import Scratch, Spilled
+from substrate.packs.format.json_stream import JsonStream, JsonSyntaxError
+from substrate.packs.format.spill_file import Scratch, Spilled
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 VALUES = st.recursive(
@@ -78,8 +78,8 @@ def test_a_long_text_is_spilled_with_its_address(scratch: Scratch) -> None:
         (b'{"a": 1,\n\n}', 3, "a name in double quotes"),
         (b"[1,\n2", 2, "comma or ]"),
         (b'{"a":\n\n', 3, "the text ends"),
-        (b'{"a": 1,\n "a": 2}', 2, '"a" stands there twice'),
-        (b'{"x": {"a": 1,\n "a": 2}}', 2, '"a" stands there twice'),
+        (b'{"a": 1,\n "a": 2}', 2, '"a" is there twice'),
+        (b'{"x": {"a": 1,\n "a": 2}}', 2, '"a" is there twice'),
         (b"[NaN]", 1, "NaN is not JSON"),
         (b"[\n1e999]", 2, "too large"),
         (b"[" + b"9" * 5000 + b"]", 1, "more than 4,300 digits"),

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from substrate.errors import UsageError
-from substrate.packs.canonical import canonical_bytes
-from substrate.packs.create import LogFile, pack_log
-from substrate.packs.manifest import NO_TIME, Manifest, fields, ref_of_manifest, stored_bytes
-from substrate.packs.read_manifest import NotAManifestError, instant_ns, read_manifest
-from substrate.packs.store import Store
+from substrate.packs.format.canonical import canonical_bytes
+from substrate.packs.format.manifest import NO_TIME, Manifest, fields, ref_of_manifest, stored_bytes
+from substrate.packs.format.manifest_reader import NotAManifestError, instant_ns, read_manifest
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.log_to_pack import LogFile, pack_log
 
 #: As the original writes a pack with one step without parameters, output or time.
 GO_PACK = (

@@ -1,4 +1,4 @@
-"""The object store: exact, verified, whole, whoever writes beside us."""
+"""The object store: exact, verified, complete, also with concurrent writers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import DamagedStoreError, NotFoundError, RefusedError, WorkspaceError
-from substrate.packs.collect import collect
-from substrate.packs.manifest import Manifest
-from substrate.packs.objects import MissingObjectError
-from substrate.packs.store import Store, find_store, make_store, open_store
+from substrate.packs.format.manifest import Manifest
+from substrate.packs.store.ctx_store import Store, find_store, make_store, open_store
+from substrate.packs.store.gc import collect
+from substrate.packs.store.object_files import MissingObjectError
 
 
 def test_layout_is_the_seeds(store: Store) -> None:
@@ -102,7 +102,7 @@ def test_writing_again_heals_a_damaged_object(store: Store) -> None:
     assert store.objects.read(ref) == b"hello"
 
 
-def test_a_missing_object_is_told_from_a_damaged_one(store: Store) -> None:
+def test_a_missing_object_differs_from_a_damaged_one(store: Store) -> None:
     with pytest.raises(MissingObjectError, match="missing"):
         store.objects.read("sha256:" + "0" * 64)
 
@@ -170,7 +170,7 @@ def test_another_users_store_is_refused(store: Store) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from substrate.packs.store import Store
+from substrate.packs.store.ctx_store import Store
 store = Store(Path(sys.argv[1]))
 sys.stdin.readline()
 for n in range(40):

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from substrate.errors import NotFoundError, UsageError
-from substrate.packs import refs
-from substrate.packs.draft import finalize, find_draft, fork
-from substrate.packs.fsck import check_store
-from substrate.packs.manifest import Manifest, Pack
-from substrate.packs.store import Store
+from substrate.packs.format.manifest import Manifest, Pack
+from substrate.packs.store import pack_refs
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.forks import finalize, find_draft, fork
+from substrate.packs.store.fsck import check_store
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_an_edited_draft_becomes_a_pack_with_a_parent(store: Store, pack: Pack) 
     assert found.created == pack.manifest.created
     assert not done.unchanged
     assert not path.exists()
-    assert refs.latest(store) == done.pack.ref
+    assert pack_refs.latest(store) == done.pack.ref
 
 
 def test_what_a_recorded_step_did_stays_in_the_fork(store: Store, manifest: Manifest) -> None:
@@ -122,7 +122,7 @@ def test_a_mistake_in_a_draft_is_named_and_the_draft_stays(
     assert store.packs() == [pack.ref]
 
 
-def test_broken_json_is_told_by_line(store: Store, pack: Pack) -> None:
+def test_broken_json_is_reported_by_line(store: Store, pack: Pack) -> None:
     path = fork(store, pack)
     path.write_text('{\n "a": \n')
     with pytest.raises(UsageError, match="line 3"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from substrate.packs.lineage import draw, entries
-from substrate.packs.manifest import Manifest
-from substrate.packs.store import Store
+from substrate.packs.format.manifest import Manifest
+from substrate.packs.store.ctx_store import Store
+from substrate.packs.store.lineage import draw, entries
 
 
 def at(manifest: Manifest, minute: int, parent: str = "") -> Manifest:

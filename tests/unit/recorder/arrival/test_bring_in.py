@@ -16,20 +16,21 @@ from typing import Any
 import pytest
 
 from substrate.errors import SubstrateError
-from substrate.history import record
+from substrate.history.record import record_entry
 from substrate.model.paths import RelPath
-from substrate.recorder import worlds
-from substrate.recorder.git_arrival import look_after_git
-from substrate.recorder.place import Place
-from substrate.recorder.record_command import CommandRequest, Recording, record_command
-from substrate.recorder.roll_back import restore_recovery
+from substrate.recorder.command.command_request import CommandRequest, Recording
+from substrate.recorder.command.pipeline import record_command
+from substrate.recorder.reversals import restore_recovery
+from substrate.recorder.session_context import Place
+from substrate.recorder.user_git import git_arrival
+from substrate.recorder.user_git.git_arrival import look_after_git
 from substrate.system import clock, environment
-from substrate.workspace.trash import Trash
+from substrate.workspace.apply.trash import Trash
 from tests.mounts import mounted, tmpfs_words
 from tests.unit.history.workbench import Bench
 from tests.unit.recorder.overlay_world import ScriptWorld
+from tests.unit.world.layer.test_changes import CASES
 from tests.unit.world.overlays import tree
-from tests.unit.world.test_changes import CASES
 
 pytestmark = pytest.mark.needs("overlay", "root", "mounts")
 
@@ -88,7 +89,7 @@ def is_settled(bench: Bench) -> bool:
     left = list((bench.root / ".substrate-git" / "worlds").iterdir())
     journal = list((bench.root / ".substrate-git" / "journal").iterdir())
     with bench.writing() as store:
-        found = record.record_outside(store)
+        found = record_entry.record_outside(store)
     assert found is None, found
     return not left and not journal
 
@@ -153,7 +154,7 @@ def test_an_edit_made_while_the_command_ran_is_merged(bench: Bench) -> None:
 def test_an_edit_made_after_the_layer_was_read_is_merged(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file in the tree was seen with the layer's: that is no longer how it stands."""
+    """The file in the tree was read together with the layer, but has changed since then."""
     lines = [f"line {n}\n" for n in range(20)]
     for name in ("long", "touched"):
         (bench.root / name).write_text("".join(lines))
@@ -168,7 +169,7 @@ def test_an_edit_made_after_the_layer_was_read_is_merged(
             write(bench.root / name, mine)()
         return look_after_git(*words, **more)
 
-    monkeypatch.setattr(worlds, "look_after_git", edit_first)
+    monkeypatch.setattr(git_arrival, "look_after_git", edit_first)
     done = do(bench, "echo its >> long; touch touched")
     assert seen == {b"long", b"touched"}
     assert (bench.root / "long").read_text() == mine + "its\n"
@@ -179,7 +180,7 @@ def test_an_edit_made_after_the_layer_was_read_is_merged(
 
 
 @pytest.mark.parametrize("script", ["echo new > .b; mv .b b", "rm b"])
-def test_what_others_write_to_a_file_that_was_taken_from_them_is_told_of_and_comes_back(
+def test_what_others_write_to_a_file_that_was_taken_from_them_is_reported_and_comes_back(
     bench: Bench, script: str
 ) -> None:
     path = bench.root / "b"
@@ -285,7 +286,8 @@ def test_only_a_conflict_and_nothing_else(bench: Bench) -> None:
 
 
 def test_a_file_made_by_both(bench: Bench) -> None:
-    do(bench, "echo its > n; mkdir x; echo its > x/n", write(bench.root / "n", "mine\n"))
+    # Without a newline at its end it cannot be taken for lines that were appended.
+    do(bench, "printf its > n; mkdir x; echo its > x/n", write(bench.root / "n", "mine\n"))
     assert (bench.root / "n").read_text() == "mine\n"
     assert span()["conflicts"] == ["n"]
     assert (bench.root / "x/n").read_text() == "its\n"
@@ -311,14 +313,14 @@ def test_a_removed_directory_with_a_file_that_history_did_not_know(bench: Bench)
     assert (bench.root / "d/c").read_text() == "c\n"
 
 
-def test_a_removed_directory_into_which_somebody_puts_a_file(bench: Bench) -> None:
+def test_a_removed_directory_into_which_a_user_puts_a_file(bench: Bench) -> None:
     do(bench, "rm -r d", write(bench.root / "d/mine", "mine\n"))
     assert (bench.root / "d/mine").read_text() == "mine\n"
     assert not (bench.root / "d/c").exists()
     assert is_settled(bench)
 
 
-def test_a_file_removed_that_somebody_edits(bench: Bench) -> None:
+def test_a_file_removed_that_a_user_edits(bench: Bench) -> None:
     do(bench, "rm a", write(bench.root / "a", "mine\n"))
     assert (bench.root / "a").read_text() == "mine\n"
     assert span()["conflicts"] == ["a"]
@@ -333,7 +335,7 @@ def test_an_unknown_file_is_removed_by_the_command(bench: Bench) -> None:
     assert (bench.root / "mine").read_text() == "mine\n"
 
 
-def test_a_directory_that_somebody_removes_while_the_command_works_in_it(bench: Bench) -> None:
+def test_a_directory_that_a_user_removes_while_the_command_works_in_it(bench: Bench) -> None:
     do(bench, "echo its > d/e/n", lambda: shutil.rmtree(bench.root / "d"))
     assert (bench.root / "d/e/n").read_text() == "its\n"
     assert not (bench.root / "d/c").exists()
@@ -346,7 +348,7 @@ def test_two_worlds_at_once(bench: Bench) -> None:
     def second() -> None:
         do(bench, "echo 2 > two; echo 2 > both; echo 2 >> a")
 
-    done = do(bench, "echo 1 > one; echo 1 > both; rm b", second)
+    done = do(bench, "echo 1 > one; printf 1 > both; rm b", second)
     assert (bench.root / "one").read_text() == "1\n"
     assert (bench.root / "two").read_text() == "2\n"
     assert (bench.root / "both").read_text() == "2\n"
@@ -354,7 +356,7 @@ def test_two_worlds_at_once(bench: Bench) -> None:
     assert span()["conflicts"] == ["both"]
     assert done.entry is not None
     bench.restore(done.command_id, "both")
-    assert (bench.root / "both").read_text() == "1\n"
+    assert (bench.root / "both").read_text() == "1"
     assert bench.kinds()[1:-1] == ["command", "command", "command"]
 
 
@@ -385,7 +387,7 @@ def test_an_excluded_directory_that_goes_comes_back_with_undo(bench: Bench) -> N
     assert (bench.root / "dist/o").read_text() == "old\n"
 
 
-def test_an_excluded_directory_made_anew_is_exchanged_whole(bench: Bench) -> None:
+def test_an_excluded_directory_made_again_is_exchanged_whole(bench: Bench) -> None:
     write(bench.root / "dist/o", "old\n")()
     do(bench, "rm -r dist; mkdir dist; echo new > dist/o; echo n > dist/n")
     assert (bench.root / "dist/o").read_text() == "new\n"
@@ -505,6 +507,19 @@ def test_a_git_configuration_cannot_hide_what_it_runs(bench: Bench, config: str)
     assert span()["runs_code"] == [".git/config"]
 
 
+def test_hooks_and_includes_that_the_configuration_leads_to_are_named(bench: Bench) -> None:
+    (bench.root / ".git").mkdir()
+    (bench.root / ".git/config").write_text(
+        "[core]\n\thooksPath = tools/hooks\n[include]\n\tpath = ../team.cfg\n"
+    )
+    do(
+        bench,
+        "mkdir -p tools/hooks; echo x > tools/hooks/pre-commit; echo x > tools/x; echo x > a.pth;"
+        "printf '[core]\\n\\tpager = ./x\\n' > team.cfg",
+    )
+    assert span()["runs_code"] == ["a.pth", "team.cfg", "tools/hooks/pre-commit"]
+
+
 def test_a_replays_tools_and_another_repository_are_named(bench: Bench) -> None:
     do(bench, "mkdir .ctx sub; echo '{}' > .ctx/config.json; echo 'gitdir: ../y' > sub/.git")
     assert span()["runs_code"] == [".ctx/config.json", "sub/.git"]
@@ -578,7 +593,7 @@ os.chmod("a", 0o750)
 def test_new_file_capabilities_stay_in_the_world(
     bench: Bench, other_disk: Path, copied: bool
 ) -> None:
-    """They give rights to whoever runs the file, as set-id bits do."""
+    """They give rights to every user that runs the file, like set-id bits."""
     kept = bench.root / "a"
     capability = "security.capability"
     os.setxattr(kept, capability, bytes.fromhex("0100000200200000" + 12 * "00"))

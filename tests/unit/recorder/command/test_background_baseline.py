@@ -11,20 +11,25 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import WorldFailedError
-from substrate.history import held, record, sessions
-from substrate.history.record import InWorld, Running
-from substrate.history.store import HistoryStore, open_store
+from substrate.history.arrival import held_world_rows
+from substrate.history.record import record_entry, sessions
+from substrate.history.record.record_entry import InWorld, Running
+from substrate.history.store.history_store import HistoryStore, open_store
+from substrate.model.hold_causes import Hold, HoldCause
 from substrate.model.paths import RelPath
-from substrate.objects.first_look import WORTH_FORKING_FILES
-from substrate.recorder import first_use, held_worlds
-from substrate.recorder.first_use import Baseline
-from substrate.recorder.place import Place
-from substrate.recorder.record_command import CommandRequest, Recording, record_command
+from substrate.objects.import_user.bulk_baseline import WORTH_FORKING_FILES
+from substrate.recorder.arrival import held_worlds
+from substrate.recorder.command import background_baseline
+from substrate.recorder.command.background_baseline import Baseline
+from substrate.recorder.command.command_request import CommandRequest, Recording
+from substrate.recorder.command.pipeline import record_command
+from substrate.recorder.session_context import Place
 from substrate.system import clock, environment
-from substrate.workspace.newer import new_moment
-from substrate.world.choose import Falling
-from substrate.world.direct import DirectWorld
-from substrate.world.protocol import RunOutcome, RunRequest
+from substrate.workspace.paths.change_times import new_moment
+from substrate.world.interface import RunOutcome, RunRequest
+from substrate.world.select_strategy import Falling
+from substrate.world.strategies.direct import DirectWorld
+from tests.daemons import until
 from tests.unit.recorder.overlay_world import ISOLATION, ScriptWorld
 
 pytestmark = pytest.mark.needs("overlay", "root", "mounts")
@@ -71,19 +76,22 @@ def begun(root: Path) -> tuple[HistoryStore, Running]:
     """A command announced as the first of all, which began without a baseline."""
     store = history(root)
     with store.writing("a test"):
-        running = record.begin(
+        running = record_entry.begin(
             store, session=None, agent_id="ada", command="x", exact="x",
             world=InWorld("wld_x", (root / ".substrate-git" / "worlds" / "wld_x",)),
-            baseline_later=first_use.may_wait(store),
+            baseline_later=background_baseline.may_wait(store),
         )  # fmt: skip
     return store, running
 
 
 def held_with_its_baseline(store: HistoryStore, running: Running) -> None:
     with store.writing("a test"):
-        record.ensure_baseline(store)
-        held.hold(store, running._replace(base_commit=record.base_of(store, running)),
-                  record.Result(0, 1, {}), "held", "a test")  # fmt: skip
+        record_entry.ensure_baseline(store)
+        base = record_entry.base_of(store, running)
+        result = record_entry.Result(0, 1, {})
+        held_world_rows.hold(
+            store, running._replace(base_commit=base), result, "held", (HoldCause(Hold.REQUESTED),)
+        )
     store.close()
 
 
@@ -92,8 +100,8 @@ def test_the_command_begins_first_and_all_is_recorded(root: Path) -> None:
     assert running.base_commit == b"" and running.base_known == "beside"
     assert store.tip_commit is None
     with store.writing("a test"):
-        assert record.ensure_baseline(store)
-        assert record.base_of(store, running) == store.tip_commit
+        assert record_entry.ensure_baseline(store)
+        assert record_entry.base_of(store, running) == store.tip_commit
         session = sessions.find(store.ledger, running.session_id)
         assert session is not None and session.start_commit == store.tip_commit
     store.close()
@@ -136,7 +144,7 @@ def test_an_edit_that_the_baseline_has_and_the_command_had_not_seen_is_not_overw
     assert outcome.layer is not None
     held_with_its_baseline(store, running)
     _, brought = held_worlds.apply_world(place_at(root), "wld_x")
-    assert brought.held.startswith("perhaps changed by others, too") and "notes" in brought.held
+    assert brought.held.startswith("others may have changed it, too") and "notes" in brought.held
     assert "mine" not in brought.held
     assert (root / "notes").read_text() == "one\ntwo\nthree\nfour by hand\n"
     assert brought.is_refused_once
@@ -146,8 +154,8 @@ def test_an_edit_that_the_baseline_has_and_the_command_had_not_seen_is_not_overw
     assert (root / "mine").read_text() == "mine\n"
 
 
-def test_who_is_told_that_his_repository_was_changed_is_told_of_his_edits_too(root: Path) -> None:
-    """Not only of the one: whoever applies the world then gets all of it."""
+def test_a_caller_that_learns_of_a_changed_repository_learns_of_edits_too(root: Path) -> None:
+    """Both are reported: applying the world then brings all of it."""
 
     def bash(script: str) -> None:
         subprocess.run(["bash", "-ec", script], cwd=root, check=True)
@@ -160,7 +168,7 @@ def test_who_is_told_that_his_repository_was_changed_is_told_of_his_edits_too(ro
     held_with_its_baseline(store, running)
     _, brought = held_worlds.apply_world(place_at(root), "wld_x")
     assert brought.is_refused_once
-    assert ".git/index was written meanwhile" in brought.held
+    assert ".git/index was written since the command began" in brought.held
     assert "d1/f0" in brought.held and brought.held.endswith(" and 81 more")
 
 
@@ -197,12 +205,12 @@ def wait_for_the_baseline(root: Path) -> None:
     ids=["removed", "a directory moved in", "a directory moved away", "a mode"],
 )
 def test_other_edits_in_that_time(root: Path, edit: Callable[[Path], None], path: str) -> None:
-    from substrate.history.beside import perhaps_unseen
+    from substrate.history.record.baseline_race import perhaps_unseen
 
     store, running = begun(root)
     edit(root)
     with store.writing("a test"):
-        record.ensure_baseline(store)
+        record_entry.ensure_baseline(store)
     asked = [path.encode(), b"d3/f1", b"d3/not-there", b"notes"]
     found = perhaps_unseen(store, asked, running.started_ns)  # type: ignore[arg-type]
     store.close()
@@ -210,17 +218,17 @@ def test_other_edits_in_that_time(root: Path, edit: Callable[[Path], None], path
 
 
 @pytest.mark.parametrize("lost", ["deep", "deep/er"])
-def test_nobody_can_tell_of_a_directory_whose_look_was_lost(root: Path, lost: str) -> None:
+def test_a_directory_whose_look_was_lost_is_unknown(root: Path, lost: str) -> None:
     """As when the system ends a child that still works at what only the cache needs."""
-    from substrate.history.beside import perhaps_unseen
-    from substrate.workspace.stat_cache import StatCache
+    from substrate.history.record.baseline_race import perhaps_unseen
+    from substrate.workspace.scan.stat_cache import StatCache
 
     (root / "deep" / "er").mkdir(parents=True)
     (root / "deep" / "er" / "file").write_text("a")
     store, running = begun(root)
     (root / "deep" / "er" / "file").write_text("b")
     with store.writing("a test"):
-        record.ensure_baseline(store)
+        record_entry.ensure_baseline(store)
     cache = StatCache.load(store.stat_cache_file)
     cache.drop(lost)
     cache.save(store.stat_cache_file, describes=cache.describes)
@@ -230,14 +238,14 @@ def test_nobody_can_tell_of_a_directory_whose_look_was_lost(root: Path, lost: st
     assert found == [b"deep/er/file"]
 
 
-def test_one_whose_child_is_killed_is_recorded_all_the_same(
+def test_one_whose_child_is_killed_is_recorded_even_so(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(place: Place, parent: int) -> bool:
         os.kill(os.getpid(), signal.SIGKILL)
         return False
 
-    monkeypatch.setattr(first_use, "_take", killed)
+    monkeypatch.setattr(background_baseline, "_take", killed)
     done = do(root, "echo four >> notes")
     assert not done.held
     assert (root / "notes").read_text().endswith("four\n")
@@ -252,7 +260,8 @@ def test_a_recorder_that_is_killed_leaves_a_world_that_can_be_applied(root: Path
         os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     (waiting,) = held_worlds.list_worlds(place_at(root))
-    assert waiting.state == "crashed" and waiting.base_commit
+    assert waiting.state == "crashed"
+    assert b"+four" in held_worlds.diff_world(place_at(root), waiting.world_id).text
     assert (root / "notes").read_text() == "one\ntwo\nthree\n"
     _, brought = held_worlds.apply_world(place_at(root), waiting.world_id)
     assert not brought.held
@@ -265,8 +274,8 @@ def killed_at_once(root: Path, scripts: list[str]) -> None:
         child = os.fork()
         if child == 0:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(first_use, "_take", lambda *_: False)
-                patch.setattr(held, "crashed", lambda *_: "")
+                patch.setattr(background_baseline, "_take", lambda *_: False)
+                patch.setattr(held_world_rows, "crashed", lambda *_: "")
                 world = _Killed(root, script)
                 record_command(place_at(root), world, CommandRequest(root, shell="x"))
             os._exit(1)
@@ -277,6 +286,8 @@ def test_each_of_several_that_were_killed_has_the_baseline(root: Path) -> None:
     killed_at_once(root, ["echo four >> notes", "echo 2 > second", "echo 3 > third"])
     waiting = held_worlds.list_worlds(place_at(root))
     assert [one.state for one in waiting] == ["crashed"] * 3
+    with place_at(root).history() as store, store.writing("test"):
+        waiting = held_world_rows.all_held(store)  # listing alone takes no baseline
     assert len({one.base_commit for one in waiting}) == 1 and waiting[0].base_commit
     for one in waiting:
         assert held_worlds.diff_world(place_at(root), one.world_id).text
@@ -287,10 +298,10 @@ def test_each_of_several_that_were_killed_has_the_baseline(root: Path) -> None:
     assert held_worlds.list_worlds(place_at(root)) == []
 
 
-def test_one_that_was_killed_is_applied_before_anybody_looked(root: Path) -> None:
+def test_one_that_was_killed_is_applied_before_anything_looked(root: Path) -> None:
     killed_at_once(root, ["echo four >> notes"])
     store = history(root)
-    (waiting,) = held.all_held(store)
+    (waiting,) = held_world_rows.all_held(store)
     store.close()
     _, brought = held_worlds.apply_world(place_at(root), waiting.world_id)
     assert not brought.held
@@ -298,7 +309,7 @@ def test_one_that_was_killed_is_applied_before_anybody_looked(root: Path) -> Non
     assert held_worlds.list_worlds(place_at(root)) == []
 
 
-def test_who_does_not_want_to_wait_for_the_baseline_finds_the_world(
+def test_a_caller_that_does_not_want_to_wait_for_the_baseline_finds_the_world(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(self: Baseline) -> None:
@@ -313,8 +324,10 @@ def test_who_does_not_want_to_wait_for_the_baseline_finds_the_world(
             os._exit(0)
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
+    # The process that takes the baseline may outlive it, and has its lock from the fork.
+    until(lambda: [one.state for one in held_worlds.list_worlds(place_at(root))] == ["crashed"])
     (waiting,) = held_worlds.list_worlds(place_at(root))
-    assert waiting.state == "crashed" and waiting.command == "echo four >> notes"
+    assert waiting.command == "echo four >> notes"
     _, brought = held_worlds.apply_world(place_at(root), waiting.world_id)
     assert not brought.held
     assert (root / "notes").read_text().endswith("four\n")
@@ -364,7 +377,7 @@ def test_a_moment_is_after_every_change_before_and_before_every_one_after(tmp_pa
 def test_an_index_that_is_none_is_not_waited_for(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
-    from substrate.objects.borrow import entries_in
+    from substrate.objects.index import entries_in
 
     assert entries_in(tmp_path / "index") == 0
     make(tmp_path / "index")

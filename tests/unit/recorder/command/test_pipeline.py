@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import SubstrateError
-from substrate.recorder.place import Place
-from substrate.recorder.record_command import CommandRequest, Recording, record_command
+from substrate.recorder.command.command_request import CommandRequest, Recording
+from substrate.recorder.command.pipeline import record_command
+from substrate.recorder.session_context import Place
 from substrate.system import environment
 from tests.unit.history.workbench import Bench, edit
 from tests.unit.recorder.worlds import Acting
@@ -92,7 +93,7 @@ def test_where_no_history_is_kept_it_runs_and_is_traced(private_environment: Pat
 
 
 def test_two_at_once_name_each_other(bench: Bench) -> None:
-    """Without isolation their changes cannot be told apart; that is said."""
+    """Without isolation their changes cannot be distinguished; this is reported."""
     inner: list[Recording] = []
 
     def work() -> None:
@@ -128,8 +129,9 @@ class TestKilled:
         script = (
             "import os, signal\n"
             "from pathlib import Path\n"
-            "from substrate.recorder.place import Place\n"
-            "from substrate.recorder.record_command import CommandRequest, record_command\n"
+            "from substrate.recorder.session_context import Place\n"
+            "from substrate.recorder.command.command_request import CommandRequest\n"
+            "from substrate.recorder.command.pipeline import record_command\n"
             "from substrate.system import environment\n"
             "from tests.unit.recorder.worlds import Acting\n"
             f"root = Path({str(bench.root)!r})\n"
@@ -139,7 +141,7 @@ class TestKilled:
             "place = Place.at(root, environment.current(), 's-1', 'ada')\n"
             "record_command(place, Acting(act), CommandRequest(root, shell='half done'))\n"
         )
-        project = str(Path(__file__).parents[3])
+        project = str(Path(__file__).parents[4])
         done = subprocess.run(
             [sys.executable, "-c", script], check=False, env={**os.environ, "PYTHONPATH": project}
         )
@@ -164,7 +166,7 @@ class TestKilled:
         assert bench.fsck() == []
 
 
-def test_a_record_that_fails_is_told_with_the_commands_status(bench: Bench) -> None:
+def test_a_record_that_fails_is_reported_with_the_commands_status(bench: Bench) -> None:
     do(bench, Acting())
 
     def spoil() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from substrate.model.paths import RelPath
-from substrate.recorder.pace import Pace
+from substrate.recorder.command.rate_limit import Pace
 from substrate.system import clock
 
 LOG, OTHER = RelPath(b"server.log"), RelPath(b"src/a")

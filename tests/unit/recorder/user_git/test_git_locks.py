@@ -1,4 +1,4 @@
-"""Somebody's git has its lock for a moment: commands in worlds go on with their own work."""
+"""The user's git holds its lock for a moment: commands in worlds continue their own work."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from substrate.recorder import git_locks
-from substrate.recorder import record_command as record_command_module
-from substrate.recorder.git_locks import wait_for_the_index
-from substrate.recorder.place import Place
-from substrate.recorder.record_command import CommandRequest, Recording, record_command
-from substrate.recorder.user_git import GitState
-from substrate.recorder.world_choice import Asked, world_for
+from substrate.recorder.command import begin_command, running_command
+from substrate.recorder.command.command_request import CommandRequest, Recording
+from substrate.recorder.command.pipeline import record_command
+from substrate.recorder.command.world_choice import Asked, world_for
+from substrate.recorder.session_context import Place
+from substrate.recorder.user_git import git_locks
+from substrate.recorder.user_git.git_locks import wait_for_the_index
+from substrate.recorder.user_git.ref_moves import GitState
 from substrate.system import clock, environment
-from substrate.workspace.locate import Workspace, find_workspace
+from substrate.workspace.workspace_location import Workspace, find_workspace
 from tests.unit.history.workbench import Bench
 
 _MAKE = "git init -q -b main; echo a > a; git add .; git commit -qm one"
@@ -71,7 +72,7 @@ _STRATEGIES = [
 
 
 @pytest.mark.parametrize("strategy", _STRATEGIES)
-def test_a_lock_that_comes_and_goes_stops_nobody(
+def test_a_lock_that_comes_and_goes_stops_no_command(
     bench: Bench, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SUBSTRATE_WORLD_STRATEGY", strategy)
@@ -83,10 +84,10 @@ def test_a_lock_that_comes_and_goes_stops_nobody(
 
 @pytest.mark.needs("world-overlay")
 @pytest.mark.parametrize("how", ["an arrival's", "made after the look"])
-def test_nor_one_that_stands_as_the_command_begins(
+def test_nor_does_a_lock_from_before_the_command(
     bench: Bench, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another command's change arrives just then, or somebody stages something."""
+    """Another command's change arrives just then, or the user stages something."""
     lock = bench.root / ".git" / "index.lock"
     looked = git_locks.not_held
 
@@ -110,7 +111,7 @@ def test_a_lock_that_was_taken_while_history_was_written_is_waited_for(
 ) -> None:
     run(bench, "true")
     lock = bench.root / ".git" / "index.lock"
-    begun = record_command_module._begun
+    begun = begin_command.begin
     helpers = []
 
     def then_locked(*args: Any, **more: Any) -> Any:
@@ -119,7 +120,7 @@ def test_a_lock_that_was_taken_while_history_was_written_is_waited_for(
         helpers.append(subprocess.Popen(["bash", "-c", f"sleep .3; rm {lock}"]))
         return out
 
-    monkeypatch.setattr(record_command_module, "_begun", then_locked)
+    monkeypatch.setattr(running_command, "begin", then_locked)
     done = run(bench, "echo b > b; git add b")
     assert [one.wait(60) for one in helpers] == [0]
     assert (done.outcome.exit, done.held) == (0, "")
@@ -128,7 +129,7 @@ def test_a_lock_that_was_taken_while_history_was_written_is_waited_for(
 
 @pytest.mark.needs("world-overlay")
 def test_nor_when_the_command_has_had_one_itself(bench: Bench) -> None:
-    """The world's init must have looked before he takes it; he may be the quicker one."""
+    """The world's init must check before the user takes the lock; the user may be faster."""
     steps = ["touch .git/index.lock", "rm .git/index.lock"] * _ATTEMPTS
     once = "echo $RANDOM$RANDOM > b; git add b; ask; git add b && good=0; ask;"
     with outside(bench, *steps) as ask:
@@ -150,8 +151,10 @@ def test_nor_does_one_on_a_branch(bench: Bench) -> None:
 
 
 @pytest.mark.needs("world-overlay")
-def test_who_has_just_begun_is_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What he stages is there when the command begins, and stays."""
+def test_a_caller_that_has_just_begun_is_waited_for(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the user stages is there when the command begins, and stays."""
     run(bench, "true")
     lock, really = bench.root / ".git" / "index.lock", clock.sleep
 
@@ -170,7 +173,7 @@ def test_who_has_just_begun_is_waited_for(bench: Bench, monkeypatch: pytest.Monk
 
 
 @pytest.mark.needs("world-overlay")
-def test_one_that_is_held_for_long_is_seen_until_it_goes(bench: Bench) -> None:
+def test_one_held_for_long_is_seen_until_it_goes(bench: Bench) -> None:
     lock = bench.root / ".git" / "index.lock"
     lock.touch()
     os.utime(lock, (0, 0))

@@ -1,4 +1,4 @@
-"""Where the user's refs stand, and what a command moved: against git's own words."""
+"""The values of the user's refs, and what a command moved: compared with git's own output."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from substrate.recorder.user_git import git_effect, git_state
-from substrate.workspace.locate import find_workspace
+from substrate.recorder.user_git.ref_moves import git_effect, git_state
+from substrate.workspace.workspace_location import find_workspace
 
 
 def git(root: Path, *words: str) -> str:
@@ -83,15 +83,15 @@ def test_odd_things_among_the_refs_are_no_trouble(project: Path) -> None:
 
 
 def test_a_huge_head_is_not_read_whole(project: Path) -> None:
-    """It would be kept in the span and the ledger, and read anew by every later command."""
+    """It would be stored in the span and the ledger, and read again by every later command."""
     os.truncate(project / ".git/HEAD", 1 << 28)
     assert len(git_state(find_workspace(project)).head) < 10_000
 
 
 @pytest.mark.needs("symlinks")
 @pytest.mark.parametrize("where", ["HEAD", "packed-refs", "refs", "refs/heads/leak"])
-def test_what_a_link_leads_to_is_told_to_nobody(project: Path, tmp_path: Path, where: str) -> None:
-    """Commands are shown where refs stand, those too that may not read everything."""
+def test_what_a_link_leads_to_is_not_reported(project: Path, tmp_path: Path, where: str) -> None:
+    """Commands see the values of refs, including commands that may not read everything."""
     secrets = tmp_path / "secrets"
     secrets.mkdir()
     (secrets / "key").write_text(f"{'0' * 40} SECRET\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system.files import (
+from substrate.system.files.files import (
     fsync_dir,
     read_bytes_or_none,
     real_path,

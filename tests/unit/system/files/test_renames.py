@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system import renames
-from substrate.system.renames import exchange, rename_new
+from substrate.system.files import renames
+from substrate.system.files.renames import exchange, rename_new
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -35,13 +35,18 @@ def test_onto_a_free_name(place: Path, name: str) -> None:
     assert not os.path.lexists(place / name)
 
 
-@pytest.mark.parametrize("name", ["one", "link", "dir"])
-@pytest.mark.parametrize("taken", ["two", "link", "dir", "dangling"])
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        (name, taken)
+        for name in ("one", "link", "dir")
+        for taken in ("two", "link", "dir", "dangling")
+        if name != taken
+    ],
+)
 def test_never_onto_a_taken_name(place: Path, name: str, taken: str) -> None:
     (place / "dangling").symlink_to("nowhere")
     before = sorted(p.name for p in place.iterdir())
-    if name == taken:
-        return
     with pytest.raises(FileExistsError):
         rename_new(_at(place, name), _at(place, taken))
     assert sorted(p.name for p in place.iterdir()) == before

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system import afterwards
+from substrate.system.process import deferred_work
 
 
-def test_where_nobody_catches_up_it_is_done_at_once() -> None:
+def test_where_nothing_catches_up_it_is_done_at_once() -> None:
     done: list[int] = []
-    afterwards.do(lambda: done.append(1))
+    deferred_work.do(lambda: done.append(1))
     assert done == [1]
 
 
@@ -30,12 +30,12 @@ def test_put_off_until_the_answer(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
         try:
-            afterwards.postpone()
-            afterwards.do(lambda: say("first"))
-            afterwards.do(fail)
-            afterwards.do(lambda: say("second"))
+            deferred_work.postpone()
+            deferred_work.do(lambda: say("first"))
+            deferred_work.do(fail)
+            deferred_work.do(lambda: say("second"))
             say("answer")
-            afterwards.run()
+            deferred_work.run()
         finally:
             os._exit(0)
     os.waitpid(child, 0)
@@ -43,7 +43,7 @@ def test_put_off_until_the_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs("posix")
-def test_it_is_cleared_away_where_nobody_may_give_way(
+def test_it_is_cleared_away_where_nothing_may_give_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: int) -> int:
@@ -55,9 +55,9 @@ def test_it_is_cleared_away_where_nobody_may_give_way(
     if child == 0:
         try:
             monkeypatch.setattr(os, "nice", refuse)
-            afterwards.postpone()
-            afterwards.clear(layer.rmdir)
-            afterwards.run_clearing()
+            deferred_work.postpone()
+            deferred_work.clear(layer.rmdir)
+            deferred_work.run_clearing()
         finally:
             os._exit(0)
     os.waitpid(child, 0)

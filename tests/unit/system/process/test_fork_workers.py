@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system.forked import MOST_PORTIONS, Portions, by_weight, can_fork, fork
+from substrate.system.process.fork_workers import MOST_PORTIONS, Portions, by_weight, can_fork, fork
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system has no safe fork")
 
@@ -44,7 +44,7 @@ def test_a_child_that_fails_answers_nothing(capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_is_done_after_the_answer_keeps_nobody_waiting() -> None:
+def test_what_is_done_after_the_answer_keeps_no_caller_waiting() -> None:
     reader, writer = os.pipe()
     child = fork(lambda: "early", lambda: (os.read(reader, 1), b"x" * 10_000_000))
     assert child is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import MissingDependencyError, SubstrateError, WorkspaceError
-from substrate.system import process
+from substrate.system.process import process
 
 
 def test_output_and_status_are_captured() -> None:
@@ -75,15 +75,6 @@ def test_check_tells_what_the_program_said() -> None:
 def test_check_tells_the_signal() -> None:
     with pytest.raises(SubstrateError, match="killed by signal 9"):
         process.run(["sh", "-c", "kill -9 $$"], check=True)
-
-
-def test_the_umask_is_read_without_changing_it() -> None:
-    old = os.umask(0o027)
-    try:
-        assert process.current_umask() == 0o027
-        assert process.current_umask() == 0o027
-    finally:
-        os.umask(old)
 
 
 def test_what_stdin_is(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from substrate.system.platform import boot_id, pid_alive, process_start_token
+from substrate.system.process.process_identity import boot_id, pid_alive, process_start_token
 
 
 def test_boot_id_is_one_per_boot() -> None:

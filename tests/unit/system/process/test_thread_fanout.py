@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system import files
-from substrate.system.at_once import AtOnce
+from substrate.system.files import files
+from substrate.system.process.thread_fanout import AtOnce
 
 
 @pytest.mark.parametrize("count", [0, 1, 31, 32, 1000])
@@ -29,7 +29,7 @@ def test_they_wait_together() -> None:
 
 
 @pytest.mark.parametrize("count", [5, 100])
-def test_a_failure_is_told_once_all_others_are_done(count: int) -> None:
+def test_a_failure_is_reported_once_all_others_are_done(count: int) -> None:
     done: list[int] = []
 
     def work(number: int) -> None:

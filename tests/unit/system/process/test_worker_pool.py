@@ -9,7 +9,7 @@ from pickle import PickleBuffer
 import pytest
 
 from substrate.errors import SubstrateError
-from substrate.system.worker_pool import map_forked
+from substrate.system.process.worker_pool import map_forked
 
 
 def test_results_come_in_order_and_from_children() -> None:
@@ -19,7 +19,7 @@ def test_results_come_in_order_and_from_children() -> None:
 
 
 def test_answers_and_items_larger_than_any_pipe() -> None:
-    """Both ways at once: nobody may wait for one who waits for them."""
+    """Both directions at once: parent and children must not block each other."""
     items = [bytes([n]) * (3 << 20) for n in range(8)]
     made = map_forked(lambda data: data + b"!", items, workers=2)
     assert list(made) == [data + b"!" for data in items]
@@ -77,7 +77,7 @@ def test_without_a_rescue_it_is_an_error() -> None:
         list(map_forked(_deadly, range(20), workers=2))
 
 
-def test_what_a_child_raises_is_told() -> None:
+def test_what_a_child_raises_is_reported() -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         list(map_forked(lambda n: 1 // n, [1, 0, 2], workers=2))
 

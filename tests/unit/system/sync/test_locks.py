@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import LockedError, WorkspaceError
-from substrate.system import locks
-from substrate.system.locks import FileLock
-from substrate.system.platform import boot_id, process_start_token
+from substrate.system.process.process_identity import boot_id, process_start_token
+from substrate.system.sync import locks
+from substrate.system.sync.locks import FileLock
 
 HOLD = """
 import sys
 from pathlib import Path
-from substrate.system import locks
+from substrate.system.sync import locks
 if sys.argv[2] == "file":
     locks.fcntl = locks.msvcrt = None
 lock = locks.FileLock(Path(sys.argv[1]))
@@ -50,7 +50,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.communicate()
 
 
-def test_a_second_process_is_told_who_holds_it_and_why(tmp_path: Path, way: str) -> None:
+def test_a_second_process_learns_which_process_holds_it_and_why(tmp_path: Path, way: str) -> None:
     child = _hold(tmp_path / "lock", way)
     try:
         with pytest.raises(LockedError) as caught:
@@ -160,7 +160,7 @@ def test_no_directory_is_a_clear_error(tmp_path: Path) -> None:
     assert caught.value.hint
 
 
-def test_who_makes_no_file_takes_a_lock_that_is_there_and_no_other(
+def test_a_caller_that_makes_no_file_takes_a_lock_that_is_there_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock = FileLock(tmp_path / "lock")
@@ -189,7 +189,7 @@ def test_many_processes_never_hold_it_together(tmp_path: Path, way: str) -> None
     program = f"""
 import os, sys, time
 from pathlib import Path
-from substrate.system import locks
+from substrate.system.sync import locks
 if {way!r} == "file":
     locks.fcntl = locks.msvcrt = None
 base = Path(sys.argv[1])
@@ -227,14 +227,14 @@ def test_sharers_share_and_keep_others_out(tmp_path: Path) -> None:
 IDLE_HOLDER = """
 import signal, sys, time
 from pathlib import Path
-from substrate.system import locks
+from substrate.system.sync import locks
 class GiveWay(BaseException): pass
 def give_way(*_): raise GiveWay
 signal.signal(signal.SIGTERM, give_way)
 try:
     with locks.FileLock(Path(sys.argv[1])) as lock:
         lock.release()
-        lock.acquire(0, sys.argv[2])
+        lock.acquire(0, "work", is_idle=sys.argv[2] == "idle")
         print("held", flush=True)
         time.sleep(60)
 except GiveWay:
@@ -243,19 +243,20 @@ except GiveWay:
 
 
 @pytest.mark.needs("posix")
-@pytest.mark.parametrize(("purpose", "gives_way"), [("idle: tidy up", True), ("undo", False)])
-def test_idle_work_gives_way(tmp_path: Path, purpose: str, gives_way: bool) -> None:
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_idle_work_gives_way(tmp_path: Path, is_idle: bool) -> None:
     path = tmp_path / "lock"
     holder = subprocess.Popen(
-        [sys.executable, "-c", IDLE_HOLDER, str(path), purpose], stdout=subprocess.PIPE
+        [sys.executable, "-c", IDLE_HOLDER, str(path), "idle" if is_idle else ""],
+        stdout=subprocess.PIPE,
     )
     try:
         assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
         with pytest.raises(LockedError):
-            FileLock(path).acquire(0.2, "idle: other work that nobody waits for")
+            FileLock(path).acquire(0.2, "other idle work", is_idle=True)
         assert holder.poll() is None
         lock = FileLock(path)
-        if gives_way:
+        if is_idle:
             lock.acquire(30, "record a command")
             lock.release()
             assert holder.stdout.readline() == b"gave way\n"

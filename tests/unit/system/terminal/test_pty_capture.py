@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from substrate.system import channel as channels
-from substrate.system.terminal_tap import Marks, Relayed
+from substrate.system.process import fd_channel as channels
+from substrate.system.terminal.pty_capture import Marks, Relayed
 
 _MARKS = Marks(b"\x1b]7777;AB;1\x07", b"\x1b]7777;AB;2\x07")
 #: Pieces that look like the beginning of a mark, and are none.

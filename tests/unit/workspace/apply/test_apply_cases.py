@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from substrate.model.nodes import ABSENT, Kind, Node
-from substrate.workspace.apply_cases import LABELS
-from substrate.workspace.plan import How
+from substrate.workspace.apply.apply_cases import LABELS
+from substrate.workspace.apply.plan import How
 from tests.unit.workspace.applying import Ground
 from tests.unit.workspace.applying import any_ground as ground
 

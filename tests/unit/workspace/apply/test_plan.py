@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from substrate.errors import RefusedError
 from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath, rel_path
-from substrate.workspace.plan import How, Op, Plan
+from substrate.workspace.apply.plan import How, Op, Plan
 
 FILE = Node(Kind.FILE, 0o644, b"\1" * 20)
 OTHER = Node(Kind.FILE, 0o644, b"\2" * 20)

@@ -1,4 +1,4 @@
-"""A directory that goes with all that is in it: by one rename, and never with somebody's work."""
+"""Remove a directory with all of its contents: by one rename, and never with a user's work."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import time
 import pytest
 
 from substrate.model.nodes import ABSENT
-from substrate.workspace.apply import Staged
-from substrate.workspace.plan import Plan
+from substrate.workspace.apply.apply import Staged
+from substrate.workspace.apply.plan import Plan
 from tests.unit.workspace.applying import Ground, Leaving, as_nobody
 from tests.unit.workspace.applying import any_ground as ground
 
@@ -45,7 +45,7 @@ def test_it_goes_and_nothing_is_left(ground: Ground, old: bool) -> None:
 
 def _stopped_before_the_end(ground: Ground, plan: Plan) -> None:
     """Ends when all is done but for letting go of what was displaced."""
-    from substrate.workspace.site import Site
+    from substrate.workspace.apply.apply_context import Site
 
     pid = os.fork()
     if pid == 0:
@@ -112,8 +112,8 @@ def test_a_file_that_is_open_for_writing_is_kept(ground: Ground, old: bool) -> N
     assert ground.trash.list()[0].location.read_bytes() == b"content of d/e/2, and more"
 
 
-def test_who_stands_in_it_loses_nothing(ground: Ground) -> None:
-    """Somebody whose working directory it was writes there after it was moved."""
+def test_a_process_inside_it_loses_nothing(ground: Ground) -> None:
+    """A process with this working directory writes there after it was moved."""
     plan = _made(ground)
     _stopped_before_the_end(ground, plan)
     (moved,) = ground.scratch.iterdir()
@@ -127,7 +127,7 @@ def test_who_stands_in_it_loses_nothing(ground: Ground) -> None:
     ground.assert_swept()
 
 
-def test_who_makes_it_anew_has_the_old_one_in_the_trash(ground: Ground) -> None:
+def test_a_user_that_makes_it_again_has_the_old_one_in_the_trash(ground: Ground) -> None:
     plan = _made(ground)
     _stopped_before_the_end(ground, plan)
     (moved,) = ground.scratch.iterdir()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from substrate.model.paths import RelPath
-from substrate.workspace.plan import How, Op, Plan, Times
-from substrate.workspace.rewrite_in_place import overwrite
+from substrate.workspace.apply.plan import How, Op, Plan, Times
+from substrate.workspace.apply.rewrite_in_place import overwrite
 from tests.unit.workspace.applying import Ground
 
 
@@ -18,7 +18,7 @@ from tests.unit.workspace.applying import Ground
     [(b"one\ntwo\n", b"one\ntwo\nthree\n"), (b"one\ntwo\n", b"1\n"), (b"one\n", b"two\n")],
     ids=["longer", "shorter", "as long"],
 )
-def test_what_somebody_adds_meanwhile_stays(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_what_a_user_adds_in_between_stays(tmp_path: Path, old: bytes, new: bytes) -> None:
     path = tmp_path / "x"
     path.write_bytes(old + b"x" * max(0, len(new) - len(old)) + b"mine\n")
     fd = os.open(path, os.O_RDWR)

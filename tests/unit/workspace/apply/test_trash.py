@@ -11,10 +11,12 @@ from substrate.errors import NotFoundError, RefusedError
 from substrate.model.nodes import Kind
 from substrate.model.paths import rel_path
 from substrate.system.clock import set_clock
-from substrate.workspace.trash import Trash, TrashEntry
+from substrate.workspace.apply.trash import Trash, TrashEntry
+from substrate.workspace.apply.trash_reasons import Kept, TrashReason
 from tests.mounts import mounted, tmpfs_words
 
 SECOND = 1_000_000_000
+REASON = Kept(TrashReason.EXCLUDED, "built-in: node_modules/")
 
 
 @pytest.fixture
@@ -34,27 +36,36 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trash(root: Path) -> Trash:
+    (root / ".substrate-git").mkdir()
     return Trash(root / ".substrate-git" / "trash")
+
+
+def test_no_store_is_made_where_the_project_was(root: Path) -> None:
+    (root / "a").write_bytes(b"1")
+    with pytest.raises(FileNotFoundError):
+        Trash(root / ".substrate-git" / "trash").keep(root, rel_path(b"a"), "c-1", REASON)
+    assert os.listdir(root) == ["a"]
 
 
 def _keep(trash: Trash, root: Path, name: str, data: bytes, under: str = "c-1") -> TrashEntry:
     (root / name).write_bytes(data)
-    return trash.keep(root, rel_path(os.fsencode(name)), under, "a reason")
+    return trash.keep(root, rel_path(os.fsencode(name)), under, REASON)
 
 
 def test_keep_moves_and_says_what_it_was(trash: Trash, root: Path, now: list[int]) -> None:
     (root / "d").mkdir()
     (root / "d" / "f").write_bytes(b"12345")
     inode = (root / "d" / "f").stat().st_ino
-    entry = trash.keep(root, rel_path(b"d/f"), "c-42", "because")
+    entry = trash.keep(root, rel_path(b"d/f"), "c-42", REASON)
     assert not (root / "d" / "f").exists()
     assert entry.location.read_bytes() == b"12345" and entry.location.stat().st_ino == inode
     assert entry == TrashEntry(
-        "c-42/1", rel_path(b"d/f"), Kind.FILE, 5, now[0], "because", entry.location
+        "c-42/1", rel_path(b"d/f"), Kind.FILE, 5, now[0], REASON, entry.location
     )
     assert trash.list() == (entry,) and trash.find("c-42/1") == entry
     record = json.loads((entry.location.parent / "entry.json").read_text())
-    assert record["path"] == "d/f" and record["reason"] == "because"
+    assert record["path"] == "d/f" and record["reason"] == "excluded"
+    assert record["detail"] == "built-in: node_modules/"
 
 
 @pytest.mark.needs("byte-names")
@@ -72,8 +83,8 @@ def test_links_and_directories(trash: Trash, root: Path) -> None:
     (root / "link").symlink_to("victim")
     (root / "d" / "e").mkdir(parents=True)
     (root / "d" / "e" / "f").write_bytes(b"123")
-    link = trash.keep(root, rel_path(b"link"), "c-1", "")
-    directory = trash.keep(root, rel_path(b"d"), "c-1", "")
+    link = trash.keep(root, rel_path(b"link"), "c-1", REASON)
+    directory = trash.keep(root, rel_path(b"d"), "c-1", REASON)
     assert (root / "victim").read_bytes() == b"stays"
     assert (link.kind, directory.kind) == (Kind.SYMLINK, Kind.DIRECTORY)
     assert directory.size_bytes is None and trash.measure(directory) == 3
@@ -85,7 +96,7 @@ def test_links_and_directories(trash: Trash, root: Path) -> None:
 
 def test_nothing_there(trash: Trash, root: Path) -> None:
     with pytest.raises(NotFoundError):
-        trash.keep(root, rel_path(b"none"), "c-1", "")
+        trash.keep(root, rel_path(b"none"), "c-1", REASON)
     with pytest.raises(NotFoundError):
         trash.find("c-1/1")
     assert trash.list() == ()
@@ -97,8 +108,9 @@ def test_restore_is_never_over_something(trash: Trash, root: Path) -> None:
     with pytest.raises(RefusedError) as caught:
         trash.restore(entry, root)
     assert caught.value.hint and (root / "x").read_bytes() == b"new"
-    trash.restore(entry, root, to=rel_path(b"y"))
-    assert (root / "y").read_bytes() == b"old" and trash.list() == ()
+    (root / "x").unlink()
+    trash.restore(entry, root)
+    assert (root / "x").read_bytes() == b"old" and trash.list() == ()
 
 
 def test_restore_needs_the_directory_and_follows_no_link(trash: Trash, root: Path) -> None:
@@ -118,7 +130,7 @@ def test_restore_needs_the_directory_and_follows_no_link(trash: Trash, root: Pat
 def test_the_group_is_one_plain_name(trash: Trash, root: Path, under: str) -> None:
     (root / "x").write_bytes(b"1")
     with pytest.raises(ValueError):
-        trash.keep(root, rel_path(b"x"), under, "")
+        trash.keep(root, rel_path(b"x"), under, REASON)
     assert (root / "x").exists()
 
 
@@ -126,9 +138,9 @@ def test_expire_by_age(trash: Trash, root: Path, now: list[int]) -> None:
     old = _keep(trash, root, "old", b"1")
     now[0] += 100 * SECOND
     young = _keep(trash, root, "young", b"2", under="c-2")
-    assert trash.expire(100, 1 << 30, now[0]) == ()
+    assert trash.expire(100, 1 << 30, lambda when: now[0] - when) == ()
     now[0] += SECOND
-    assert trash.expire(100, 1 << 30, now[0]) == (old,)
+    assert trash.expire(100, 1 << 30, lambda when: now[0] - when) == (old,)
     assert trash.list() == (young,)
     assert not (trash.directory / "c-1").exists()
 
@@ -138,9 +150,9 @@ def test_expire_by_size_takes_the_oldest(trash: Trash, root: Path, now: list[int
     for number in range(4):
         entries.append(_keep(trash, root, f"f{number}", b"x" * 10))
         now[0] += SECOND
-    assert trash.expire(1e9, 25, now[0]) == tuple(entries[:2])
+    assert trash.expire(1e9, 25, lambda when: now[0] - when) == tuple(entries[:2])
     assert trash.list() == tuple(entries[2:])
-    assert trash.expire(1e9, 0, now[0]) == tuple(entries[2:])
+    assert trash.expire(1e9, 0, lambda when: now[0] - when) == tuple(entries[2:])
 
 
 def test_a_clock_that_went_backwards_expires_nothing(
@@ -148,7 +160,7 @@ def test_a_clock_that_went_backwards_expires_nothing(
 ) -> None:
     _keep(trash, root, "x", b"1")
     now[0] = 0
-    assert trash.expire(0, 1 << 30, now[0]) == ()
+    assert trash.expire(0, 1 << 30, lambda when: now[0] - when) == ()
 
 
 def test_a_record_without_an_item_is_nothing(trash: Trash, root: Path) -> None:
@@ -160,7 +172,7 @@ def test_a_record_without_an_item_is_nothing(trash: Trash, root: Path) -> None:
     assert [e.path for e in trash.list()] == [b"y"]
 
 
-def test_nobody_else_can_read_it(trash: Trash, root: Path) -> None:
+def test_no_other_user_can_read_it(trash: Trash, root: Path) -> None:
     before = os.umask(0)
     try:
         entry = _keep(trash, root, "x", b"1")
@@ -191,7 +203,7 @@ def test_to_another_file_system_and_back_it_is_copied(root: Path, elsewhere: Pat
     os.mkfifo(root / "d" / "sub" / "fifo")
     (root / "d" / "sub").chmod(0o555)
     trash = Trash(elsewhere / "trash")
-    entry = trash.keep(root, rel_path(b"d"), "c-1", "")
+    entry = trash.keep(root, rel_path(b"d"), "c-1", REASON)
     assert not (root / "d").exists()
     trash.restore(entry, root)
     at = (root / "d" / "f").stat()
@@ -201,3 +213,20 @@ def test_to_another_file_system_and_back_it_is_copied(root: Path, elsewhere: Pat
     assert (root / "d" / "sub" / "fifo").is_fifo()
     assert (root / "d" / "sub").stat().st_mode & 0o777 == 0o555
     assert trash.list() == ()
+
+
+@pytest.mark.parametrize(
+    "line", [b"\x00", b"[]", b"[1, 2, 3]", b'["!", 1, 2]', b'["aXRlbQ==", "x"]']
+)
+def test_a_damaged_note_of_modes_costs_no_more_than_a_mode(
+    trash: Trash, root: Path, line: bytes
+) -> None:
+    """Notes are lines: the next one counts."""
+    (root / "d").mkdir(mode=0o755)
+    (root / "d" / "f").write_bytes(b"1")
+    entry = trash.keep(root, rel_path(b"d"), "c-1", REASON)
+    notes = entry.location.parent / "openings"
+    notes.write_bytes(line + b'\n["aXRlbQ==", %d, %d]\n' % (0o755, 0o500))
+    trash.restore(entry, root)
+    assert (root / "d" / "f").read_bytes() == b"1"
+    assert (root / "d").stat().st_mode & 0o777 == 0o500

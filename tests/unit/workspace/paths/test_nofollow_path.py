@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from substrate.model.paths import ROOT, RelPath, rel_path
-from substrate.workspace import dirwalk
-from substrate.workspace.dirwalk import CHANGE, SEARCH, Directory, Walker
+from substrate.workspace.paths import nofollow_path
+from substrate.workspace.paths.nofollow_path import CHANGE, SEARCH, Directory, Walker
 
 pytestmark = pytest.mark.needs("posix", "symlinks")
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs("posix", "symlinks")
 @pytest.fixture(params=["descriptors", "paths"])
 def root(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param == "paths":
-        monkeypatch.setattr(dirwalk, "_BY_DESCRIPTOR", False)
+        monkeypatch.setattr(nofollow_path, "BY_DESCRIPTOR", False)
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "file").write_bytes(b"1")
     (tmp_path / "a" / "link").symlink_to("b")
@@ -44,6 +44,55 @@ def test_links_and_files_on_the_way_are_refused(root: Path, path: bytes) -> None
 def test_a_missing_directory_on_the_way(root: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Walker(root).parent_of(rel_path(b"a/none/file"))
+
+
+DEEP = [b"d"] * 200
+
+
+def dig(root: Path) -> None:
+    below = root / "/".join(["d"] * len(DEEP))
+    below.mkdir(parents=True)
+    (below / "file").write_bytes(b"1")
+
+
+@pytest.mark.needs("linux")
+def test_each_directory_of_a_deep_tree_is_reached_by_a_few_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dig(tmp_path)
+    opened, real = [], os.open
+
+    def counting(path: bytes, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        opened.append(path)
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", counting)
+    walker = Walker(tmp_path)
+    for depth in range(1, len(DEEP) + 1):
+        with walker.directory(RelPath(b"/".join(DEEP[:depth]))) as directory:
+            assert directory.names() == [b"file" if depth == len(DEEP) else b"d"]
+    assert len(opened) < 3 * len(DEEP)  # step by step it is half the square: 20,000
+
+
+def test_far_down_links_are_refused_as_well(root: Path) -> None:
+    dig(root)
+    half = b"/".join(DEEP[:100])
+    os.symlink(root / os.fsdecode(half), root / os.fsdecode(half) / "link")
+    for path in (b"/link/" + half + b"/file", b"/link/file", b"/link"):
+        with pytest.raises(NotADirectoryError):
+            Walker(root).directory(RelPath(half + path))
+    with pytest.raises(FileNotFoundError):
+        Walker(root).directory(RelPath(half + b"/none/" + half))
+    with pytest.raises(NotADirectoryError):
+        Walker(root).directory(RelPath(b"/".join([*DEEP, b"file", b"below"])))
+
+
+def test_far_down_the_opener_is_asked_for_the_directory_itself(root: Path) -> None:
+    dig(root)
+    asked = []
+    walker = Walker(root, lambda _, name, path, bits: asked.append((name, path, bits)))
+    walker.directory(RelPath(b"/".join(DEEP)), CHANGE).close()
+    assert asked[-1] == (b"d", RelPath(b"/".join(DEEP)), CHANGE)
 
 
 def test_a_directory_itself(root: Path) -> None:

@@ -11,7 +11,7 @@ from substrate.errors import WorkspaceError
 from substrate.model.nodes import ABSENT, Kind
 from substrate.model.paths import ROOT, RelPath
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.scan import StatCache, node_at, observe
+from substrate.workspace.scan.tree_scan import StatCache, node_at, observe
 from tests.unit.workspace.naive import Bench, Blobs, blob_id, later, node, rel, walk
 
 

@@ -1,4 +1,4 @@
-"""What was seen a while ago is believed only of files to which nothing was done since."""
+"""Earlier results are used only for files that have not changed since then."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from substrate.model.paths import RelPath
-from substrate.workspace.dirwalk import Walker
-from substrate.workspace.probe import Seen, look
-from substrate.workspace.still_so import still_so
+from substrate.workspace.paths.nofollow_path import Walker
+from substrate.workspace.paths.read_node import Seen, look
+from substrate.workspace.paths.read_paths import still_so
 
 _PATHS = [RelPath(name) for name in (b"a", b"d/one", b"d/two", b"e/deep/three")]
 

@@ -14,9 +14,9 @@ import pytest
 
 from substrate.model.nodes import ABSENT
 from substrate.model.paths import ROOT, RelPath
-from substrate.system import platform
-from substrate.workspace import stat_cache
-from substrate.workspace.scan import StatCache, cached_node, cached_nodes, scan
+from substrate.system.process import process_identity
+from substrate.workspace.scan import stat_cache
+from substrate.workspace.scan.tree_scan import StatCache, cached_node, cached_nodes, scan
 from tests.unit.workspace.naive import Bench, Blobs, blob_id, later, node, rel, walk
 
 
@@ -55,7 +55,7 @@ def test_single_nodes(bench: Bench) -> None:
         assert cached_node(bench.cache, path) == ABSENT
 
 
-def test_little_change_is_appended_much_is_written_anew(bench: Bench) -> None:
+def test_little_change_is_appended_much_is_written_again(bench: Bench) -> None:
     bench.settled()
     whole = bench.cache_path.stat()
     bench.write("d1/f1", "edited")
@@ -175,7 +175,7 @@ def test_a_cache_that_cannot_be_read(tmp_path: Path) -> None:
     assert "cannot be read" in StatCache.load(tmp_path / "cache").reason
 
 
-def test_somebody_elses_file_is_not_appended_to(bench: Bench) -> None:
+def test_another_users_file_is_not_appended_to(bench: Bench) -> None:
     bench.settled()
     mine = StatCache.load(bench.cache_path)
     bench.write("d1/f1", "edited")
@@ -240,8 +240,8 @@ def test_doubts_outlive_a_save_without_a_scan(
         assert bench.scan().seen == {}
 
 
-def test_real_boots_are_told_apart() -> None:
-    assert platform.boot_id() == platform.boot_id()
+def test_real_boots_are_distinguished() -> None:
+    assert process_identity.boot_id() == process_identity.boot_id()
 
 
 def test_another_way_to_write_names_is_another_cache(

@@ -17,7 +17,7 @@ from substrate.model.nodes import ABSENT, Kind, Node
 from substrate.model.paths import RelPath
 from substrate.system import clock
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.scan import KnownBlob, StatCache, cached_node, observe, scan
+from substrate.workspace.scan.tree_scan import KnownBlob, StatCache, cached_node, observe, scan
 from tests.mounts import unmount
 from tests.unit.workspace.naive import Bench, Blobs, blob_id, later, node, rel, walk
 
@@ -83,7 +83,7 @@ def test_edits_right_after_a_scan_are_found(bench: Bench) -> None:
 
 def test_whole_second_stamps_are_doubted_for_two_seconds(bench: Bench) -> None:
     """As on a file system without sub-second times: only the racy rule can tell."""
-    from substrate.workspace.reading import is_racy
+    from substrate.workspace.paths.entry_reader import is_racy
 
     second = 10**9
     now = 1_700_000_000 * second + 5
@@ -265,7 +265,7 @@ def test_excluded_directories_are_not_entered(bench: Bench) -> None:
     assert bench.scan().excluded_gone == [rel("node_modules")]
 
 
-def test_an_excluded_directory_made_anew_is_gone(bench: Bench) -> None:
+def test_an_excluded_directory_made_again_is_gone(bench: Bench) -> None:
     bench.write("dist/a")
     bench.settled()
     (bench.root / "dist").rename(bench.root / "other")
@@ -306,7 +306,7 @@ def test_other_rules_read_only_what_they_bring_back(bench: Bench) -> None:
     bench.check()
 
 
-def test_what_lies_in_a_newly_excluded_directory_is_not_gone(bench: Bench) -> None:
+def test_what_is_in_a_newly_excluded_directory_is_not_gone(bench: Bench) -> None:
     bench.write("logs/node_modules/x")
     bench.settled()
     bench.exclusions = Exclusions(b"logs/\n")

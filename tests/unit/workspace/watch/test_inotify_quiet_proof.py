@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import MissingDependencyError
-from substrate.system import renames
-from substrate.system.watch_talk import tree_of
-from substrate.workspace import still
-from substrate.workspace.still import StillWatch
+from substrate.system.files import renames
+from substrate.system.watcher_client import tree_of
+from substrate.workspace.watch import inotify_quiet_proof
+from substrate.workspace.watch.inotify_quiet_proof import StillWatch
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -45,7 +45,7 @@ def _append(path: Path) -> None:
         file.write(b"more\n")
 
 
-#: By what was made before the watch stood: a name below the project, and what is done to it.
+#: Events by description: an action on a path that existed before the watch was set up.
 EVENTS: dict[str, Callable[[Path], object]] = {
     "written to": lambda r: _append(r / "src/a"),
     "written to where history does not look": lambda r: _append(r / "node_modules/x/c"),
@@ -86,7 +86,7 @@ def test_reading_is_nothing_and_so_is_the_store(root: Path, watch: StillWatch) -
     assert watch.token() == before
 
 
-def test_a_lock_that_came_and_went_is_told_apart(root: Path, watch: StillWatch) -> None:
+def test_a_lock_that_came_and_went_is_distinguished(root: Path, watch: StillWatch) -> None:
     before = watch.token()
     lock = root / ".git" / "index.lock"
     lock.touch()
@@ -135,7 +135,7 @@ def test_directories_that_changed_places_are_both_watched(root: Path, watch: Sti
 
 
 def test_no_link_leads_to_a_watch_under_another_name(root: Path, watch: StillWatch) -> None:
-    """What is heard of late may be looked for where a link stands by then."""
+    """When an event is read late, its path may be a symbolic link by then."""
     (root / "other/deep").mkdir(parents=True)
     (root / "other/a").touch()
     (root / "other/x").touch()
@@ -209,7 +209,7 @@ def test_what_came_later_is_watched_as_well(root: Path, watch: StillWatch, seed:
 def test_too_much_at_once_is_not_taken_for_nothing(
     root: Path, watch: StillWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(still, "_MOST_AT_ONCE", 5)
+    monkeypatch.setattr(inotify_quiet_proof, "_MOST_AT_ONCE", 5)
     before = watch.token()
     (root.parent / "bulk").mkdir()
     for number in range(9):
@@ -222,7 +222,7 @@ def test_too_much_at_once_is_not_taken_for_nothing(
 def test_a_tree_with_too_many_files_is_not_watched(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(still, "_MOST_WATCHES", 5)
+    monkeypatch.setattr(inotify_quiet_proof, "_MOST_WATCHES", 5)
     with pytest.raises(MissingDependencyError, match="too many files"):
         StillWatch(root).set_up()
 
@@ -232,7 +232,7 @@ def test_several_trees_share_what_one_user_may_have(
 ) -> None:
     limit = tmp_path / "limit"
     limit.write_text("40\n")
-    monkeypatch.setattr(still, "_LIMIT_FILE", str(limit))
+    monkeypatch.setattr(inotify_quiet_proof, "_LIMIT_FILE", str(limit))
     first = StillWatch(root)
     first.set_up()
     assert 10 < first.watches <= 20

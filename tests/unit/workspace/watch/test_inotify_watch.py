@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import pytest
 
 from substrate.errors import MissingDependencyError
 from substrate.model.paths import RelPath
-from substrate.system import renames
-from substrate.workspace import watch
+from substrate.system.files import renames
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.watch import TreeWatch
+from substrate.workspace.watch import inotify_watch
+from substrate.workspace.watch.inotify_watch import TreeWatch
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -65,6 +66,56 @@ def test_every_way_to_change_a_file(root: Path, tree: TreeWatch) -> None:
     }  # fmt: skip
     (root / "src/new").read_bytes()
     assert suspects(tree) == {}, "who only reads changes nothing"
+
+
+def changed_links(tree: TreeWatch) -> dict[bytes, bool]:
+    tree.read_linked()
+    return suspects(tree)
+
+
+def settle_links(tree: TreeWatch) -> None:
+    """Wait until the times of the last change are old enough to show the next one."""
+    for _ in range(500):
+        if not changed_links(tree):
+            return
+        time.sleep(0.01)
+    raise AssertionError("a file stays a suspect")
+
+
+def test_a_file_with_another_name_is_compared(
+    root: Path, tree: TreeWatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "name"
+    assert (changed_links(tree), len(tree.linked)) == ({}, 0)
+    outside.write_bytes(b"1")
+    os.link(outside, root / "src/linked")
+    assert changed_links(tree) == {b"src/linked": True}
+    settle_links(tree)
+    outside.write_bytes(b"through the other name")
+    assert changed_links(tree) == {b"src/linked": True}
+    settle_links(tree)
+    outside.unlink()
+    tree.read_linked()
+    assert len(tree.linked) == 0
+
+
+def test_a_file_that_had_another_name_before_the_watch(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "name"
+    os.link(root / "src/deep/er/b", outside)
+    (root / "node_modules/x/one").write_bytes(b"1")
+    os.link(root / "node_modules/x/one", root / "node_modules/x/two")
+    helper = TreeWatch(root, Exclusions.load(root))
+    helper.set_up()
+    tree = TreeWatch(root, Exclusions.load(root))
+    tree.linked.take_over(helper.linked.table())
+    helper.close()
+    assert len(tree.linked) == 1, "excluded files do not count"
+    settle_links(tree)
+    outside.write_bytes(b"changed")
+    assert changed_links(tree) == {b"src/deep/er/b": True}
+    tree.close()
 
 
 def test_directories_come_move_and_go(root: Path, tree: TreeWatch) -> None:
@@ -153,7 +204,7 @@ def test_more_events_than_the_queue_holds(root: Path, tree: TreeWatch) -> None:
 
 
 def test_limits_are_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MOST_DIRECTORIES", 3)
+    monkeypatch.setattr(inotify_watch, "MOST_DIRECTORIES", 3)
     tree = TreeWatch(root, Exclusions.load(root))
     with pytest.raises(MissingDependencyError, match="too many directories"):
         tree.set_up()
@@ -165,7 +216,7 @@ import sys
 from pathlib import Path
 from substrate.errors import MissingDependencyError
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.watch import TreeWatch
+from substrate.workspace.watch.inotify_watch import TreeWatch
 root = Path(sys.argv[1])
 tree = TreeWatch(root, Exclusions.load(root))
 try:
@@ -177,7 +228,7 @@ except MissingDependencyError as error:
 
 @pytest.mark.needs("user-namespaces")
 def test_the_systems_limit_is_named(root: Path) -> None:
-    """In a user namespace of its own, so that nobody else is short of watches."""
+    """In a separate user namespace, so that no other process runs out of watches."""
     script = 'echo 3 > /proc/sys/user/max_inotify_watches && exec "$@"'
     done = subprocess.run(
         ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh",
@@ -236,7 +287,7 @@ def test_directories_that_changed_places_are_both_watched(root: Path, tree: Tree
 
 
 def test_no_link_leads_to_a_watch_under_another_name(root: Path, tree: TreeWatch) -> None:
-    """What is heard of late may be looked for where a link stands by then."""
+    """When an event is read late, its path may be a symbolic link by then."""
     (root / "empty/deep").mkdir()
     (root / "empty").rename(root / "gone")
     (root / "empty").symlink_to("src")
@@ -244,3 +295,18 @@ def test_no_link_leads_to_a_watch_under_another_name(root: Path, tree: TreeWatch
     (root / "src/deep/new").touch()
     (root / "gone/deep/new").touch()
     assert suspects(tree) == {b"src/deep/new": True, b"gone/deep/new": True}
+
+
+def test_a_tree_whose_names_fold_is_not_watched(root: Path) -> None:
+    """An event names what was moved; on such a tree a lookup by that name finds the new file."""
+    store = root / ".substrate-git"
+    for name in ("index", "INDEX"):  # what a lookup by another case finds there
+        (store / name).mkdir(parents=True)
+    made = TreeWatch(root, Exclusions.load(root))
+    with pytest.raises(MissingDependencyError, match="names fold here"):
+        made.set_up()
+    made.close()
+    (store / "INDEX").rmdir()
+    made = TreeWatch(root, Exclusions.load(root))
+    made.set_up()
+    made.close()

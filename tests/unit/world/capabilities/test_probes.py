@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from substrate.world import probes
+from substrate.world.capabilities import probes
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux only")

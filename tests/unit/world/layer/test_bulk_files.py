@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from substrate.objects.store import ObjectStore
-from substrate.workspace.dirwalk import Walker
+from substrate.objects.store.object_store import ObjectStore
+from substrate.workspace.apply.layer_source import LayerEntry
 from substrate.workspace.exclude import Exclusions
-from substrate.workspace.layer import LayerEntry
-from substrate.workspace.probe import look
-from substrate.world import changes, plain_files
+from substrate.workspace.paths.nofollow_path import Walker
+from substrate.workspace.paths.read_node import look
+from substrate.world.layer import bulk_files, changes
 from tests.unit.world.overlays import Answer, Overlay
 
 pytestmark = pytest.mark.needs("overlay", "root", "mounts")
@@ -78,7 +80,7 @@ def forks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         made.append(pid)
         return pid
 
-    monkeypatch.setattr(plain_files, "processors", lambda: 2)
+    monkeypatch.setattr(bulk_files, "processors", lambda: 2)
     monkeypatch.setattr(os, "fork", fork)
     return made
 
@@ -89,7 +91,7 @@ def _run(overlay: Overlay) -> Answer:
 
 
 def _alone(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> list[LayerEntry]:
-    monkeypatch.setattr(plain_files, "processors", lambda: 1)
+    monkeypatch.setattr(bulk_files, "processors", lambda: 1)
     rules = Exclusions.load(overlay.lower)
     return _unread(overlay.read(rules))
 
@@ -101,7 +103,7 @@ def _unread(found: Answer) -> list[LayerEntry]:
 
 def _check(overlay: Overlay, found: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [one for one in found.expected if one.path != b"one/left.out"]
-    # A set-id bit that did not stand there stays in the world.
+    # A new set-id bit stays in the world.
     assert {one.path for one in found.changes} == {one.path for one in expected}
     wrong = [
         one
@@ -123,15 +125,15 @@ def test_two_read_what_one_reads(
     assert b"old/0/3" not in in_place
 
 
-def test_what_stands_in_their_places_is_seen_as_a_look_sees_it(
+def test_what_is_in_their_places_is_seen_as_a_look_sees_it(
     overlay: Overlay, forks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = _run(overlay)
     assert forks
-    monkeypatch.setattr(plain_files, "processors", lambda: 1)
+    monkeypatch.setattr(bulk_files, "processors", lambda: 1)
     alone = overlay.read(Exclusions.load(overlay.lower))
     assert found.diff.stood.keys() == alone.diff.stood.keys()
-    # Written to, replaced, given another mode; nothing stands where new files come.
+    # Modified, replaced, given another mode; new files replace nothing.
     assert {b"old/0/0", b"old/0/3", b"old/0/5"} <= found.diff.stood.keys()
     assert all(path.startswith(b"old/") for path in found.diff.stood)
     walker = Walker(overlay.lower)
@@ -160,7 +162,7 @@ def _killed(fork: Callable[[], int]) -> int:
 
 
 @pytest.mark.parametrize("fork", [_no_process, _killed])
-def test_what_a_child_does_not_say_is_read_all_the_same(
+def test_what_a_child_does_not_say_is_read_even_so(
     overlay: Overlay,
     forks: list[int],
     monkeypatch: pytest.MonkeyPatch,
@@ -176,8 +178,8 @@ def test_what_a_child_does_not_say_is_read_all_the_same(
 def test_a_child_holds_so_much_and_no_more(
     overlay: Overlay, forks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_files, "_CHILD_BYTES", 1)
-    monkeypatch.setattr(plain_files, "_PORTION_BYTES", 1)
+    monkeypatch.setattr(bulk_files, "_CHILD_BYTES", 1)
+    monkeypatch.setattr(bulk_files, "_PORTION_BYTES", 1)
     _check(overlay, _run(overlay), monkeypatch)
     assert forks
 
@@ -222,14 +224,14 @@ os.chmod("shut", 0)
 """
 
 
-def test_what_history_leaves_out_is_told_the_same_in_fewer_steps(
+def test_what_history_leaves_out_is_reported_the_same_in_fewer_steps(
     overlay: Overlay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = _unread(overlay.run(shlex.join([sys.executable, "-c", _REPOSITORY])))
     inside = [one.path for one in quick if one.beyond]
     assert len(inside) > 20
     assert b"copy/.git/shut" in inside
-    monkeypatch.setattr(plain_files, "_without_marks", lambda directory, name: None)
+    monkeypatch.setattr(bulk_files, "_without_marks", lambda directory, name: None)
     assert _unread(overlay.read()) == quick
     [marked] = [one for one in quick if one.path == b"copy/.git/marked"]
     assert marked.new.xattrs == ((b"user.note", b"x"),)
@@ -240,9 +242,11 @@ def _read_with(overlay: Overlay, descriptors: int) -> list[LayerEntry] | None:
     import resource
 
     bounds = resource.getrlimit(resource.RLIMIT_NOFILE)
-    spare = os.open("/", os.O_RDONLY)
-    os.close(spare)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (spare + descriptors, bounds[1]))
+    # The limit is of numbers, and other tests' files may have some of those in between.
+    spare = [os.open("/", os.O_RDONLY) for _ in range(descriptors)]
+    for fd in spare:
+        os.close(fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare) + 1, bounds[1]))
     try:
         return _unread(overlay.read())
     except OSError:
@@ -251,7 +255,18 @@ def _read_with(overlay: Overlay, descriptors: int) -> list[LayerEntry] | None:
         resource.setrlimit(resource.RLIMIT_NOFILE, bounds)
 
 
-def test_who_may_open_few_files_reads_the_same_or_says_so(tmp_path: Path) -> None:
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """What other tests left open does not close in between."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def test_a_caller_that_may_open_few_files_reads_the_same_or_says_so(tmp_path: Path) -> None:
     overlay = Overlay(tmp_path, "trusted")
     for name in [f"m{number}" for number in range(10, 50)]:
         (overlay.lower / name).mkdir()
@@ -263,10 +278,11 @@ def test_who_may_open_few_files_reads_the_same_or_says_so(tmp_path: Path) -> Non
     assert whole.paths() == dict.fromkeys(
         [*(f"m{number}/new".encode() for number in range(10, 50)), b"a/inner/new"], "added"
     )
-    before = len(os.listdir("/proc/self/fd"))
-    with_few = [_read_with(overlay, descriptors) for descriptors in range(4, 110)]
-    assert all(one in (None, _unread(whole)) for one in with_few)
-    assert len(os.listdir("/proc/self/fd")) == before
+    with _no_collection():
+        before = len(os.listdir("/proc/self/fd"))
+        with_few = [_read_with(overlay, descriptors) for descriptors in range(4, 110)]
+        assert all(one in (None, _unread(whole)) for one in with_few)
+        assert len(os.listdir("/proc/self/fd")) == before
     # As few as suffice for one directory after the other.
     assert with_few[30] is not None
 

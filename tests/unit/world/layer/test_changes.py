@@ -14,10 +14,11 @@ import pytest
 
 from substrate.model.nodes import Kind
 from substrate.model.paths import RelPath
-from substrate.trace.fs_diff import fs_diff
+from substrate.trace.fs_diff_record import fs_diff
 from substrate.workspace.exclude import Exclusions
-from substrate.world import fuse_marks, layers
-from substrate.world.nothing_done import is_untouched, says_nothing
+from substrate.world.layer import layer_dirs
+from substrate.world.layer.layer_untouched import is_untouched, says_nothing
+from substrate.world.strategies import fuse_marks
 from tests.unit.world.overlays import Overlay
 
 pytestmark = pytest.mark.needs("overlay", "root", "mounts")
@@ -131,7 +132,7 @@ _GIT = (
     ("line", "nothing"),
     [
         ("git status", True),
-        ("touch d/.lock; rm d/.lock", False),  # who looks at times has seen it
+        ("touch d/.lock; rm d/.lock", False),  # visible in the directory's times
         ("touch .git/a.lock; rm .git/a.lock", True),
         ("mkdir .git/new", False),
         ("mkdir new", False),
@@ -185,7 +186,7 @@ def test_a_touch_is_no_change_but_its_time_is_known(overlay: Overlay) -> None:
     assert entry.times[1] == 10**18 and entry.in_place
 
 
-def test_in_place_is_told_from_replaced(overlay: Overlay) -> None:
+def test_in_place_differs_from_replaced(overlay: Overlay) -> None:
     answer = overlay.run("echo more >> a; sed -i s/b/x/ b; echo more >> d/e/f")
     told = {one.path: one.in_place for one in answer.diff.entries if one.new.kind is Kind.FILE}
     assert told == {b"a": True, b"b": False, b"d/e/f": True}
@@ -254,13 +255,13 @@ def test_a_new_look_of_the_root_itself_does_not_arrive_and_is_said(
     overlay: Overlay, line: str
 ) -> None:
     os.setxattr(overlay.lower, "user.mine", b"1")
-    layers.look_again(overlay.layer)
+    layer_dirs.look_again(overlay.layer)
     answer = overlay.run(line)
     assert not says_nothing(overlay.layer)
     assert answer.paths() == ({b"new": "added"} if "new" in line else {})
     [said] = answer.diff.left_out
     assert said.path == b"." and "keeps its" in said.reason
-    layers.look_again(overlay.layer)
+    layer_dirs.look_again(overlay.layer)
     assert overlay.read().diff.left_out == ()
 
 
@@ -280,7 +281,7 @@ def test_the_store_is_hidden_and_cannot_be_replaced(overlay: Overlay) -> None:
     assert [one.path for one in answer.diff.left_out] == [b".substrate-git"]
 
 
-def test_what_history_leaves_out_is_told_apart(overlay: Overlay) -> None:
+def test_what_history_leaves_out_is_distinguished(overlay: Overlay) -> None:
     modules = overlay.lower / "node_modules"
     modules.mkdir()
     (modules / "old").write_text("old")

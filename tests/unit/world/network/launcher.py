@@ -21,9 +21,12 @@ class Ran(NamedTuple):
     scopes: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
     notice: str = ""
+    failed: tuple[str, ...] = ()
 
 
-def run(net: str, argv: list[str], *, user_namespace: bool = False) -> Ran:
+def run(
+    net: str, argv: list[str], *, user_namespace: bool = False, abstract: tuple[bytes, ...] = ()
+) -> Ran:
     """Run `argv`, in a user namespace of its own if asked, as an ordinary user's world is.
 
     ``none`` for `net` runs it without any of this, to compare with.
@@ -32,6 +35,7 @@ def run(net: str, argv: list[str], *, user_namespace: bool = False) -> Ran:
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         return Ran(done.returncode, done.stdout + done.stderr)
     network = CommandNetwork(parse(net))
+    network.refuse_abstract(abstract)
     network.before_fork()
     reader, writer = os.pipe()
     pid = os.fork()
@@ -44,8 +48,9 @@ def run(net: str, argv: list[str], *, user_namespace: bool = False) -> Ran:
     _, status = os.waitpid(pid, 0)
     scopes = network.finish()
     return Ran(
-        os.waitstatus_to_exitcode(status), out.decode(), scopes, network.denied, network.notice
-    )
+        os.waitstatus_to_exitcode(status), out.decode(), scopes, network.denied, network.notice,
+        network.failed,
+    )  # fmt: skip
 
 
 def run_with_killed_supervisor(net: str, argv: list[str]) -> Ran:

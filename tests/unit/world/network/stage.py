@@ -27,8 +27,9 @@ from typing import NamedTuple, NoReturn
 ROOT = Path(__file__).resolve().parents[4]
 sys.path[:0] = [str(ROOT)]
 
-from substrate.system.linux import go_on, netns  # noqa: E402
-from substrate.world.network import dns, supervisor  # noqa: E402
+from substrate.system.linux import netns, seccomp_passthrough  # noqa: E402
+from substrate.world.network.enclosure import dns  # noqa: E402
+from substrate.world.network.observe import supervisor  # noqa: E402
 from tests.unit.world.network.launcher import Ran, run, run_with_killed_supervisor  # noqa: E402
 
 CLONE_NEWNS = 0x00020000
@@ -42,7 +43,7 @@ class Stage(NamedTuple):
 
     net: str
     argv: list[str]
-    #: (protocol, address, port): each says ``hello`` to whoever comes.
+    #: (protocol, address, port): each says ``hello`` to every client.
     servers: tuple[tuple[str, str, int], ...] = ()
     #: Names that the DNS server at `RESOLVER` knows.
     zone: Mapping[str, list[str]] = MappingProxyType({})
@@ -73,13 +74,13 @@ class Stage(NamedTuple):
         answer = json.loads(done.stdout)
         return Ran(
             answer["status"], answer["out"], tuple(answer["scopes"]), tuple(answer["denied"]),
-            answer["notice"],
+            answer["notice"], tuple(answer["failed"]),
         )  # fmt: skip
 
 
 def _become_user(uid: int) -> None:
     """What a user of their own would read from their own install is copied where all can read."""
-    for module in (netns, go_on):
+    for module in (netns, seccomp_passthrough):
         copy = Path(tempfile.mkdtemp()) / "script.py"
         copy.parent.chmod(0o755)
         copy.write_text(Path(str(module.__file__)).read_text())
@@ -159,7 +160,7 @@ def _serve_tcp(listener: socket.socket) -> None:
 
 
 def _greet(connection: socket.socket) -> None:
-    """Says hello; what it is told after that it says back, until the other side ends."""
+    """Say hello, then echo everything until the other side ends."""
     with connection:
         try:
             connection.sendall(b"hello\n")
@@ -207,7 +208,7 @@ def _dns_answer(message: bytes, zone: Mapping[str, list[str]]) -> bytes:
 
 
 def _forbid_namespaces() -> None:
-    """In a user namespace of our own the limit is ours to set, and nobody else's."""
+    """In a new user namespace we can set the limit without affecting other processes."""
     uid = os.getuid()
     netns.unshare(netns.CLONE_NEWUSER)
     Path("/proc/self/setgroups").write_text("deny")

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from substrate.system import ids
-from substrate.system.linux.same_ground import is_same_ground
-from substrate.world import ahead, aside, layers
-from substrate.world.protocol import Layer
+from substrate.system.linux.rename_equivalence import is_same_ground
+from substrate.world.interface import Layer
+from substrate.world.layer import layer_dirs
+from substrate.world.prewarm import parked_layers
+from substrate.world.prewarm.prewarmed_world import WorldsAhead
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -27,11 +29,11 @@ class Home:
             directory.mkdir(parents=True, mode=0o700)
 
     def place(self) -> Path:
-        aside.place.cache_clear()
-        return aside.place(self.worlds, self.root, self.elsewhere)
+        parked_layers.place.cache_clear()
+        return parked_layers.place(self.worlds, self.root, self.elsewhere)
 
     def layer(self, name: str) -> Layer:
-        return layers.create(self.elsewhere, name, self.root, "overlay", _PREFIX, ahead=True)
+        return layer_dirs.create(self.elsewhere, name, self.root, "overlay", _PREFIX, ahead=True)
 
 
 def _nobody() -> int:
@@ -78,15 +80,15 @@ def test_what_only_looks_like_a_name_of_ours_stays(home: Home) -> None:
     notes = home.elsewhere / f"ahead-{_nobody()}-plan" / "notes"
     notes.parent.mkdir()
     notes.write_text("mine")
-    aside.sweep(home.elsewhere)
+    parked_layers.sweep(home.elsewhere)
     assert notes.read_text() == "mine"
 
 
-def test_who_leaves_a_world_there_clears_away_what_others_left(home: Home) -> None:
-    aside.place.cache_clear()
+def test_a_command_that_leaves_a_world_there_clears_away_what_others_left(home: Home) -> None:
+    parked_layers.place.cache_clear()
     (home.elsewhere / f"ahead-{_nobody()}-{ids.new_id('wld')}" / "upper").mkdir(parents=True)
-    layer = layers.create(home.worlds, "wld_a", home.root, "overlay", _PREFIX, ahead=True)
-    ahead.leave(layer, home.elsewhere)
+    layer = layer_dirs.create(home.worlds, "wld_a", home.root, "overlay", _PREFIX, ahead=True)
+    WorldsAhead().leave(layer, home.elsewhere)
     assert os.listdir(home.elsewhere) == os.listdir(home.worlds) == []
 
 
@@ -116,20 +118,20 @@ def test_a_list_that_new_files_would_get_is_other_ground(tmp_path: Path) -> None
 
 
 def test_what_was_killed_is_swept_and_nothing_else(home: Home) -> None:
-    mine, held = home.layer(aside.name()), home.layer("wld_held")
+    mine, held = home.layer(layer_dirs.nobodys_name(home.elsewhere)), home.layer("wld_held")
     being_made = home.elsewhere / f"ahead-{os.getpid()}-x"
     left = home.elsewhere / f"ahead-{_nobody()}-wld_x"
     for directory in (being_made, left):
         (directory / "upper").mkdir(parents=True)
-    aside.sweep(home.elsewhere)
+    parked_layers.sweep(home.elsewhere)
     found = {mine.directory.name, held.directory.name, being_made.name}
     assert set(os.listdir(home.elsewhere)) == found
 
 
 def test_put_by_it_is_nobodys_and_keeps_what_it_holds(home: Home) -> None:
-    layer = layers.create(home.worlds, "wld_a", home.root, "overlay", _PREFIX, ahead=True)
+    layer = layer_dirs.create(home.worlds, "wld_a", home.root, "overlay", _PREFIX, ahead=True)
     (layer.upper / "file").write_text("x")
-    moved = aside.put(layer, home.elsewhere)
+    moved = parked_layers.put(layer, home.elsewhere)
     assert os.listdir(home.worlds) == []
     assert (moved.upper / "file").read_text() == "x"
     assert moved.directory.name.startswith(f"ahead-{os.getpid()}-")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from substrate.world.direct import DirectWorld
-from substrate.world.protocol import Capture, Captured, RunOutcome, RunRequest
+from substrate.world.interface import Capture, Captured, RunOutcome, RunRequest
+from substrate.world.strategies.direct import DirectWorld
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -132,7 +132,7 @@ def test_a_reader_that_goes_away_ends_the_command_as_it_would(tmp_path: Path) ->
     assert outcome.signal == signal.SIGPIPE
 
 
-def test_a_file_as_stdout_is_written_where_it_stood(tmp_path: Path) -> None:
+def test_a_file_as_stdout_is_written_where_it_was(tmp_path: Path) -> None:
     target = tmp_path / "log"
     target.write_bytes(b"before\n")
     fd = os.open(target, os.O_WRONLY | os.O_APPEND)
@@ -154,7 +154,7 @@ def test_a_terminal_is_the_commands_own_and_not_captured(tmp_path: Path) -> None
 
 
 def test_the_null_device_stays_one(tmp_path: Path) -> None:
-    """grep and tar do less where nobody reads."""
+    """grep and tar do less if their output is not read."""
     fd = os.open(os.devnull, os.O_WRONLY)
     outcome = run(tmp_path, "test -c /dev/fd/1", fd, fd)
     os.close(fd)
@@ -195,9 +195,9 @@ _NO_THREAD = """
 import resource, sys
 from pathlib import Path
 from substrate.errors import RefusedError
-from substrate.world.capture import Capturing
-from substrate.world.direct import DirectWorld
-from substrate.world.protocol import Capture, RunRequest
+from substrate.world.process.capture import Capturing
+from substrate.world.strategies.direct import DirectWorld
+from substrate.world.interface import Capture, RunRequest
 kept = Path(sys.argv[1])
 capturing = Capturing(Capture(kept, 100), None, None)
 pages = int(open("/proc/self/statm").read().split()[0])
@@ -219,7 +219,7 @@ print(capturing.finish())
 
 @pytest.mark.needs("linux")
 def test_where_no_thread_can_be_started_it_is_said(tmp_path: Path) -> None:
-    """And nobody waits for the thread, nor for the command that was not to go on alone."""
+    """Nothing waits for the thread, nor for the command, which must not continue alone."""
     done = subprocess.run(
         [sys.executable, "-c", _NO_THREAD, str(tmp_path)], capture_output=True, timeout=60,
         check=False,

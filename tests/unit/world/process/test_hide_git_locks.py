@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from substrate.world.absent import Absent
+from substrate.world.process.hide_git_locks import Absent
 from tests.mounts import mounted, tmpfs_words
 
 _PATIENCE_S = 60
@@ -114,7 +114,7 @@ def test_one_that_takes_the_place_of_another_while_we_look_is_left_alone(
         assert (view / "lock").read_text() == "the next one's"
 
 
-def test_one_that_is_there_at_the_start_may_be_the_commands(layers: tuple[Path, Path]) -> None:
+def test_one_already_there_at_the_start_may_be_the_commands(layers: tuple[Path, Path]) -> None:
     lower, view = layers
     (view / "lock").write_text("mine")
     with hidden(view) as absent:
@@ -182,7 +182,7 @@ def test_nothing_is_taken_out_of_what_was_put_in_its_place(
 
 @pytest.mark.long
 def test_no_lock_of_the_commands_is_ever_taken_out(layers: tuple[Path, Path]) -> None:
-    """Two who know nothing of each other: none in the view finds his own lock gone."""
+    """Two independent processes: the one in the view never loses its own lock."""
     lower, view = layers
     take = "n=0; while [ $n -lt {} ]; do if (set -C; : > lock) 2>&-; then {}; fi; n=$((n+1)); done"
     mine = take.format(3000, "mv lock index || exit 9")

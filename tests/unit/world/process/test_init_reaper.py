@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from substrate.system import channel as channels
-from substrate.world.children import Children
+from substrate.system.process import fd_channel as channels
+from substrate.world.process.init_reaper import Children
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -28,7 +28,7 @@ def _first_process() -> int:
     return 0 if os.waitstatus_to_exitcode(status) == 7 else 1
 
 
-def test_a_command_that_ended_during_the_rehearsal_is_told_of() -> None:
+def test_a_command_that_ended_during_the_rehearsal_is_reported() -> None:
     """The next call may come, and its command be over, before a world made ahead is done."""
     first = os.fork()
     if first == 0:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from substrate.world import limits
-from substrate.world.limits import Limiter, Setting
-from substrate.world.protocol import ResourceLimits
+from substrate.world.interface import ResourceLimits
+from substrate.world.process import limits
+from substrate.world.process.limits import Limiter, Setting
 from tests.mounts import mounted
 
 pytestmark = pytest.mark.needs("cgroup2")
 
-#: A file of each controller and a value that hurts nobody. Which of them are there depends on
-#: what the machine's version 1 has taken.
+#: A file of each controller and a harmless value. Which controllers exist depends on those that
+#: cgroup version 1 uses on this machine.
 _HARMLESS = {
     "pids": ("pids.max", "1000"),
     "memory": ("memory.max", "1073741824"),

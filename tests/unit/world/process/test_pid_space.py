@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system.platform import pid_alive
-from substrate.world import layers
-from substrate.world.choose import choose_world
-from substrate.world.network.choose import network_for
-from substrate.world.protocol import Layer, RunOutcome, RunRequest, Wanted
+from substrate.system.process.process_identity import pid_alive
+from substrate.world.interface import Layer, RunOutcome, RunRequest, Wanted
+from substrate.world.layer import layer_dirs
+from substrate.world.network.choose_network import network_for
+from substrate.world.select_strategy import choose_world
 from tests.contract.as_user import NOBODY
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
 
@@ -52,11 +52,11 @@ class Session:
 
     def end(self) -> None:
         for layer in self.left:
-            if layers.is_running(layer):
-                found = layers.pid_space(layer)
+            if layer_dirs.is_running(layer):
+                found = layer_dirs.pid_space(layer)
                 if found is not None:
                     os.kill(found[1].first, signal.SIGKILL)
-        until(lambda: not any(layers.is_running(layer) for layer in self.left))
+        until(lambda: not any(layer_dirs.is_running(layer) for layer in self.left))
 
 
 def until(happened: Callable[[], bool]) -> None:
@@ -83,7 +83,7 @@ def test_a_later_command_sees_and_ends_what_an_earlier_one_left(session: Session
     assert session.sees(number)
     ended = session.run(f"kill {number}")
     assert (ended.exit, ended.left_running) == (0, 0)
-    until(lambda: not layers.is_running(session.left[0]))
+    until(lambda: not layer_dirs.is_running(session.left[0]))
     assert not session.sees(number)
 
 
@@ -93,11 +93,11 @@ def test_by_its_words_it_finds_only_what_was_meant(session: Session) -> None:
     found = session.run("pgrep -f 'slee[p] 301' > found")
     assert session.site.result(found, "found").read_text().split() == [str(number)]
     assert session.run("pkill -KILL -f 'slee[p] 301'").exit == 0
-    until(lambda: not layers.is_running(session.left[0]))
+    until(lambda: not layer_dirs.is_running(session.left[0]))
 
 
 def test_by_its_name_it_finds_only_what_was_meant(session: Session) -> None:
-    """Whoever ends a server of theirs by `pkill -9 python3` must not end our inits with it."""
+    """A user's `pkill -9 python3` for their own server must not kill our inits."""
     session.leave()
     both = "[ $(ps -eo comm= | grep -cx substrate-init) = 2 ]"
     named = session.run(f"until {both}; do sleep 0.05; done", timeout_s=PATIENCE_S)
@@ -134,7 +134,9 @@ def test_only_its_own_processes_are_counted_and_ended(session: Session) -> None:
     ],
     ids=str,
 )
-def test_who_has_other_rights_shares_nothing(session: Session, other: dict[str, object]) -> None:
+def test_a_caller_that_has_other_rights_shares_nothing(
+    session: Session, other: dict[str, object]
+) -> None:
     number = session.leave("exec sleep 302")
     if other.get("network"):
         other = {"network": network_for(str(other["network"]))}
@@ -143,49 +145,49 @@ def test_who_has_other_rights_shares_nothing(session: Session, other: dict[str, 
     assert session.sees(number)
 
 
-def test_the_first_stays_for_those_who_came_later(session: Session) -> None:
+def test_the_first_stays_for_later_ones(session: Session) -> None:
     first = session.leave()
     go = session.site.base / "go"
     session.leave(f"while ! test -e {go}; do sleep 0.05; done; echo late > late; exec sleep 300")
     assert session.run(f"kill {first}").exit == 0
     one, two = session.left
-    until(lambda: not layers.is_running(one))
-    assert layers.is_running(two)
+    until(lambda: not layer_dirs.is_running(one))
+    assert layer_dirs.is_running(two)
     # The second goes on in its own world, and a third still finds it.
     go.touch()
     until((two.upper / "late").exists)
     session.left = [two]
     third = session.run("pkill -f 'slee[p] 300'")
     assert third.exit == 0
-    until(lambda: not layers.is_running(two))
+    until(lambda: not layer_dirs.is_running(two))
 
 
 def test_with_the_first_process_all_of_them_end(session: Session) -> None:
     session.leave()
     session.leave()
-    found = layers.pid_space(session.left[1])
+    found = layer_dirs.pid_space(session.left[1])
     assert found is not None
     init, space = found
     assert init != space.first
     os.kill(space.first, signal.SIGKILL)
-    until(lambda: not any(layers.is_running(layer) for layer in session.left))
+    until(lambda: not any(layer_dirs.is_running(layer) for layer in session.left))
     assert not pid_alive(init)
     assert session.run("echo on > after").exit == 0
 
 
-def test_a_killed_init_takes_nobody_elses_processes_and_loses_nothing(session: Session) -> None:
-    """Nobody can tell who was whose: the world counts as running until all of them have ended."""
+def test_a_killed_init_takes_no_other_processes_and_loses_nothing(session: Session) -> None:
+    """The owner of each process is unknown: the world counts as running until all have ended."""
     number = session.leave()
     line = "(sleep 0.5; echo late > late; exec sleep 300) & kill -KILL $PPID; sleep 300"
     killed = session.run(line)
     assert (killed.exit, killed.signal) == (137, signal.SIGKILL)
     assert killed.left_running >= 1
-    assert killed.layer is not None and layers.is_running(killed.layer)
+    assert killed.layer is not None and layer_dirs.is_running(killed.layer)
     until((killed.layer.upper / "late").exists)
     assert session.sees(number)
     session.run("pkill -f 'slee[p] 300'")
-    until(lambda: not layers.is_running(session.left[0]))
-    until(lambda: not layers.is_running(session.left[1]))
+    until(lambda: not layer_dirs.is_running(session.left[0]))
+    until(lambda: not layer_dirs.is_running(session.left[1]))
 
 
 def test_if_the_waiting_process_is_killed_its_command_ends_and_no_other(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""A world that stands while its views change: what is shown, who keeps what, and what is gone."""
+"""A world that persists while its views change: what is shown, what is kept, what is removed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from substrate.system import environment, spawn
+from substrate.system import environment
 from substrate.system.linux import mounts
-from substrate.system.process import Stdio
-from substrate.world import layers
-from substrate.world.choose import choose_world
-from substrate.world.layered import LayeredWorld
-from substrate.world.protocol import RunRequest, Wanted
-from substrate.world.standing_world import StandingWorld, open_standing_world
+from substrate.system.process import spawn
+from substrate.system.process.process import Stdio
+from substrate.world.interface import RunRequest, Wanted
+from substrate.world.layer import layer_dirs
+from substrate.world.select_strategy import choose_world
+from substrate.world.standing.standing_world import StandingWorld, open_standing_world
+from substrate.world.strategies.layer_strategy import LayeredWorld
 from tests.contract.as_user import NOBODY, as_user
 from tests.contract.world_site import Case, Site, make_site, skip_unless_possible
 
@@ -80,7 +81,7 @@ def swap(site: Site, beneath: int) -> None:
     standing.refresh()
     assert ask("cat kept") == ["fresh"]
 
-    # Somebody makes a lock that was looked for when nobody had it, and another one.
+    # Create a lock that was searched for before it existed, and another one.
     standing.seek((b"dir/lock",))
     (site.root / "dir" / "lock").touch()
     (site.root / "dir" / "other.lock").touch()
@@ -88,7 +89,7 @@ def swap(site: Site, beneath: int) -> None:
         ["none", "one"]
     )
 
-    # Nobody is in the second one when it is taken away.
+    # No process is in the second view when it is removed.
     ask("cd /")
     third = standing.show(three)
     assert standing.gone() == [second]
@@ -99,7 +100,7 @@ def swap(site: Site, beneath: int) -> None:
     assert standing.gone() == [third]
     standing.close()
     for layer in (one, two, three):
-        layers.remove(layer)
+        layer_dirs.remove(layer)
 
 
 @pytest.mark.parametrize("uid", [OWN, NOBODY])

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pytest
 
 from substrate.errors import RefusedError
-from substrate.world import copy_world
-from substrate.world.copy_world import CopyWorld
-from substrate.world.layered import LayeredWorld
-from substrate.world.overlay import OverlayWorld
-from substrate.world.protocol import Layer, RunRequest, Wanted
+from substrate.world.interface import Layer, RunRequest, Wanted
+from substrate.world.strategies import copy_world
+from substrate.world.strategies.copy_world import CopyWorld
+from substrate.world.strategies.layer_strategy import LayeredWorld
+from substrate.world.strategies.overlay import OverlayWorld
 
 pytestmark = pytest.mark.needs("linux", "world-overlay", "world-copy-diff")
 
@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 class Result(NamedTuple):
     #: The tree that comes out if the layer is laid over the workspace.
     tree: dict[str, object]
-    #: What lies in the layer, but for directories.
+    #: The contents of the layer, except directories.
     touched: set[str]
 
 

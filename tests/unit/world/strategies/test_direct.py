@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import UsageError, WorkspaceError
-from substrate.world.direct import DirectWorld
-from substrate.world.protocol import Isolation, RunRequest, World
+from substrate.world.interface import Isolation, RunRequest, World
+from substrate.world.strategies.direct import DirectWorld
 
 
 def world() -> World:
@@ -64,12 +64,12 @@ def test_stdin_can_be_given(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "text"
 
 
-def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_command_that_is_not_there_is_reported(tmp_path: Path) -> None:
     outcome = world().run(RunRequest(tmp_path, argv=("no-such-command",)))
     assert (outcome.exit, outcome.notice) == (127, "no-such-command: command not found")
 
 
-def test_a_timeout_is_told(tmp_path: Path) -> None:
+def test_a_timeout_is_reported(tmp_path: Path) -> None:
     outcome = world().run(RunRequest(tmp_path, argv=("sleep", "60"), timeout_s=0.1))
     assert (outcome.exit, outcome.timed_out) == (124, True)
     assert outcome.notice == "the command was ended after 0.1 s"

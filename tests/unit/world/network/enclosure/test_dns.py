@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from substrate.world.network import dns
+from substrate.world.network.enclosure import dns
 
 
 def query(name: str, kind: int = dns.TYPE_A) -> bytes:
