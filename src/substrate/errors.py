@@ -104,8 +104,9 @@ class HistoryRefusedError(RefusedError):
 class SettingTakenError(RefusedError):
     """A file of settings has another value where one is to be added."""
 
-    def __init__(self, name: str, last_key: str) -> None:
-        super().__init__(f"{name} is already set, to another value")
+    def __init__(self, message: str, *, hint: str = "", last_key: str = "") -> None:
+        super().__init__(message, hint=hint)
+        #: The innermost name of the setting, so that a caller need not read the message.
         self.last_key = last_key
 
 

@@ -37,9 +37,11 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def substrate(history: Path, tmp_path: Path) -> Program:
-    """A copy of it, to be hurt."""
+    """A copy of it, to be hurt, adopted: the home that made the original is another one."""
     shutil.copytree(history, tmp_path / "project", symlinks=True)
-    return Program(tmp_path / "project")
+    program = Program(tmp_path / "project")
+    program("history", "adopt").went_well()
+    return program
 
 
 CALLS = (

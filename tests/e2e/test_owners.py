@@ -103,7 +103,9 @@ def test_a_caller_that_may_not_give_files_away_gets_a_message_and_lends_no_right
         home.mkdir()
         subprocess.run(["chown", "-hR", f"{NOBODY}:{NOBODY}", place], check=True)
         env = {"HOME": str(home), "SUBSTRATE_HOME": str(home / "s"), "SUBSTRATE_AGENT": "off"}
-        done = Program(root, env, uid=NOBODY)("undo")
+        program = Program(root, env, uid=NOBODY)
+        program("history", "adopt").went_well()
+        done = program("undo")
         assert done.status == 0, done.errors
         assert f"not given back to their owner: b ({ADA}:{ADA})" in done.errors
         assert stat.S_IMODE((root / "b").stat().st_mode) == 0o755

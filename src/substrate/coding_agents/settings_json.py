@@ -103,7 +103,9 @@ def _add_one(extended: Extended, addition: Addition) -> Extended:
     _require(holder, addition.path[:depth], is_object=True)
     target = holder.find(last) if depth == len(parents) else None
     if target is not None and not addition.in_array:
-        raise SettingTakenError(".".join(addition.path), last)
+        raise SettingTakenError(
+            f"{'.'.join(addition.path)} is already set, to another value", last_key=last
+        )
     if target is not None:
         _require(target.value, addition.path, is_object=False)
         return _insert_part(extended, target.value, None, addition.value)

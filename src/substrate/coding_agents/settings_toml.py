@@ -59,7 +59,9 @@ def add(text: str, tables: Sequence[Table]) -> Extended:
             continue
         expected = read(extended.text)
         if _at(expected, table.path) is not None:
-            raise SettingTakenError(table.header, table.path[-1])
+            raise SettingTakenError(
+                f"{table.header} is already set, to another value", last_key=table.path[-1]
+            )
         newline = newline_of(extended.text)
         lines = [
             table.header,
