@@ -1,4 +1,4 @@
-"""`launcher/door.c`: what it passes to the daemon, and when it leaves a call to Python.
+"""`launcher/client.c`: what it passes to the daemon, and when it leaves a call to Python.
 
 It is compiled here with every warning and the sanitizers, and with a fake shell launcher that
 reports when it runs: there is no Python where `ctx` expects it. At the other end of the socket the
@@ -33,7 +33,7 @@ from tests.contract.as_user import NOBODY
 
 pytestmark = pytest.mark.needs("linux", "compiler")
 
-SOURCE = Path(__file__).resolve().parents[2] / "launcher" / "door.c"
+SOURCE = Path(__file__).resolve().parents[2] / "launcher" / "client.c"
 SITE = f"lib/python3.{sys.version_info[1]}/site-packages"
 IN_PYTHON = "in python:"
 #: Replaces our program where Python is started directly.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from substrate.shell.lines import Lines
 from substrate.shell.shell_line import Turn
+from substrate.shell.shell_world import Lines
 from substrate.system import clock
 from substrate.world import Isolation, Layer, RunOutcome, RunRequest
 

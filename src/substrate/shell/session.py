@@ -17,15 +17,15 @@ from substrate.errors import RefusedError, SubstrateError
 from substrate.history.arrival import COMMAND as BETWEEN
 from substrate.recorder import Place
 from substrate.recorder.command import CommandRequest, Recording, record_command
-from substrate.shell import directory as directories
-from substrate.shell import program as programs
+from substrate.shell import find_shell as programs
+from substrate.shell import pipe_directory as directories
 from substrate.shell import terminal
 from substrate.shell.channel import Channel, Message
+from substrate.shell.find_shell import ShellProgram
 from substrate.shell.line_world import DirectLine, WorldLine
-from substrate.shell.lines import Lines
-from substrate.shell.program import ShellProgram
 from substrate.shell.shell_broker import BetweenLines, Make, OfLine
 from substrate.shell.shell_line import Turn
+from substrate.shell.shell_world import Lines
 from substrate.system import Environment
 from substrate.system.files import files
 from substrate.system.process import process, spawn

@@ -22,7 +22,7 @@ from substrate.daemon.prefork import prefork_child
 from substrate.daemon.prefork.child_reports import Bell
 from substrate.daemon.prefork.prefork_parent import Handed, Spares
 from substrate.system.process import Channel, deferred_work
-from substrate.world.prewarm import Warm, WorldsAhead, plain_worlds
+from substrate.world.prewarm import Warm, WorldsAhead, no_prewarm
 from substrate.world.process import Recipe
 
 
@@ -66,7 +66,7 @@ class SpeedLayer(PlainPath):
         super().__init__()
         self._worlds = WorldsAhead()
         self._prepared = prefork_child.Prepared(self._worlds)
-        plain_worlds.current.worlds = self._worlds
+        no_prewarm.current.worlds = self._worlds
 
     def preload(self, work: Callable[[], None]) -> None:
         work()

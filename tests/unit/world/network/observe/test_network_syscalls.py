@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from substrate.system.linux.seccomp_notify import CALLS, I386, X86_64, Notification
-from substrate.world.network.observe.calls import (
+from substrate.world.network.observe.network_syscalls import (
     Memory,
     Target,
     decode,
