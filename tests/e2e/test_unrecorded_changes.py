@@ -136,7 +136,7 @@ def test_what_only_another_user_can_change_is_not_kept(far: Path) -> None:
     old_trash.mkdir(parents=True, mode=0o755)
     for path in (old_trash.parent, old_trash):
         os.chown(path, NOBODY, NOBODY)
-    own = {"HOME": str(home), "SUBSTRATE_HOME": str(home / "s"), "SUBSTRATE_AGENT": "off"}
+    own = {"HOME": str(home), "SUBSTRATE_HOME": str(home / "s"), "SUBSTRATE_DAEMON": "off"}
     running = subprocess.Popen(
         [sys.executable, "-c", AS_USER, str(NOBODY), "-c", "echo begun; read line"], cwd=shared,
         env={**os.environ, **own},
@@ -222,7 +222,7 @@ def test_excluded_paths_are_listed_without_a_world_too(project: Cli) -> None:
     assert (span["changed_files"], span["fs_diff"]["truncated"]) == ([], False)
 
 
-def test_what_is_not_looked_at_without_a_world_is_said(project: Cli) -> None:
+def test_what_is_not_scanned_without_a_world_is_reported(project: Cli) -> None:
     project.ok("--no-world", "-c", "rm -r node_modules/sub; echo 2 > a")
     span = last_span(project)
     assert (names(project, "mods"), span["fs_diff"]["truncated"]) == (["a"], True)
