@@ -57,7 +57,7 @@ class Shown(NamedTuple):
     since_ns: int
 
 
-class Lines:
+class ShellWorld:
     def __init__(self, place: Place, room: Path, network: CommandNetwork | None) -> None:
         """`room`: an empty directory. Raises `SubstrateError` where such a world is impossible."""
         self.place = place
