@@ -132,7 +132,7 @@ def main() -> None:
         os.environ["SUBSTRATE_HOME"] = f"{scratch}/home"
         os.environ["SUBSTRATE_SOCKET"] = f"{scratch}/run/s.sock"
         for name in args.only.split(","):
-            os.environ["SUBSTRATE_AGENT"] = "" if name == "watched" else "off"
+            os.environ["SUBSTRATE_DAEMON"] = "" if name == "watched" else "off"
             few = args.depth if name == "depth" else args.files
             small, large = (WORK[name](_fresh(scratch, name, n), n) for n in (few, 8 * few))
             for row in small:
@@ -142,7 +142,7 @@ def main() -> None:
                     f"{row:24}{few:>8,}{small[row]:>8.2f} {unit}"
                     f"{8 * few:>8,}{large[row]:>8.2f} {unit}   growth {growth:.1f}"
                 )
-        os.environ["SUBSTRATE_AGENT"] = ""
+        os.environ["SUBSTRATE_DAEMON"] = ""
         subprocess.run([SUBSTRATE, "daemon", "stop"], check=False, capture_output=True)
 
 

@@ -41,7 +41,7 @@ class Bench:
             "SUBSTRATE_SOCKET": str(home / "run" / "substrate.sock"),
         }
         if not self.daemon:
-            self.env["SUBSTRATE_AGENT"] = "off"
+            self.env["SUBSTRATE_AGENT"] = "off"  # the former name: old versions know it, too
         self.figures: list[Figure] = []
 
     def workspace(self, name: str) -> Path:

@@ -31,7 +31,7 @@ def make(root: Path, files: int) -> None:
 
 
 def once(root: Path, home: Path, line: str) -> tuple[float, float]:
-    env = {**os.environ, "SUBSTRATE_HOME": str(home), "SUBSTRATE_AGENT": "off"}
+    env = {**os.environ, "SUBSTRATE_HOME": str(home), "SUBSTRATE_DAEMON": "off"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     subprocess.run([sys.executable, "-m", "substrate", "-c", line], cwd=root, env=env, check=True)

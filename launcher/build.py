@@ -1,8 +1,8 @@
 """Which commands a wheel installs, and with which launcher: hatchling's hooks.
 
 On POSIX `substrate` is our own, and the wheel is for this system only; elsewhere, and for `ctx`
-everywhere, it is what the installer writes. On Linux with a C compiler it is `door.c`, which starts
-Python only when it must; without one it is the shell script `substrate`.
+everywhere, it is what the installer writes. On Linux with a C compiler it is `client.c`, which
+starts Python only when it must; without one it is the shell script `substrate`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Launcher(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def _compiled(scratch: Path, version: str) -> Path | None:
-    """`door.c` as a program; None where it cannot be had. CC names the compiler, as usual."""
+    """`client.c` as a program; None where it cannot be had. CC names the compiler, as usual."""
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     if sys.platform != "linux":
         return None
@@ -65,7 +65,7 @@ def _compiled(scratch: Path, version: str) -> Path | None:
     lines = [f"#define {name} {_c_string(text)}\n" for name, text in texts.items()]
     (scratch / "launcher.h").write_text("".join(lines))
     program = scratch / "substrate"
-    words = [*compiler, "-std=gnu11", "-O2", "-s", f"-I{scratch}", str(_HERE / "door.c")]
+    words = [*compiler, "-std=gnu11", "-O2", "-s", f"-I{scratch}", str(_HERE / "client.c")]
     words += ["-o", str(program)]
     # Without shared libraries it starts in two thirds of the time, and runs beside any libc.
     for linking in (["-static"], []):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 # This directory is on the path of a script.
-from plain_english import python_files, sentences
+from plain_english import files_in, sentences
 from process_starts import process_starts
 
 _TRACER = """
@@ -161,7 +161,7 @@ def main(checkout: Path) -> None:
     source = checkout.resolve() / "src" / "substrate"
     modules = modules_of(source)
     rooms = Counter(room_of(one, modules) for one in modules)
-    prose = [one for path in python_files([str(source)]) for one in sentences(path)]
+    prose = [one for path in files_in([str(source)]) for one in sentences(path)]
     archaic = sum(one.archaic for one in prose)
     sites = process_sites(modules)
     print(f"modules {len(modules)}, rooms {len(rooms)}, largest room {max(rooms.values())}")

@@ -81,7 +81,7 @@ def private_environment(
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("SUBSTRATE_HOME", str(home / ".substrate"))
     # No test leaves a daemon behind; the tests of the daemon start their own.
-    monkeypatch.setenv("SUBSTRATE_AGENT", "off")
+    monkeypatch.setenv("SUBSTRATE_DAEMON", "off")
     if request.config.getoption("--portable"):
         monkeypatch.setenv("SUBSTRATE_WORLD_STRATEGY", "direct")
     if speed := request.config.getoption("--speed"):

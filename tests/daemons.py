@@ -37,9 +37,9 @@ class Daemon:
         self.trace = Path((env or os.environ)["SUBSTRATE_HOME"]) / "trace.jsonl"
         self.env = {
             **os.environ,
-            "SUBSTRATE_AGENT": "on",
+            "SUBSTRATE_DAEMON": "on",
             "SUBSTRATE_SOCKET": str(self.socket),
-            "SUBSTRATE_AGENT_IDLE_S": "120",
+            "SUBSTRATE_DAEMON_IDLE_S": "120",
             **(env or {}),
         }
 

@@ -105,7 +105,7 @@ class Terminal:
         """A call outside, by the same user."""
         return subprocess.run(
             [*self._substrate, *words], cwd=self.cwd, capture_output=True, check=False,
-            env={**self._env, "SUBSTRATE_AGENT": "off"}, timeout=PATIENCE_S,
+            env={**self._env, "SUBSTRATE_DAEMON": "off"}, timeout=PATIENCE_S,
         )  # fmt: skip
 
     def json(self, *words: str) -> dict[str, Any]:

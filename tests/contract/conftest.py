@@ -34,9 +34,9 @@ def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 @pytest.fixture
 def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Worlds are made ahead in this test, as with the daemon's speed layer."""
-    from substrate.world.prewarm import WorldsAhead, plain_worlds  # only Linux has them
+    from substrate.world.prewarm import WorldsAhead, no_prewarm  # only Linux has them
 
-    monkeypatch.setattr(plain_worlds.current, "worlds", WorldsAhead())
+    monkeypatch.setattr(no_prewarm.current, "worlds", WorldsAhead())
 
 
 @pytest.fixture(scope="module")

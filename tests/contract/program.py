@@ -111,7 +111,7 @@ class Program:
     ) -> Done:
         done = subprocess.run(
             argv, cwd=cwd or self.cwd, input=stdin, capture_output=True, check=False,
-            env={**os.environ, "SUBSTRATE_AGENT": "off", **self.env, **env}, timeout=250,
+            env={**os.environ, "SUBSTRATE_DAEMON": "off", **self.env, **env}, timeout=250,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -123,7 +123,7 @@ class Program:
 
         leader, follower = os.openpty()
         termios.tcsetwinsize(follower, (24, columns))
-        env = {**os.environ, **self.env, "SUBSTRATE_AGENT": "off", "TERM": "dumb"}
+        env = {**os.environ, **self.env, "SUBSTRATE_DAEMON": "off", "TERM": "dumb"}
         process = subprocess.Popen(
             [sys.executable, "-m", "substrate", *words], cwd=self.cwd, env=env,
             stdin=follower, stdout=follower, stderr=follower,

@@ -26,7 +26,7 @@ from substrate.workspace.watch import TreeWatch
 from substrate.world.capabilities import machine_probe
 from substrate.world.network.choose_network import network_for
 from tests.contract.as_user import as_user
-from tests.contract.made_ahead import ahead
+from tests.contract.prewarmed import ahead
 
 pytestmark = [pytest.mark.needs("linux", "world-overlay"), pytest.mark.usefixtures("ahead")]
 

@@ -112,7 +112,7 @@ def test_bytes_that_are_no_text(daemon: Daemon, project: Path) -> None:
     assert execute(daemon, project, r"printf '\377\0\n'").stdout == b"\xff\0\n"
 
 
-def test_output_beyond_the_cap_is_dropped_and_said(daemon: Daemon, project: Path) -> None:
+def test_output_beyond_the_cap_is_dropped_and_reported(daemon: Daemon, project: Path) -> None:
     answer = execute(daemon, project, "head -c 9000000 /dev/zero; echo end >&2")
     assert len(answer.stdout) == 4 * 1024 * 1024
     assert answer.document["output_truncated"] is True
@@ -164,7 +164,7 @@ def test_errors_are_json_too(daemon: Daemon) -> None:
         assert request(daemon.socket, "GET", f"/v1/trace/{span}").error["kind"] == "not-found"
 
 
-def test_a_stream_tells_as_it_happens(daemon: Daemon, project: Path) -> None:
+def test_a_stream_reports_events_as_they_happen(daemon: Daemon, project: Path) -> None:
     connection = UnixConnection(daemon.socket)
     # Outside the project: inside, a world would have a fifo of its own.
     fifo = project.parent / "fifo"

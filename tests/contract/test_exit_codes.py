@@ -40,7 +40,7 @@ def test_2_usage(finished: Program, words: list[str]) -> None:
     assert told.error["kind"] == "usage"
 
 
-def test_0_for_questions_and_deeds(worked: Program) -> None:
+def test_0_for_queries_and_changes(worked: Program) -> None:
     for words in (
         ["log"], ["show", "@"], ["diff"], ["diff", "--stat"], ["status"], ["stats"], ["fsck"],
         ["blame", "a"], ["checkpoint"], ["checkpoint", "list"], ["session", "list"],

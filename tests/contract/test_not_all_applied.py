@@ -65,7 +65,7 @@ def race(project: Path) -> Race:
 
 
 def raced(program: Program, race: Race, *words: str) -> Done:
-    env = {**os.environ, "SUBSTRATE_AGENT": "off"}
+    env = {**os.environ, "SUBSTRATE_DAEMON": "off"}
     started = subprocess.Popen(
         [*SUBSTRATE, *words], cwd=program.cwd, env=env, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -188,7 +188,7 @@ def test_a_program_that_ends_with_122_itself(program: Program) -> None:
     assert (span["exit"], span["outcome"]) == (122, "completed")
 
 
-def test_inside_a_world_the_outer_command_tells(program: Program) -> None:
+def test_inside_a_world_the_outer_command_reports_it(program: Program) -> None:
     holds_code(program.cwd)
     inner = " ".join([*SUBSTRATE, "-c", f"'{CHANGES_CODE}'"])
     done = program("-c", f"{inner}; echo inner $?").is_status(122)

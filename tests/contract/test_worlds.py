@@ -160,7 +160,7 @@ def test_the_root_itself_looks_as_it_is(site: Site) -> None:
 
 
 @pytest.mark.needs("user-xattrs")
-def test_the_root_itself_has_its_attributes_and_nobodys_marks(site: Site) -> None:
+def test_the_root_itself_has_its_attributes_and_no_marks(site: Site) -> None:
     for name in ("user.mine", "user.overlay.opaque"):
         os.setxattr(site.root, name, b"y")
     look = "import os; print(os.listxattr(), os.listdir('dir'))"

@@ -95,7 +95,7 @@ class Cli(NamedTuple):
         env = {name: os.environ[name] for name in kept if name in os.environ}
         env.update({name: v for name, v in os.environ.items() if name.startswith("GIT_")})
         env.update(HOME=str(self.home), SUBSTRATE_HOME=str(self.home / ".substrate"))
-        env["SUBSTRATE_AGENT"] = "off"  # what is killed or counted is this very process
+        env["SUBSTRATE_DAEMON"] = "off"  # what is killed or counted is this very process
         env.update(self.extra)
         return env
 

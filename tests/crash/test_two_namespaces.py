@@ -43,7 +43,7 @@ class Site:
         self.signs.mkdir()
         env = {"HOME": str(base), "SUBSTRATE_HOME": str(self.home)}
         self.host = Program(self.project, env)
-        self.env = {**os.environ, "SUBSTRATE_AGENT": "off", **env}
+        self.env = {**os.environ, "SUBSTRATE_DAEMON": "off", **env}
         self.edits: dict[str, str] = {}
         self.done: set[str] = set()
         self.host.sh("true")

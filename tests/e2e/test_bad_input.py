@@ -473,7 +473,7 @@ class TestReadOnly:
             yield Program(view)
 
     @pytest.mark.needs("mounts")
-    def test_it_is_said_before_the_command_begins(self, frozen: Program) -> None:
+    def test_it_is_reported_before_the_command_begins(self, frozen: Program) -> None:
         done = subprocess.run(
             [sys.executable, "-m", "substrate", "-c", "cat a"], cwd=frozen.cwd,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True,

@@ -90,7 +90,7 @@ def on_a_terminal(program: Program, words: list[str], env: dict[str, str]) -> by
         os.execve(
             sys.executable,
             [sys.executable, "-m", "substrate", *words],
-            {**os.environ, "SUBSTRATE_AGENT": "off", **env},
+            {**os.environ, "SUBSTRATE_DAEMON": "off", **env},
         )
     out = b""
     while True:

@@ -1,4 +1,4 @@
-"""`launcher/door.c`: what it passes to the daemon, and when it leaves a call to Python.
+"""`launcher/client.c`: what it passes to the daemon, and when it leaves a call to Python.
 
 It is compiled here with every warning and the sanitizers, and with a fake shell launcher that
 reports when it runs: there is no Python where `ctx` expects it. At the other end of the socket the
@@ -33,7 +33,7 @@ from tests.contract.as_user import NOBODY
 
 pytestmark = pytest.mark.needs("linux", "compiler")
 
-SOURCE = Path(__file__).resolve().parents[2] / "launcher" / "door.c"
+SOURCE = Path(__file__).resolve().parents[2] / "launcher" / "client.c"
 SITE = f"lib/python3.{sys.version_info[1]}/site-packages"
 IN_PYTHON = "in python:"
 #: Replaces our program where Python is started directly.
@@ -58,7 +58,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-class Door:
+class Place:
     """A prefix with the program in it, and a fake daemon with given answers."""
 
     def __init__(self, top: Path, program: Path) -> None:
@@ -138,8 +138,8 @@ class Door:
 
 
 @pytest.fixture
-def place(program: Path, tmp_path: Path) -> Iterator[Door]:
-    made = Door(tmp_path / "p", program)
+def place(program: Path, tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path / "p", program)
     yield made
     made.close()
 
@@ -156,7 +156,7 @@ STARTED = (daemon_wire.STARTED, b"999999999")
 FINE = replies(STARTED, (daemon_wire.EXITED, b"0"))
 
 
-def test_the_agent_gets_what_python_would_send(place: Door) -> None:
+def test_the_daemon_gets_what_python_would_send(place: Place) -> None:
     place.serve(FINE)
     place.env |= {"EMPTY": "", "ODD": "a\nb=c", "BYTES": "\udcff"}
     words = ["--net", "off", "-c", "x 'y'", "", "\udcfe", "-C"]
@@ -183,7 +183,7 @@ _WORDS = ["-c", "-f", "run", "--help", "-h", "--version", "--", "-x", "log", "",
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(words=st.lists(st.sampled_from(_WORDS), max_size=5))
-def test_the_same_calls_are_offered_as_by_python(place: Door, words: list[str]) -> None:
+def test_the_same_calls_are_offered_as_by_python(place: Place, words: list[str]) -> None:
     if place._listening is None:
         place.serve(FINE)
     before = len(place.requests)
@@ -209,7 +209,7 @@ def test_every_option_with_a_value_is_known_to_both() -> None:
         ("SUBSTRATE_WORLD_ID", "w"),
     ],
 )
-def test_a_call_that_is_not_for_the_agent_stays(place: Door, variable: str, value: str) -> None:
+def test_a_call_that_is_not_for_the_daemon_stays(place: Place, variable: str, value: str) -> None:
     place.serve(FINE)
     place.env[variable] = ""
     assert place("-c", "x")[0] == 0
@@ -234,7 +234,7 @@ HOOKS = [
 
 @pytest.mark.parametrize(("words", "who", "is_hook"), HOOKS)
 def test_an_agents_hook_goes_straight_through(
-    place: Door, words: list[str], who: str, is_hook: bool
+    place: Place, words: list[str], who: str, is_hook: bool
 ) -> None:
     place.env["AI_AGENT"] = who
     assert hook_passthrough.is_hook(words, {b"AI_AGENT": who.encode()}) == is_hook
@@ -249,7 +249,7 @@ def test_an_agents_hook_goes_straight_through(
     [("enabled", False), ("Enabled", False), ("on", False), ("", True), ("Disabled", True)],
 )
 def test_no_hook_goes_through_where_a_world_is_required(
-    place: Door, said: str, is_hook: bool
+    place: Place, said: str, is_hook: bool
 ) -> None:
     place.env |= {"AI_AGENT": "x_harness", "SUBSTRATE_WORLD": said}
     env = {b"AI_AGENT": b"x_harness", b"SUBSTRATE_WORLD": said.encode()}
@@ -260,7 +260,7 @@ def test_no_hook_goes_through_where_a_world_is_required(
         assert place.stayed("-c", "echo $0")
 
 
-def test_with_a_terminal_or_a_closed_descriptor_it_stays(place: Door) -> None:
+def test_with_a_terminal_or_a_closed_descriptor_it_stays(place: Place) -> None:
     place.serve(FINE)
     leader, follower = os.openpty()
     try:
@@ -283,7 +283,7 @@ def test_with_a_terminal_or_a_closed_descriptor_it_stays(place: Door) -> None:
     ],
 )
 def test_with_more_descriptors_it_stays_if_one_is_named(
-    place: Door, line: str, names: bool
+    place: Place, line: str, names: bool
 ) -> None:
     """As with `<(command)`: the command is to have them, too."""
     place.serve(FINE)
@@ -310,7 +310,7 @@ def test_with_more_descriptors_it_stays_if_one_is_named(
     ],
 )
 def test_with_the_descriptors_of_a_job_server_it_stays(
-    place: Door, variable: str, flags: str, names: bool
+    place: Place, variable: str, flags: str, names: bool
 ) -> None:
     place.serve(FINE)
     place.env[variable] = flags
@@ -323,7 +323,7 @@ def test_with_the_descriptors_of_a_job_server_it_stays(
         os.close(more)
 
 
-def test_python_gets_the_words_and_the_environment_as_they_are(place: Door) -> None:
+def test_python_gets_the_words_and_the_environment_as_they_are(place: Place) -> None:
     """A shell on the way would leave out functions of bash's and other odd names."""
     (place.bin / "ctx").write_text(f"#!{sys.executable} -sP\n")
     place.env |= {"BASH_FUNC_f%%": "() { :; }", "a.b": "1", "EMPTY": "", "LC_ALL": "C"}
@@ -351,7 +351,7 @@ def test_python_gets_the_words_and_the_environment_as_they_are(place: Door) -> N
     ],
 )
 def test_before_the_start_anything_odd_is_left_to_python(
-    place: Door, parts: list[tuple[bytes, bytes]]
+    place: Place, parts: list[tuple[bytes, bytes]]
 ) -> None:
     place.serve(replies(*parts))
     assert place.stayed("-c", "x")
@@ -369,7 +369,7 @@ def test_before_the_start_anything_odd_is_left_to_python(
     ],
 )
 def test_after_the_start_a_daemon_that_goes_is_reported(
-    place: Door, parts: list[tuple[bytes, bytes]]
+    place: Place, parts: list[tuple[bytes, bytes]]
 ) -> None:
     """Python would run the command a second time."""
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as command:
@@ -381,7 +381,7 @@ def test_after_the_start_a_daemon_that_goes_is_reported(
             command.kill()
 
 
-def test_a_reply_too_large_is_no_reply(place: Door) -> None:
+def test_a_reply_too_large_is_no_reply(place: Place) -> None:
     def answer(connection: socket.socket) -> None:
         connection.sendall(daemon_wire.STARTED + struct.pack(">I", 0xFFFFFFFF) + b"1" * 100)
 
@@ -390,12 +390,12 @@ def test_a_reply_too_large_is_no_reply(place: Door) -> None:
 
 
 @pytest.mark.parametrize(("said", "status"), [(b"3", 3), (b"255", 255), (b"300", 44)])
-def test_the_status_is_the_agents(place: Door, said: bytes, status: int) -> None:
+def test_the_status_is_the_daemons(place: Place, said: bytes, status: int) -> None:
     place.serve(replies(STARTED, (daemon_wire.REPORT, b"r" * 70_000), (daemon_wire.EXITED, said)))
     assert place("-c", "x") == (status, "", "")
 
 
-def test_replies_arrive_in_any_pieces(place: Door) -> None:
+def test_replies_arrive_in_any_pieces(place: Place) -> None:
     def answer(connection: socket.socket) -> None:
         for byte in b"S\0\0\0\x09999999999X\0\0\0\x0242":
             connection.sendall(bytes((byte,)))
@@ -405,7 +405,7 @@ def test_replies_arrive_in_any_pieces(place: Door) -> None:
     assert place("-c", "x")[0] == 42
 
 
-def test_a_large_environment_is_sent_whole_or_not_at_all(place: Door) -> None:
+def test_a_large_environment_is_sent_whole_or_not_at_all(place: Place) -> None:
     place.serve(FINE)
     words = ["-c", *(["w" * 100_000] * 12)]
     assert place(*words)[0] == 0
@@ -415,7 +415,7 @@ def test_a_large_environment_is_sent_whole_or_not_at_all(place: Door) -> None:
 # ---------------------------------------------------------------------------- which daemon
 
 
-def test_only_an_agent_in_a_place_of_our_own_is_asked(place: Door) -> None:
+def test_only_a_daemon_in_a_place_of_our_own_is_asked(place: Place) -> None:
     place.serve(FINE)
     place.directory.chmod(0o750)
     assert place.stayed("-c", "x")
@@ -426,21 +426,21 @@ def test_only_an_agent_in_a_place_of_our_own_is_asked(place: Door) -> None:
 
 
 @pytest.mark.needs("root", "other-user")
-def test_anothers_agent_is_not_asked(place: Door) -> None:
+def test_a_daemon_of_another_user_is_not_asked(place: Place) -> None:
     place.serve(FINE)
     os.chown(place.directory, NOBODY, NOBODY)
     assert place.stayed("-c", "x") and place.requests == []
 
 
 @pytest.mark.needs("root", "other-user")
-def test_the_answer_must_come_from_us(place: Door) -> None:
+def test_the_answer_must_come_from_us(place: Place) -> None:
     place.uid = NOBODY
     place.serve(FINE)
     assert place.stayed("-c", "x") and place.requests == []
 
 
 @pytest.mark.parametrize("form", ["named", "long"])
-def test_the_agents_place_may_be_named(place: Door, form: str) -> None:
+def test_the_agents_place_may_be_named(place: Place, form: str) -> None:
     top = place.top / ("d" * 100) if form == "long" else place.top
     place.env["SUBSTRATE_SOCKET"] = str(top / "named")
     place.serve(FINE, top / "named.agent")
@@ -449,10 +449,10 @@ def test_the_agents_place_may_be_named(place: Door, form: str) -> None:
 
 @pytest.mark.needs("root", "other-user")
 @pytest.mark.parametrize("form", ["home", "substrate-home"])
-def test_a_users_agent_is_in_the_users_home(program: Path, form: str) -> None:
+def test_a_users_daemon_is_in_the_users_home(program: Path, form: str) -> None:
     with tempfile.TemporaryDirectory() as open_to_all:
         os.chmod(open_to_all, 0o755)
-        place = Door(Path(open_to_all, "p"), program)
+        place = Place(Path(open_to_all, "p"), program)
         place.uid = NOBODY
         home = place.top / ".substrate"
         del place.env["SUBSTRATE_SOCKET"]
@@ -470,13 +470,13 @@ def test_a_users_agent_is_in_the_users_home(program: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["a.sock", "{}/./a.sock", "{}//a.sock", "{}/p/../a.sock"])
-def test_a_path_that_must_be_worked_out_is_left_to_python(place: Door, written: str) -> None:
+def test_a_path_that_must_be_worked_out_is_left_to_python(place: Place, written: str) -> None:
     place.serve(FINE)
     place.env["SUBSTRATE_SOCKET"] = written.format(place.top)
     assert place.stayed("-c", "x")
 
 
-def test_no_agent_no_ctx_no_package_or_two_of_them(place: Door) -> None:
+def test_no_daemon_no_ctx_no_package_or_two_of_them(place: Place) -> None:
     assert place.stayed("-c", "x")
     place.serve(FINE)
     assert place("-c", "x")[0] == 0
@@ -493,7 +493,7 @@ def test_no_agent_no_ctx_no_package_or_two_of_them(place: Door) -> None:
     assert place.stayed("-c", "x")
 
 
-def test_the_package_may_be_below_another_python(place: Door, tmp_path: Path) -> None:
+def test_the_package_may_be_below_another_python(place: Place, tmp_path: Path) -> None:
     """First below the Python that `ctx` names, then beside the program itself."""
     place.serve(FINE)
     (place.bin / "ctx").write_text(f"#!{tmp_path}/elsewhere/bin/python3.11 -sP\n")
@@ -518,7 +518,7 @@ def _catches(pid: int, number: int) -> bool:
 class _Calling:
     """A call that the daemon has started and has not ended."""
 
-    def __init__(self, place: Door, group: int = 999999999) -> None:
+    def __init__(self, place: Place, group: int = 999999999) -> None:
         self.got = b""
         self._heard = threading.Condition()
         self._end = threading.Event()
@@ -557,7 +557,7 @@ class _Calling:
         return self.process.wait(60)
 
 
-def test_signals_are_passed_on(place: Door) -> None:
+def test_signals_are_passed_on(place: Place) -> None:
     call = _Calling(place)
     sent = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1]
     for count, number in enumerate([*sent, signal.SIGUSR2], 1):
@@ -567,7 +567,7 @@ def test_signals_are_passed_on(place: Door) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
-def test_a_signal_before_the_start_ends_it(place: Door, name: str) -> None:
+def test_a_signal_before_the_start_ends_it(place: Place, name: str) -> None:
     """It would be lost to a daemon that declines, or never answers."""
     asked, end = threading.Event(), threading.Event()
 
@@ -588,7 +588,7 @@ def test_a_signal_before_the_start_ends_it(place: Door, name: str) -> None:
             end.set()
 
 
-def test_a_signal_that_is_ignored_stays_ignored(place: Door) -> None:
+def test_a_signal_that_is_ignored_stays_ignored(place: Place) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         call = _Calling(place)
@@ -614,7 +614,7 @@ def _becomes(pid: int, state: str) -> None:
     raise AssertionError(f"{pid} is {_state(pid)}, not {state}")
 
 
-def test_stopping_it_stops_the_command_and_going_on_goes_on(place: Door) -> None:
+def test_stopping_it_stops_the_command_and_going_on_goes_on(place: Place) -> None:
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as command:
         try:
             call = _Calling(place, command.pid)

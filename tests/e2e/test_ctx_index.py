@@ -196,7 +196,7 @@ def test_errors_are_reported_by_ctx(
     assert not (repo / "pwned").exists()
 
 
-def test_nothing_found_is_said(repo: Path) -> None:
+def test_nothing_found_is_reported(repo: Path) -> None:
     ctx(repo, "init")
     done = ctx(repo, "symbols", "nobody")
     assert (done.returncode, done.stdout) == (0, "")
@@ -204,7 +204,7 @@ def test_nothing_found_is_said(repo: Path) -> None:
     assert answer(repo, "symbols", "nobody")["total"] == 0
 
 
-def test_in_a_shallow_clone_what_is_missing_is_said(repo: Path, tmp_path: Path) -> None:
+def test_in_a_shallow_clone_missing_objects_are_reported(repo: Path, tmp_path: Path) -> None:
     (repo / "pkg/m5.py").write_text("def f5():\n    return 5\n")
     git(repo, "commit", "-q", "-a", "-m", "second")
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{repo}", "shallow")
@@ -278,7 +278,7 @@ def test_inside_a_world_snapshots_share_no_files(repo: Path, tmp_path: Path) -> 
     assert ctx(repo, "init").returncode == 0
     assert ctx(repo, "index").returncode == 0
     commit_text(repo, "second")
-    env = {**os.environ, "SUBSTRATE_HOME": str(tmp_path / "home"), "SUBSTRATE_AGENT": "off"}
+    env = {**os.environ, "SUBSTRATE_HOME": str(tmp_path / "home"), "SUBSTRATE_DAEMON": "off"}
     line = shlex.join([*CTX, "index"])
     words = [sys.executable, "-m", "substrate", "-c", line]
     done = subprocess.run(words, cwd=repo, capture_output=True, text=True, check=False, env=env)

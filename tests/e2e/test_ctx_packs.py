@@ -377,7 +377,7 @@ def test_verify_exits_0_only_for_the_recorded_bytes(project: Path) -> None:
 
 
 def test_verify_names_the_recorded_command_that_wrote_the_bytes(project: Path) -> None:
-    environment = {**os.environ, "SUBSTRATE_AGENT": "off"}
+    environment = {**os.environ, "SUBSTRATE_DAEMON": "off"}
 
     def recorded(command: str) -> None:
         subprocess.run([*SUBSTRATE, "-c", command], cwd=project, env=environment, check=True)

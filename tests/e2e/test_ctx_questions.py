@@ -91,7 +91,7 @@ def refs(repo: Path, name: str) -> set[tuple[str, int, str | None, float]]:
     return {(r["path"], r["line"], r["from"], r["confidence"]) for r in rows}
 
 
-def test_refs_tell_the_sure_from_the_unsure(repo: Path) -> None:
+def test_refs_distinguish_sure_from_unsure(repo: Path) -> None:
     assert refs(repo, "prices.total") == {
         ("shop/cart.py", 7, "shop.cart.checkout", 1.0),
         ("shop/cart.py", 2, None, 1.0),

@@ -204,7 +204,7 @@ def deaf(daemon: Daemon) -> Iterator[Deaf]:
 _WARNING = b"substrate: warn: shell world-agent exec failed, running direct\n"
 
 
-def test_falling_back_is_said_once(daemon: Daemon, deaf: Deaf) -> None:
+def test_falling_back_is_reported_once(daemon: Daemon, deaf: Deaf) -> None:
     done = daemon.run("-c", "echo 1 > a")
     assert deaf.calls == 1
     assert (done.returncode, done.stderr) == (0, _WARNING), os.listdir(daemon.directory)

@@ -114,11 +114,13 @@ def test_the_settings_of_idle_exit(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text("[agent]\nidle_exit_s = 5\n")
-    with daemon_in(tmp_path, {"SUBSTRATE_HOME": str(home), "SUBSTRATE_AGENT_IDLE_S": ""}) as daemon:
+    with daemon_in(
+        tmp_path, {"SUBSTRATE_HOME": str(home), "SUBSTRATE_DAEMON_IDLE_S": ""}
+    ) as daemon:
         serving = daemon.start("daemon", "serve")
         until(lambda: (daemon.state() or {}).get("idle_exit_s") == 5, "a daemon with that setting")
         assert serving.communicate(timeout=PATIENCE_S)[0].startswith(b"serving")
-        daemon.env["SUBSTRATE_AGENT_IDLE_S"] = "33"
+        daemon.env["SUBSTRATE_AGENT_IDLE_S"] = "33"  # its former name
         daemon.serve()
         assert (daemon.state() or {})["idle_exit_s"] == 33
 
@@ -127,7 +129,7 @@ def test_a_daemon_that_never_ends_by_itself(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     with daemon_in(
-        tmp_path, {"SUBSTRATE_HOME": str(home), "SUBSTRATE_AGENT_IDLE_S": "0"}
+        tmp_path, {"SUBSTRATE_HOME": str(home), "SUBSTRATE_DAEMON_IDLE_S": "0"}
     ) as daemon:
         daemon.serve()
         assert (daemon.state() or {})["idle_exit_s"] == 0

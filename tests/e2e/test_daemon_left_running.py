@@ -86,7 +86,7 @@ def test_a_conflict_is_reported_by_the_next_call(daemon: Daemon, tmp_path: Path)
 
 
 def test_without_a_daemon_the_next_command_brings_it_in(daemon: Daemon, tmp_path: Path) -> None:
-    daemon.env["SUBSTRATE_AGENT"] = "off"
+    daemon.env["SUBSTRATE_DAEMON"] = "off"
     said = _leave(daemon, tmp_path / "go", "echo 2 > late; touch " + str(tmp_path / "over"))
     assert b"the first recorded command after they have ended brings in" in said
     (tmp_path / "go").touch()

@@ -150,7 +150,7 @@ def test_a_checkpoint_has_edits_that_the_kernel_does_not_report(
         assert len(log(daemon)) == entries, "nothing has changed since"
 
 
-def test_undo_scans_when_a_file_is_not_as_the_watcher_said(daemon: Daemon, tmp_path: Path) -> None:
+def test_undo_scans_when_the_watchers_report_is_wrong(daemon: Daemon, tmp_path: Path) -> None:
     lines = [b"%d\n" % number for number in range(20)]
     (daemon.workspace / "src/b").write_bytes(b"".join(lines))
     done(daemon, "sed -i 1s/0/zero/ src/b")
@@ -189,7 +189,7 @@ def test_an_edit_under_one_name_of_a_file_is_found_under_the_other(daemon: Daemo
     assert changed(daemon, log(daemon)[-1]) == {"src/a", "other-name"}
 
 
-def test_our_own_changes_are_nobodys(daemon: Daemon) -> None:
+def test_our_own_changes_are_not_external_edits(daemon: Daemon) -> None:
     """A command's change comes into the tree, and an undo's: the watcher sees both."""
     span = done(daemon, "mkdir -p made/by; seq 300 | xargs -I_ touch made/by/_; rm src/b")
     assert span["base_known"] == "watched"

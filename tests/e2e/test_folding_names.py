@@ -93,7 +93,7 @@ def test_other_content_under_another_case(substrate: Program) -> None:
     assert files(substrate.cwd) == after
 
 
-def test_the_reason_is_said_and_a_required_world_is_refused(substrate: Program) -> None:
+def test_the_reason_is_reported_and_a_required_world_is_refused(substrate: Program) -> None:
     assert "direct: names fold here" in substrate("status").went_well().text
     substrate("--world", "-c", "mv a.txt A.TXT").is_clear(125, "names fold here", "--no-world")
     assert files(substrate.cwd) == BEFORE

@@ -30,7 +30,7 @@ class Place:
     def __init__(self, base: Path) -> None:
         self.root = base / "project"
         home = base / "home"
-        self.env = {"HOME": str(home), "SUBSTRATE_HOME": str(home / "s"), "SUBSTRATE_AGENT": "off"}
+        self.env = {"HOME": str(home), "SUBSTRATE_HOME": str(home / "s"), "SUBSTRATE_DAEMON": "off"}
         self.program = Program(self.root, self.env, uid=NOBODY)
         for directory in (self.root, home):
             directory.mkdir()

@@ -48,7 +48,7 @@ def test_questions_are_answered_as_outside(program: Program) -> None:
 
 
 @pytest.mark.parametrize("words", ["doctor", "agent status", "agent stop"])
-def test_what_cannot_be_seen_from_inside_is_not_told(program: Program, words: str) -> None:
+def test_what_cannot_be_seen_from_inside_is_not_reported(program: Program, words: str) -> None:
     """It would say that this machine has no overlay, and that no daemon runs."""
     done = inside(program, f"@S {words}")
     assert (done.status, done.text) == (5, "")
@@ -176,7 +176,7 @@ def test_a_nested_command_has_a_span_below_the_outer_one(program: Program) -> No
     assert shown["command_id"] == first["command_id"] == outer["command_id"]
 
 
-def test_a_nested_command_that_never_said_its_end_is_closed_with_the_outer_one(
+def test_a_nested_command_that_never_reported_its_end_is_closed_with_the_outer_one(
     program: Program,
 ) -> None:
     line = "@S -c 'touch up; sleep 60' & until test -e up; do sleep 0.1; done; kill -9 $!"

@@ -115,7 +115,7 @@ def test_words_arrive_as_they_are(install: Install, tmp_path: Path) -> None:
     printed = said(
         launcher, "run", "--", sys.executable, "-c",
         "import sys; print(ascii(sys.argv[1:]))", *words,
-        SUBSTRATE_HOME=str(tmp_path / "home"), SUBSTRATE_AGENT="off", cwd=tmp_path,
+        SUBSTRATE_HOME=str(tmp_path / "home"), SUBSTRATE_DAEMON="off", cwd=tmp_path,
     )  # fmt: skip
     assert printed == f"{words!a}\n"
 
@@ -153,7 +153,7 @@ def test_a_project_cannot_put_its_modules_in_our_place(install: Install, tmp_pat
     assert said(launcher, "--version", cwd=project, PYTHONPATH=str(project)) == VERSION
 
 
-def test_the_way_to_the_agent_imports_no_os(install: Install) -> None:
+def test_the_way_to_the_daemon_imports_no_os(install: Install) -> None:
     """`os` alone costs two of the milliseconds that a whole small command may add."""
     site = install().parents[1] / SITE
     code = (
@@ -179,7 +179,7 @@ def test_the_command_gets_no_locale_that_the_user_did_not_set(
     """Python sets LC_CTYPE for itself where the locale is C."""
     launcher = install()
     env = {"PATH": os.environ["PATH"], "SUBSTRATE_HOME": str(tmp_path / "home"), **given}
-    env["SUBSTRATE_AGENT"] = "off"
+    env["SUBSTRATE_DAEMON"] = "off"
     for start in ([str(launcher)], [sys.executable, "-m", "substrate"]):
         done = subprocess.run(
             [*start, "run", "--", "env"],
@@ -193,7 +193,7 @@ def test_the_command_gets_no_locale_that_the_user_did_not_set(
 @pytest.mark.parametrize("compiler", [COMPILED], indirect=True)
 def test_a_function_that_bash_exports_is_the_commands(install: Install, tmp_path: Path) -> None:
     """Not with the script: dash starts it, and drops such variables."""
-    given = {"BASH_FUNC_greet%%": "() { echo hello; }", "SUBSTRATE_AGENT": "off"}
+    given = {"BASH_FUNC_greet%%": "() { echo hello; }", "SUBSTRATE_DAEMON": "off"}
     given["SUBSTRATE_HOME"] = str(tmp_path / "home")
     assert said(install(), "-c", "greet", cwd=tmp_path, **given) == "hello\n"
 

@@ -106,7 +106,7 @@ def test_few_processes() -> None:
             directory.mkdir(exist_ok=True)
             os.chown(directory, user, user)
         env = {"HOME": str(home), "SUBSTRATE_HOME": str(home / ".substrate"),
-               "PATH": "/usr/local/bin:/usr/bin:/bin", "SUBSTRATE_AGENT": "off"}  # fmt: skip
+               "PATH": "/usr/local/bin:/usr/bin:/bin", "SUBSTRATE_DAEMON": "off"}  # fmt: skip
 
         def run(count: int | None) -> subprocess.CompletedProcess[bytes]:
             return subprocess.run(

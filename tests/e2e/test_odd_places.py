@@ -259,7 +259,7 @@ class TestAChangeOnAMountInside:
     def test_every_kind_of_change_is_named(self, program: Program, line: str) -> None:
         assert "data is another mount" in program("-c", line).went_well().errors
 
-    def test_without_a_change_there_nothing_is_said(self, program: Program) -> None:
+    def test_without_a_change_there_nothing_is_reported(self, program: Program) -> None:
         done = program("-c", "cat data/one > copy; ls data/sub").went_well()
         assert "another mount" not in done.errors
 
@@ -310,7 +310,7 @@ class TestFilesOfOtherUsers:
             assert (path.read_text(), path.stat().st_uid) == ("root's\n", 0)
         assert (root / "own" / "mine").read_text() == "1\n"
 
-    def test_what_a_world_cannot_do_is_said(self, program: Program, far: Path) -> None:
+    def test_what_a_world_cannot_do_is_reported(self, program: Program, far: Path) -> None:
         done = program("-c", "mv shut moved")
         assert done.status == 1
         assert "substrate --no-world" in done.errors

@@ -102,7 +102,7 @@ def test_a_caller_that_may_not_give_files_away_gets_a_message_and_lends_no_right
         subprocess.run(["cp", "-a", str(cli.workspace), str(root)], check=True)
         home.mkdir()
         subprocess.run(["chown", "-hR", f"{NOBODY}:{NOBODY}", place], check=True)
-        env = {"HOME": str(home), "SUBSTRATE_HOME": str(home / "s"), "SUBSTRATE_AGENT": "off"}
+        env = {"HOME": str(home), "SUBSTRATE_HOME": str(home / "s"), "SUBSTRATE_DAEMON": "off"}
         program = Program(root, env, uid=NOBODY)
         program("history", "adopt").went_well()
         done = program("undo")

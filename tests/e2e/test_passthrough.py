@@ -250,7 +250,7 @@ def test_commands_side_by_side_each_have_their_two_lines(
         assert [span["event_type"] for span in mine] == ["command_start", "command_complete"]
 
 
-def test_a_trace_that_cannot_be_written_is_said(workspace: Path, tmp_path: Path) -> None:
+def test_a_trace_that_cannot_be_written_is_reported(workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "dir").mkdir()
     env = {"SUBSTRATE_TRACE": str(tmp_path / "dir")}
     done = substrate(workspace, "-c", "echo ran", env=env)

@@ -43,7 +43,7 @@ class Both:
         process = subprocess.Popen(
             [*CONTAINER, *argv], cwd=self.project, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={**os.environ, "SUBSTRATE_AGENT": "off", **self.env},
+            env={**os.environ, "SUBSTRATE_DAEMON": "off", **self.env},
         )  # fmt: skip
         self.started.append(process)
         return process
@@ -107,7 +107,7 @@ def test_a_command_on_the_host_is_left_to_itself(both: Both) -> None:
     running = subprocess.Popen(
         [sys.executable, "-m", "substrate", "-c", line], cwd=both.project,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "SUBSTRATE_AGENT": "off", **both.env},
+        env={**os.environ, "SUBSTRATE_DAEMON": "off", **both.env},
     )  # fmt: skip
     both.began("one")
     finished(both.inside("-c", "echo inside > inside.txt"))

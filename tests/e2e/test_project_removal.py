@@ -42,7 +42,7 @@ def start(project: Path, line: str) -> subprocess.Popen[bytes]:
     words = [sys.executable, "-m", "substrate", "--world", "-c", line]
     return subprocess.Popen(
         words, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, "SUBSTRATE_AGENT": "off"},
+        env={**os.environ, "SUBSTRATE_DAEMON": "off"},
     )  # fmt: skip
 
 
@@ -186,7 +186,7 @@ class TestReadOnlyDirectories:
         how = ["-m", "substrate"] if owner.uid is None else ["-c", AS_USER, str(owner.uid)]
         running = subprocess.Popen(
             [sys.executable, *how, "--world", "-c", line], cwd=owner.cwd,
-            env={**os.environ, "SUBSTRATE_AGENT": "off", **owner.env},
+            env={**os.environ, "SUBSTRATE_DAEMON": "off", **owner.env},
         )  # fmt: skip
         until(lambda: bool(list(owner.cwd.glob(".substrate-git/worlds/wld_*/upper/made"))))
         running.kill()

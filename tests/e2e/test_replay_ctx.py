@@ -117,7 +117,7 @@ def test_a_damaged_pack_stops_only_itself(project: Path) -> None:
     assert ctx(project, "replay", good).returncode == 0
 
 
-def test_an_empty_store_is_said(project: Path) -> None:
+def test_an_empty_store_is_reported(project: Path) -> None:
     done = ctx(project, "replay", "--all")
     assert done.returncode == 0
     assert "no pack" in done.stderr

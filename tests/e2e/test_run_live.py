@@ -20,7 +20,7 @@ pytestmark = pytest.mark.needs("linux")
 def here(tmp_path: Path) -> Iterator[Daemon]:
     """Without a daemon: everything happens in the calling process."""
     with daemon_in(tmp_path) as found:
-        found.env["SUBSTRATE_AGENT"] = "off"
+        found.env["SUBSTRATE_DAEMON"] = "off"
         (found.workspace / "a").write_bytes(b"one\n")
         yield found
 
@@ -152,7 +152,7 @@ def test_a_recorder_that_is_killed_leaves_what_was_recorded(here: Daemon) -> Non
     assert tree(here.workspace) == {"a": b"one\n"}
 
 
-def test_without_a_watcher_the_end_tells_all(here: Daemon) -> None:
+def test_without_a_watcher_everything_is_recorded_at_the_end(here: Daemon) -> None:
     server, steps = serve(here)
     steps.write_text("1\n")
     until(lambda: len(log(here)) == 1, "the first part")

@@ -25,7 +25,7 @@ def workspace(tmp_path: Path) -> Path:
 def run(workspace: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*SUBSTRATE, *words], cwd=workspace, capture_output=True, text=True, check=False,
-        stdin=subprocess.DEVNULL, env={**os.environ, "SUBSTRATE_AGENT": "off", **env},
+        stdin=subprocess.DEVNULL, env={**os.environ, "SUBSTRATE_DAEMON": "off", **env},
     )  # fmt: skip
 
 

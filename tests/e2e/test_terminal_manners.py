@@ -44,7 +44,7 @@ class Shell:
             os.chdir(self.cwd)
             home = str(base / "home")
             os.environ.update(
-                PS1="", PROMPT="", RPROMPT="", SUBSTRATE_AGENT="off", TERM="dumb", HOME=home,
+                PS1="", PROMPT="", RPROMPT="", SUBSTRATE_DAEMON="off", TERM="dumb", HOME=home,
                 SUBSTRATE_HOME=home + "/s",
             )  # fmt: skip
             if uid is not None:

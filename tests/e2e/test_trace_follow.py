@@ -45,7 +45,7 @@ def test_follow_goes_on_across_a_rotation_until_interrupted(
 ) -> None:
     follow = subprocess.Popen(
         [sys.executable, "-m", "substrate", "trace", "--follow", "--json", "--limit", "1"],
-        cwd=tmp_path, stdout=subprocess.PIPE, env={**os.environ, "SUBSTRATE_AGENT": "off"},
+        cwd=tmp_path, stdout=subprocess.PIPE, env={**os.environ, "SUBSTRATE_DAEMON": "off"},
     )  # fmt: skip
     assert follow.stdout is not None
     assert json.loads(follow.stdout.readline())["n"] == 5

@@ -96,7 +96,7 @@ def test_the_command_that_takes_it_back_moves_the_branches_too(
     assert where(program.cwd) == after
 
 
-def test_a_second_rollback_does_not_tell_to_move_what_is_back(program: Program) -> None:
+def test_a_second_rollback_does_not_ask_to_move_what_is_back(program: Program) -> None:
     program("checkpoint").went_well()
     program.sh("echo 2 > f; git commit -qam two")
     program("rollback", "--checkpoint", "1", "--with-git").went_well()
@@ -255,7 +255,7 @@ def on_terminal(program: Program, words: list[str], answer: str) -> tuple[str, i
     child, fd = pty.fork()
     if child == 0:
         os.chdir(program.cwd)
-        os.environ["SUBSTRATE_AGENT"] = "off"
+        os.environ["SUBSTRATE_DAEMON"] = "off"
         os.execv(sys.executable, [sys.executable, "-m", "substrate", *words])
     shown, is_answered = b"", False
     while True:

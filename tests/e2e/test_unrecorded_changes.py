@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from substrate.model import ABSENT, Change, Kind, Node, RelPath
-from substrate.recorder.command import kept_bytes
+from substrate.recorder.command import saved_small_files
 from substrate.workspace.scan import stat_listing
 from tests.contract.as_user import NOBODY
 from tests.contract.program import AS_USER
@@ -136,7 +136,7 @@ def test_what_only_another_user_can_change_is_not_kept(far: Path) -> None:
     old_trash.mkdir(parents=True, mode=0o755)
     for path in (old_trash.parent, old_trash):
         os.chown(path, NOBODY, NOBODY)
-    own = {"HOME": str(home), "SUBSTRATE_HOME": str(home / "s"), "SUBSTRATE_AGENT": "off"}
+    own = {"HOME": str(home), "SUBSTRATE_HOME": str(home / "s"), "SUBSTRATE_DAEMON": "off"}
     running = subprocess.Popen(
         [sys.executable, "-c", AS_USER, str(NOBODY), "-c", "echo begun; read line"], cwd=shared,
         env={**os.environ, **own},
@@ -154,7 +154,7 @@ def test_what_only_another_user_can_change_is_not_kept(far: Path) -> None:
 
 
 def test_large_files_and_hidden_directories_are_not_kept(cli: Cli) -> None:
-    (cli.workspace / "large").write_bytes(b"x" * (kept_bytes.MOST_BYTES_EACH + 1))
+    (cli.workspace / "large").write_bytes(b"x" * (saved_small_files.MOST_BYTES_EACH + 1))
     (cli.workspace / ".hidden").mkdir()
     (cli.workspace / ".hidden" / "file").write_text("1\n")
     cli.ok("-c", "rm -r large .hidden")
@@ -166,7 +166,7 @@ def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
     change = Change(RelPath(b"a"), Node(Kind.FILE, 0o644, b"1"), ABSENT)
     for number in range(60):
         before = {RelPath(b"a"): b"x"}
-        assert kept_bytes.keep(tmp_path, f"c-{number:03}", before, [change]) == [b"a"]
+        assert saved_small_files.keep(tmp_path, f"c-{number:03}", before, [change]) == [b"a"]
     assert sorted(os.listdir(tmp_path / "trash")) == [f"c-{n:03}" for n in range(10, 60)]
 
 
@@ -222,7 +222,7 @@ def test_excluded_paths_are_listed_without_a_world_too(project: Cli) -> None:
     assert (span["changed_files"], span["fs_diff"]["truncated"]) == ([], False)
 
 
-def test_what_is_not_looked_at_without_a_world_is_said(project: Cli) -> None:
+def test_what_is_not_scanned_without_a_world_is_reported(project: Cli) -> None:
     project.ok("--no-world", "-c", "rm -r node_modules/sub; echo 2 > a")
     span = last_span(project)
     assert (names(project, "mods"), span["fs_diff"]["truncated"]) == (["a"], True)

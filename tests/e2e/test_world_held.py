@@ -115,7 +115,7 @@ def test_what_was_discarded_can_be_applied_until_it_expires(program: Program) ->
     assert list((program.cwd / ".substrate-git" / "worlds").iterdir()) == []
 
 
-def test_a_dry_run_tells_what_would_collide(program: Program) -> None:
+def test_a_dry_run_lists_what_would_collide(program: Program) -> None:
     program("-c", "seq 0 19 > text").went_well()
     world_id = held(program, "echo 2 > a; echo n > new; sed -i s/^19$/nineteen/ text")
     (program.cwd / "a").write_text("mine\n")
@@ -188,7 +188,7 @@ def marks(program: Program) -> list[str]:
     return [line.partition("  (")[2].partition(")")[0] if "  (" in line else "" for line in lines]
 
 
-def test_the_log_tells_what_an_exit_status_does_not(program: Program) -> None:
+def test_the_log_shows_what_an_exit_status_does_not(program: Program) -> None:
     world_id = held(program)
     assert marks(program)[0] == "not applied"
     waiting = program("show", "@").went_well().text
@@ -205,7 +205,7 @@ def test_the_log_tells_what_an_exit_status_does_not(program: Program) -> None:
     assert marks(program)[1] == "timed out, undone"
 
 
-def test_show_tells_what_was_reached_and_refused(program: Program) -> None:
+def test_show_lists_the_hosts_reached_and_refused(program: Program) -> None:
     line = (
         "import socket; reach = lambda host: socket.socket().connect_ex((host, 9)); "
         "reach('127.0.0.1'); reach('192.0.2.1')"
@@ -221,7 +221,7 @@ def entry(program: Program, at: int = 0) -> dict[str, object]:
     return found
 
 
-def test_the_log_tells_what_goes_on_in_the_background(program: Program) -> None:
+def test_the_log_shows_what_is_still_running_in_the_background(program: Program) -> None:
     go = program.cwd.parent / "go"
     wait = f"until test -e {go}; do sleep 0.05; done"
     program("-c", f"({wait}; echo late > late) > /dev/null 2>&1 & echo now > now").went_well()
@@ -244,7 +244,7 @@ def test_the_log_shows_a_discarded_world(program: Program) -> None:
     assert entry(program)["marks"] == ["discarded"]
 
 
-def test_the_log_tells_which_branch_a_command_moved(program: Program) -> None:
+def test_the_log_shows_which_branch_a_command_moved(program: Program) -> None:
     git = "git -c user.name=u -c user.email=e@x"
     program("-c", "git init -q -b main").went_well()
     program("-c", f"git add a && {git} commit -qm first").went_well()
@@ -304,7 +304,7 @@ def at_once(program: Program, *words: str) -> list[subprocess.CompletedProcess[b
     """Three such calls, which all wait for the lock before the first one gets it."""
     lock = program.cwd / ".substrate-git/lock"
     argv = [sys.executable, "-m", "substrate", *words]
-    env = {**os.environ, "SUBSTRATE_AGENT": "off", **program.env}
+    env = {**os.environ, "SUBSTRATE_DAEMON": "off", **program.env}
     with lock.open("r+b") as held_lock:
         fcntl.flock(held_lock, fcntl.LOCK_EX)
         started = [

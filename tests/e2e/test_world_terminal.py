@@ -30,7 +30,7 @@ class Shell:
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             os.chdir(cwd)
-            os.environ.update(PS1="", SUBSTRATE_AGENT="off", TERM="dumb")
+            os.environ.update(PS1="", SUBSTRATE_DAEMON="off", TERM="dumb")
             os.execvp("bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"])
         self._seen = b""
         self.say("stty -echo")

@@ -145,8 +145,8 @@ def trace_init(facts: dict[str, Any]) -> str:
     return held(answers[-1])
 
 
-def agent_socket(facts: dict[str, Any]) -> str:
-    return _connect(facts["agent_socket"])
+def daemon_socket(facts: dict[str, Any]) -> str:
+    return _connect(facts["daemon_socket"])
 
 
 def host_service(facts: dict[str, Any]) -> str:

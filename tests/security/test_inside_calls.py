@@ -229,7 +229,7 @@ def test_no_other_caller_is_answered(victim: Victim) -> None:
     """Not a process outside, not root, not another world: only what the command has started."""
     ready = victim.base / "home" / "ready"
     line = f"echo $SUBSTRATE_BROKER > {ready}; exec sleep 60"
-    env = {**os.environ, "SUBSTRATE_AGENT": "off", **victim.program.env}
+    env = {**os.environ, "SUBSTRATE_DAEMON": "off", **victim.program.env}
     how = ["-m", "substrate"]
     if victim.uid:
         from tests.contract.program import AS_USER
@@ -287,7 +287,7 @@ def test_if_the_waiting_process_is_killed_the_broker_ends_too(roots: Victim) -> 
     name = f"marked-{os.getpid()}-{time.monotonic_ns()}"
     (roots.root / "calls.json").write_text(json.dumps([{"words": ["log"]}, {"silent": 3}]))
     line = f": {name}; {PYTHON} -I client.py calls.json && touch {ready}; sleep 60"
-    env = {**os.environ, "SUBSTRATE_AGENT": "off", **roots.program.env}
+    env = {**os.environ, "SUBSTRATE_DAEMON": "off", **roots.program.env}
     argv = [sys.executable, "-m", "substrate", "-c", line]
     with subprocess.Popen(argv, cwd=roots.root, env=env) as running:
         while not ready.exists():

@@ -66,7 +66,7 @@ def test_what_is_listed_is_reached(rules: str, host: str, scope: str) -> None:
         (f"{PUBLIC}:80", PUBLIC, 443, f"tcp:{PUBLIC}:443"),
     ],
 )
-def test_what_is_not_listed_is_refused_and_said(
+def test_what_is_not_listed_is_refused_and_reported(
     rules: str, host: str, port: int, denied: str
 ) -> None:
     assert reach("open", host, port).out == "hello\n"

@@ -70,7 +70,7 @@ def substrate(workspace: Path, *words: str) -> Done:
         cwd=workspace,
         capture_output=True,
         text=True,
-        env={**os.environ, "SUBSTRATE_AGENT": "off"},
+        env={**os.environ, "SUBSTRATE_DAEMON": "off"},
         stdin=subprocess.DEVNULL,
         timeout=120,
         check=False,
@@ -92,7 +92,7 @@ def test_a_command_is_watched_unless_asked_otherwise(workspace: Path, server: in
     assert "net_denied" not in done.span
 
 
-def test_off_is_held_and_said(workspace: Path, server: int) -> None:
+def test_off_is_enforced_and_reported(workspace: Path, server: int) -> None:
     done = substrate(workspace, "run", "--net", "off", "--", *python(CONNECT, "127.0.0.1", server))
     assert done.status == 1
     assert "refused" in done.err

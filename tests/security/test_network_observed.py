@@ -83,7 +83,7 @@ made.close()
 
 @pytest.mark.needs("gcc-static")
 @pytest.mark.parametrize("way", ["u", "c", "t"])
-def test_a_static_program_that_speaks_dns_by_itself(tmp_path: Path, way: str) -> None:
+def test_a_static_program_with_its_own_dns_client(tmp_path: Path, way: str) -> None:
     program = compiled(tmp_path, "static", STATIC, "-static", "-w")
     ran = stage([program, RESOLVER, "site.test", "443", way]).run()
     assert (ran.status, ran.out) == (0, "hello")

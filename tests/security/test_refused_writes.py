@@ -85,7 +85,7 @@ def test_each_refused_call_is_reported(ground: Ground) -> None:
     assert (ground.outside / "file").read_text() == "theirs"
 
 
-def test_what_is_not_refused_is_not_told(ground: Ground) -> None:
+def test_what_is_not_refused_is_not_reported(ground: Ground) -> None:
     """Writes that arrive, reads, and calls that would fail without a world as well."""
     script = (
         "echo in > ours; mkdir -p sub; rm ours; echo x > /tmp/substrate-test-$$;"
@@ -95,7 +95,7 @@ def test_what_is_not_refused_is_not_told(ground: Ground) -> None:
     assert ground.refused(script) == set()
 
 
-def test_what_other_users_own_is_not_told_as_refused_by_the_tier(ground: Ground) -> None:
+def test_what_other_users_own_is_not_reported_as_refused_by_the_tier(ground: Ground) -> None:
     found = ground.refused("echo x > /etc/substrate-test-x; true")
     assert found == ({"open /etc/substrate-test-x"} if ground.site.case.uid == 0 else set())
 
@@ -115,7 +115,7 @@ def test_through_a_link_and_by_descriptor(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("net", ["off", "open"])
-def test_full_tells_too(ground: Ground, net: str) -> None:
+def test_full_reports_it_too(ground: Ground, net: str) -> None:
     found = ground.refused("echo x > /usr/substrate-test-x; echo x > ours", "full", net)
     assert found == ({"open /usr/substrate-test-x"} if ground.site.case.uid == 0 else set())
 

@@ -85,8 +85,12 @@ def test_archaic_turns_are_found_in_comments_and_docstrings(tmp_path: Path) -> N
 
 def test_archaic_names_of_tests_are_found(tmp_path: Path) -> None:
     module = tmp_path / "test_it.py"
-    module.write_text("def test_who_is_told() -> None: ...\ndef test_it_works() -> None: ...\n")
-    assert [one.text for one in CHECKER.sentences(module) if one.archaic] == ["test who is told"]
+    names = ("who_is_told", "it_works", "nobodys_edit", "a_limit_is_said", "the_log_tells_it")
+    module.write_text("".join(f"def test_{name}() -> None: ...\n" for name in names))
+    assert [one.text for one in CHECKER.sentences(module) if one.archaic] == [
+        *("test who is told", "test nobodys edit", "test a limit is said"),
+        "test the log tells it",
+    ]
 
 
 def test_no_name_of_a_test_is_archaic() -> None:

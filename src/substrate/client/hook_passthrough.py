@@ -3,7 +3,7 @@
 Claude Code puts its shell prefix (`substrate -c`) before its hooks, too. Hooks are the user's own
 programs, started by the coding agent's harness and not by the model: they must see the real files,
 must not become slower, and are not commands of the model. To record one anyway, put
-`substrate run -- …` in the hook. `launcher/door.c` does the same.
+`substrate run -- …` in the hook. `launcher/client.c` does the same.
 
 Only the environment identifies a hook, and files of the project (`.envrc`) can set variables. So
 `SUBSTRATE_WORLD` has precedence: if it requires a world, every call gets one.

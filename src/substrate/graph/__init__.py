@@ -17,11 +17,11 @@ from substrate.room_door import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
-    from substrate.graph.check import damage as damage
+    from substrate.graph.check_graph import damage as damage
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "check": "damage",
+        "check_graph": "damage",
     },
 )

@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.history.store import load_config as load_config
     from substrate.objects.snapshots import Take as Take
     from substrate.objects.snapshots import snapshot as snapshot
-    from substrate.recorder import interrupted as interrupted
+    from substrate.recorder import interrupted_operations as interrupted_operations
     from substrate.recorder import queries as queries
     from substrate.recorder import session_context as session_context
     from substrate.recorder.api import History as History
@@ -60,8 +60,8 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.checkpoints_sessions import start_session as start_session
     from substrate.recorder.forget_content import Forgotten as Forgotten
     from substrate.recorder.forget_content import forget as forget
-    from substrate.recorder.interrupted import find as find
-    from substrate.recorder.interrupted import finish_all as finish_all
+    from substrate.recorder.interrupted_operations import find as find
+    from substrate.recorder.interrupted_operations import finish_all as finish_all
     from substrate.recorder.maintenance import Status as Status
     from substrate.recorder.maintenance import accept_outside as accept_outside
     from substrate.recorder.maintenance import adopt_history as adopt_history
@@ -124,7 +124,7 @@ __getattr__ = lazy_names(
             "close_session, compact_history, mark_checkpoint, preview_compaction, start_session"
         ),
         "forget_content": "Forgotten, forget",
-        "interrupted": "find, finish_all",
+        "interrupted_operations": "find, finish_all",
         "maintenance": (
             "Status, accept_outside, adopt_history, check_store, repair_store, reset_history, "
             "status"

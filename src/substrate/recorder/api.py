@@ -15,7 +15,14 @@ from typing import NamedTuple
 
 from substrate.errors import NotFoundError, UsageError
 from substrate.history.maintenance import compact
-from substrate.history.record import Recorded, Result, Running, named_paths, record_entry, sessions
+from substrate.history.record import (
+    Recorded,
+    Result,
+    Running,
+    record_entry,
+    record_named_paths,
+    sessions,
+)
 from substrate.history.reversal import Branches, Choice, Outcome
 from substrate.history.store import checked_session_id
 from substrate.recorder import checkpoints_sessions, reversals
@@ -92,7 +99,7 @@ class History:
             if paths is None:
                 done = record_entry.finish(store, running, result)
             else:
-                done = named_paths.finish(store, running, result, paths)
+                done = record_named_paths.finish(store, running, result, paths)
         self._trace(running, done, started_ns, exit_code)
         commit = done.entry.commit.hex() if done.entry.commit else None
         return RecordedCommand(done.entry.command_id, commit, done.entry.changed_files)

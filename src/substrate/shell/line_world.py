@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from substrate.shell.lines import Lines
 from substrate.shell.shell_line import Turn
+from substrate.shell.shell_world import ShellWorld
 from substrate.system import clock
 from substrate.world import Isolation, Layer, RunOutcome, RunRequest
 
@@ -34,7 +34,7 @@ class DirectLine:
 class WorldLine:
     """The same in the shell's world, where the line has its own layer."""
 
-    def __init__(self, turn: Turn, lines: Lines) -> None:
+    def __init__(self, turn: Turn, lines: ShellWorld) -> None:
         self._turn = turn
         self._lines = lines
 

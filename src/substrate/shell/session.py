@@ -17,15 +17,15 @@ from substrate.errors import RefusedError, SubstrateError
 from substrate.history.arrival import COMMAND as BETWEEN
 from substrate.recorder import Place
 from substrate.recorder.command import CommandRequest, Recording, record_command
-from substrate.shell import directory as directories
-from substrate.shell import program as programs
+from substrate.shell import find_shell as programs
+from substrate.shell import pipe_directory as directories
 from substrate.shell import terminal
 from substrate.shell.channel import Channel, Message
+from substrate.shell.find_shell import ShellProgram
 from substrate.shell.line_world import DirectLine, WorldLine
-from substrate.shell.lines import Lines
-from substrate.shell.program import ShellProgram
 from substrate.shell.shell_broker import BetweenLines, Make, OfLine
 from substrate.shell.shell_line import Turn
+from substrate.shell.shell_world import ShellWorld
 from substrate.system import Environment
 from substrate.system.files import files
 from substrate.system.process import process, spawn
@@ -97,7 +97,7 @@ def _greet(home: Place, around: Surroundings, no_world: str) -> None:
     )
 
 
-def _world(home: Place, around: Surroundings, room: Path) -> tuple[Lines | None, str]:
+def _world(home: Place, around: Surroundings, room: Path) -> tuple[ShellWorld | None, str]:
     """The world that the shell will run in, or why there is none."""
     required = around.world or around.environment.world == "enabled"
     if around.no_world or (around.environment.world == "disabled" and not around.world):
@@ -107,7 +107,7 @@ def _world(home: Place, around: Surroundings, room: Path) -> tuple[Lines | None,
     from substrate.world.network import CommandNetwork, parse
 
     try:
-        return Lines(home, room, CommandNetwork(parse("open"))), ""
+        return ShellWorld(home, room, CommandNetwork(parse("open"))), ""
     except SubstrateError as error:
         if required:
             raise
@@ -117,7 +117,7 @@ def _world(home: Place, around: Surroundings, room: Path) -> tuple[Lines | None,
 class _Shell:
     def __init__(
         self, program: ShellProgram, channel: Channel, around: Surroundings, home: Place,
-        world: tuple[Lines | None, str],
+        world: tuple[ShellWorld | None, str],
     ) -> None:  # fmt: skip
         """`world`: the shell's world, or why there is none."""
         self._lines, self._why = lines, _ = world

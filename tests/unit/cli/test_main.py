@@ -148,7 +148,7 @@ def test_a_reader_that_was_never_there_is_no_error(frame: Frame) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_what_was_said_comes_before_the_error(frame: Frame) -> None:
+def test_earlier_output_comes_before_the_error(frame: Frame) -> None:
     assert frame("parrot").returncode == 0
     done = subprocess.run(
         program("fail", "late"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False

@@ -50,7 +50,7 @@ def test_the_prefix_becomes_substrate(around: Surroundings, program: Path) -> No
     assert why_not_working(around, SHELL_SCRIPT) == ""
 
 
-def test_without_substrate_commands_run_and_it_is_said_once(
+def test_without_substrate_commands_run_and_it_is_reported_once(
     around: Surroundings, program: Path
 ) -> None:
     write_scripts(around, program)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from substrate.errors import DamagedStoreError
-from substrate.graph.check import damage
+from substrate.graph.check_graph import damage
 from substrate.graph.index.compressed_snapshot import read_fold
 from substrate.graph.index.graph_paths import FILES, MARKER, SECTIONS, read_marker
 from substrate.graph.index.snapshot import Snapshot

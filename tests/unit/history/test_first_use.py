@@ -158,7 +158,7 @@ def test_on_the_real_files_it_is_saved_before_the_command(
 
 
 def test_the_first_command_saves_it_while_it_runs(workspace: Workspace, tmp_path: Path) -> None:
-    env = {**os.environ, "SUBSTRATE_HOME": str(tmp_path / "home"), "SUBSTRATE_AGENT": "off"}
+    env = {**os.environ, "SUBSTRATE_HOME": str(tmp_path / "home"), "SUBSTRATE_DAEMON": "off"}
     seen = workspace.store / "index/stat-cache"
     done = subprocess.run(
         [sys.executable, "-m", "substrate", "-c", "echo 2 > a"],

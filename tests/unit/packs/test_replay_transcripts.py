@@ -119,7 +119,7 @@ def test_the_same_transcript_gives_the_same_log() -> None:
     assert read("claude-code", CLAUDE) == read("claude-code", list(CLAUDE))
 
 
-def test_a_torn_last_line_and_rubbish_are_said_and_do_no_harm() -> None:
+def test_a_torn_last_line_and_rubbish_are_reported_and_do_no_harm() -> None:
     torn = [*CLAUDE[:3], b"\xff\xfe rubbish\n", *CLAUDE[3:], b'{"type": "assist']
     log, report = read("claude-code", torn)
     assert log == read("claude-code", CLAUDE).log

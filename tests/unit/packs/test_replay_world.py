@@ -155,7 +155,7 @@ def settled(site: Site, tree: ConfinedTree, strategy: str | None) -> tuple[objec
     return shell.mapped, shell.isolation
 
 
-def test_the_isolation_tells_the_truth(site: Site) -> None:
+def test_the_reported_isolation_is_true(site: Site) -> None:
     tree = ConfinedTree(site.tree, str(site.live))
     for strategy, said in ((None, "copy-diff"), ("copy-diff", "copy-diff"), ("direct", "direct")):
         mapped, isolation = as_user(site.uid, partial(settled, site, tree, strategy))

@@ -29,7 +29,7 @@ def test_status_where_there_is_none(private_environment: Path) -> None:
     assert "home directory" in found.history
 
 
-def test_status_tells_and_records_nothing(bench: Bench) -> None:
+def test_status_reports_and_records_nothing(bench: Bench) -> None:
     entry = bench.run({"a": b"1"}, session="s-1")
     bench.outside({"a": b"mine", "node_modules/x/y": b"bulk", ".substrateignore": b"*.log\n"})
     bench.outside({"x.log": b"l"})

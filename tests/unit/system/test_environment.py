@@ -29,7 +29,7 @@ def test_what_is_set_is_taken() -> None:
             "SUBSTRATE_SESSION_ID": "s-1",
             "SUBSTRATE_AGENT_ID": "claude",
             "SUBSTRATE_WORLD": "Disabled",
-            "SUBSTRATE_AGENT": "off",
+            "SUBSTRATE_DAEMON": "off",
             "SUBSTRATE_PARENT_SPAN": "spn_1",
             "NO_COLOR": "1",
         }

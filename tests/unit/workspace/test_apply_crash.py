@@ -320,7 +320,7 @@ def test_a_torn_rewrite_that_a_user_edited_is_left_alone(ground: Ground, found: 
     assert ground.where(b"x").read_bytes() == found
 
 
-def test_without_the_mark_a_mixture_is_somebodys(ground: Ground) -> None:
+def test_without_the_mark_a_mixture_belongs_to_another(ground: Ground) -> None:
     ground.put(b"x", ground.file(b"o" * 5000))
     op = ground.op(b"x", ground.file(b"n" * 5000), How.IN_PLACE)
     ground.where(b"x").write_bytes(b"n" * 4096 + b"o" * 904)

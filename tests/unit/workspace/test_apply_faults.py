@@ -194,7 +194,7 @@ def test_a_scratch_directory_that_cannot_be_made_is_a_clear_error(ground: Ground
     assert caught.value.hint
 
 
-def test_taking_back_leaves_somebodys_newer_work_alone(
+def test_taking_back_leaves_newer_work_of_others_alone(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ops = [ground.op(b"a", ground.file(b"ours")), ground.op(b"d", ground.directory())]

@@ -47,7 +47,7 @@ def test_near_metadata_is_recorded() -> None:
         assert reason(rules, path) is None, path
 
 
-def test_the_users_file_speaks_last() -> None:
+def test_the_users_file_wins() -> None:
     rules = Exclusions(b"# comment\n\n*.log\n!keep.log\nlogs/\n!node_modules/\n/only/here\n")
     assert reason(rules, "a/x.log") == ".substrateignore:3: *.log"
     assert reason(rules, "keep.log") is None
@@ -93,7 +93,7 @@ def test_everything_is_described() -> None:
 
 @pytest.mark.needs("posix")
 @pytest.mark.parametrize("kind", ["directory", "fifo", "link", "huge"])
-def test_a_strange_rules_file_is_ignored_and_said(tmp_path: Path, kind: str) -> None:
+def test_a_strange_rules_file_is_ignored_and_reported(tmp_path: Path, kind: str) -> None:
     path = tmp_path / ".substrateignore"
     if kind == "directory":
         path.mkdir()

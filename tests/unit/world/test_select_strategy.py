@@ -42,7 +42,7 @@ def believe(*findings: Finding) -> None:
     machine_probe._remember(environment.current().substrate_home, list(findings))
 
 
-def test_what_cannot_be_made_is_followed_by_the_next_and_told(tmp_path: Path) -> None:
+def test_a_strategy_that_fails_is_followed_by_the_next_and_reported(tmp_path: Path) -> None:
     world = Falling([Unmakeable(), DirectWorld()])
     outcome = world.run(RunRequest(tmp_path, shell="echo ran > ran; exit 3"))
     assert (outcome.exit, outcome.isolation.strategy) == (3, "direct")
@@ -63,7 +63,7 @@ def test_a_required_world_is_never_replaced(wanted: Wanted) -> None:
     assert "sysctl -w allowed=1" in raised.value.hint
 
 
-def test_less_is_given_where_less_will_do_and_the_reason_said(wanted: Wanted) -> None:
+def test_less_isolation_is_given_where_allowed_and_the_reason_reported(wanted: Wanted) -> None:
     believe(Finding("overlay", False, "forbidden here"))
     isolation = choose_world(wanted).isolation
     assert isolation.strategy == "direct"

@@ -74,7 +74,7 @@ def run(args: Namespace, context: Context) -> int:
 
 
 def _serve(args: Namespace, context: Context, home: Home) -> int:
-    from substrate.daemon.server import Settings, Zygote
+    from substrate.daemon.server import ForkServer, Settings
     from substrate.recorder import load_config
 
     home.take(replace=args.replace)
@@ -101,7 +101,7 @@ def _serve(args: Namespace, context: Context, home: Home) -> int:
         speed=_switch(context, "SUBSTRATE_DAEMON_SPEED", setting=config.daemon_speed),
     )
     os.chdir("/")
-    Zygote(home, settings).run(ready)
+    ForkServer(home, settings).run(ready)
     return EXIT_OK
 
 

@@ -11,7 +11,13 @@ from substrate.cli.render import place_of
 from substrate.errors import RefusedError, UsageError
 from substrate.recorder import ResourceLimits, RunRequest
 from substrate.recorder.agent_events import as_agreed
-from substrate.recorder.command import Asked, CommandRequest, denials, record_command, world_for
+from substrate.recorder.command import (
+    Asked,
+    CommandRequest,
+    denied_access,
+    record_command,
+    world_for,
+)
 from substrate.system.process import die_of_signal
 
 if TYPE_CHECKING:
@@ -108,7 +114,7 @@ def _run(args: Namespace, context: Context) -> int:
     recording = record_command(place, world, request._replace(inside=InsideCalls(_answering)))
     if recording.outcome.notice:
         context.output.note(recording.outcome.notice)
-    for note in (*denials.notes_of(recording.outcome), *recording.notes):
+    for note in (*denied_access.notes_of(recording.outcome), *recording.notes):
         context.output.note(note)
     if recording.not_arrived is not None:
         context.output.not_applied(str(recording.not_arrived))

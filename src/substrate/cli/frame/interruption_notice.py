@@ -41,9 +41,9 @@ def announce_interrupted(context: Context) -> None:
     place = place_of(context)
     if place.is_inside_world or not _is_anything(place.workspace.root):
         return
-    from substrate.recorder import interrupted
+    from substrate.recorder import interrupted_operations
 
-    found = interrupted.find(place)
+    found = interrupted_operations.find(place)
     if not found:
         return
     for one in found:

@@ -107,7 +107,7 @@ async def _serve(server: uvicorn.Server, listener: socket.socket) -> None:
         watch.cancel()
 
 
-async def _watch(server: uvicorn.Server, zygote: int) -> None:
+async def _watch(server: uvicorn.Server, fork_server: int) -> None:
     used_ns = clock.monotonic_ns()
     while True:
         await asyncio.sleep(_LOOK_S)
@@ -115,5 +115,5 @@ async def _watch(server: uvicorn.Server, zygote: int) -> None:
         if state.connections or state.tasks:
             used_ns = clock.monotonic_ns()
         # Without the fork server nothing can be run any more; running commands are finished first.
-        if os.getppid() != zygote or clock.monotonic_ns() - used_ns > _IDLE_S * 1e9:
+        if os.getppid() != fork_server or clock.monotonic_ns() - used_ns > _IDLE_S * 1e9:
             server.should_exit = True

@@ -25,7 +25,7 @@ class Heard(NamedTuple):
     pages: memory.Spans | None = None
 
 
-class Bell:
+class ChildReports:
     """A child reports by either `tell_…` method; the fork server uses `fileno` and `hear`."""
 
     def __init__(self) -> None:

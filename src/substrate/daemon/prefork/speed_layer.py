@@ -19,10 +19,10 @@ from collections.abc import Callable
 from functools import partial
 
 from substrate.daemon.prefork import prefork_child
-from substrate.daemon.prefork.child_reports import Bell
+from substrate.daemon.prefork.child_reports import ChildReports
 from substrate.daemon.prefork.prefork_parent import Handed, Spares
 from substrate.system.process import Channel, deferred_work
-from substrate.world.prewarm import Warm, WorldsAhead, plain_worlds
+from substrate.world.prewarm import Warm, WorldsAhead, no_prewarm
 from substrate.world.process import Recipe
 
 
@@ -34,7 +34,7 @@ class PlainPath:
     def __init__(self) -> None:
         self.spares = Spares()
         #: Children report here after they have answered: one message, one datagram.
-        self.bell = Bell()
+        self.reports = ChildReports()
 
     def preload(self, work: Callable[[], None]) -> None:
         """In the fork server, before the first call."""
@@ -66,7 +66,7 @@ class SpeedLayer(PlainPath):
         super().__init__()
         self._worlds = WorldsAhead()
         self._prepared = prefork_child.Prepared(self._worlds)
-        plain_worlds.current.worlds = self._worlds
+        no_prewarm.current.worlds = self._worlds
 
     def preload(self, work: Callable[[], None]) -> None:
         work()
@@ -90,11 +90,11 @@ class SpeedLayer(PlainPath):
 
     def after_answer(self) -> None:
         view = self._worlds.settle()
-        self.bell.tell_news(self._worlds.news, view)
+        self.reports.tell_news(self._worlds.news, view)
         self._worlds.drop()  # the call did not need it
         deferred_work.run()
         missed = self._prepared.missed_pages()
         if missed is not None:
-            self.bell.tell_pages(missed)
+            self.reports.tell_pages(missed)
         self._worlds.see_off()
         deferred_work.run_clearing()

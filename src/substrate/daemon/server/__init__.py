@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
     from substrate.daemon.server import caller_identity as caller_identity
     from substrate.daemon.server import idle_work as idle_work
+    from substrate.daemon.server.fork_server import ForkServer as ForkServer
     from substrate.daemon.server.fork_server import Settings as Settings
-    from substrate.daemon.server.fork_server import Zygote as Zygote
     from substrate.daemon.server.idle_work import Result as Result
     from substrate.daemon.server.lifecycle import Home as Home
     from substrate.daemon.server.lifecycle import ask as ask
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what other rooms may use
 __getattr__ = lazy_names(
     __name__,
     {
-        "fork_server": "Settings, Zygote",
+        "fork_server": "Settings, ForkServer",
         "idle_work": "Result",
         "lifecycle": "Home, ask, socket_of",
     },

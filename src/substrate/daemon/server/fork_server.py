@@ -52,7 +52,7 @@ class Settings(NamedTuple):
     speed: bool = True
 
 
-class Zygote:
+class ForkServer:
     """Serves until asked to stop, or idle for long."""
 
     def __init__(self, home: Home, settings: Settings) -> None:
@@ -75,7 +75,7 @@ class Zygote:
         self._own: list[int] = []
         self._speed = speed_layer.SpeedLayer() if settings.speed else speed_layer.PlainPath()
         self._spares = self._speed.spares
-        self._bell = self._speed.bell
+        self._reports = self._speed.reports
         self._ahead = 0
         self._warm = 0
         self._is_pressed = False
@@ -94,7 +94,7 @@ class Zygote:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         # The watcher saw activity in a workspace.
         signal.signal(signal.SIGUSR1, lambda *_: self._used())
-        self._own = [*(s.fileno() for s in (door, http, watch, self._bell)), awake]
+        self._own = [*(s.fileno() for s in (door, http, watch, self._reports)), awake]
         self._home.write_state(self._state())
         ready()
         self._speed.preload(self._settings.preload)
@@ -115,7 +115,7 @@ class Zygote:
         while not self._stopping and not self._is_idle() and not self._is_uninstalled():
             poll = select.poll()
             poll.register(awake, select.POLLIN)
-            poll.register(self._bell, select.POLLIN)
+            poll.register(self._reports, select.POLLIN)
             for one in self._spares:
                 poll.register(one, select.POLLIN)
             if len(self._running) < MOST_RUNNING and self._spares.listener() is None:
@@ -137,7 +137,7 @@ class Zygote:
                 self._start_server(http)
             if watch.fileno() in ready:
                 self._start_watcher(watch)
-            if self._bell.fileno() in ready:
+            if self._reports.fileno() in ready:
                 self._hear_child()
 
     def _serve_one(self, door: socket.socket) -> None:
@@ -232,23 +232,23 @@ class Zygote:
     def _serve_in_child(self, call: Callable[[], prefork_parent.Handed | None]) -> NoReturn:
         gc.disable()  # it ends soon, and collecting would copy the pages it shares with us
         try:
-            zygote_pid = os.getppid()
+            fork_server_pid = os.getppid()
             self._become_child()
             os.setsid()
             handed = call()
             if handed is None:
                 os._exit(0)
-            household = runner.Household(
+            context = runner.RunnerContext(
                 self._settings.version.encode(), os.fsencode(self._settings.install),
-                self._standing, self._settings.program, handed.told, zygote_pid,
+                self._standing, self._settings.program, handed.told, fork_server_pid,
                 self._limits, self._speed,
             )  # fmt: skip
-            runner.serve(handed.connection, household)
+            runner.serve(handed.connection, context)
         finally:
             os._exit(1)
 
     def _hear_child(self) -> None:
-        news, view, pages = self._bell.hear()
+        news, view, pages = self._reports.hear()
         if pages is not None:
             self._spares.learn_pages(pages)
         if news is None:

@@ -51,11 +51,11 @@ def start(work: Callable[[], Result]) -> fork_workers.Forked | None:
 
 
 def _guarded(work: Callable[[], Result], parent: int) -> Result:
-    from substrate.system.linux import calls
+    from substrate.system.linux import syscalls
 
     user_notes.to = None  # the daemon's own stderr: the next call must tell its user
     signal.signal(signal.SIGTERM, _give_way)
-    calls.call("prctl", 1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+    syscalls.call("prctl", 1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
     try:
         if os.getppid() != parent:
             return {"busy": True}

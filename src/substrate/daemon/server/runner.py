@@ -39,7 +39,7 @@ _TICKS_TO_KILL = 6
 _SOON_S = 0.02
 
 
-class Household(NamedTuple):
+class RunnerContext(NamedTuple):
     """What the fork server gives its children."""
 
     version: bytes
@@ -48,13 +48,13 @@ class Household(NamedTuple):
     program: Program
     #: The fork server's state; the call may have to wait for it.
     told: Callable[[], prefork_parent.Told]
-    zygote_pid: int
+    fork_server_pid: int
     #: The fork server's own limits, which this process has, too.
     limits: caller_identity.Limits
     speed: speed_layer.PlainPath
 
 
-def serve(connection: _socket.socket, household: Household) -> NoReturn:
+def serve(connection: _socket.socket, context: RunnerContext) -> NoReturn:
     """Serve one connection, and end this process, which leads its own session."""
     status = 1
     try:
@@ -63,43 +63,43 @@ def serve(connection: _socket.socket, household: Household) -> NoReturn:
         request, descriptors = daemon_wire.receive_request(connection)
         connection.settimeout(None)
         if request.kind == b"run":
-            status = _serve_run(connection, household, request, descriptors, caller)
+            status = _serve_run(connection, context, request, descriptors, caller)
         elif isinstance(caller, bytes) or caller_identity.differs(
-            household.standing, caller.standing
+            context.standing, caller.standing
         ):
             pass  # a command in a world or another sandbox: it must not stop the daemon
         elif request.kind == b"status":
             import json
 
             daemon_wire.send_reply(
-                connection, daemon_wire.REPORT, json.dumps(household.told().state).encode()
+                connection, daemon_wire.REPORT, json.dumps(context.told().state).encode()
             )
         elif request.kind == b"stop":
-            os.kill(household.zygote_pid, signal.SIGTERM)
+            os.kill(context.fork_server_pid, signal.SIGTERM)
             daemon_wire.send_reply(connection, daemon_wire.EXITED, b"0")
     except (OSError, EOFError, ValueError):
         pass  # the caller is gone, or sent something else than a request
     finally:
         try:
-            household.speed.after_answer()
+            context.speed.after_answer()
         finally:
             os._exit(status)
 
 
 def _serve_run(
     connection: _socket.socket,
-    household: Household,
+    context: RunnerContext,
     request: daemon_wire.Request,
     descriptors: list[int],
     caller: _Caller | bytes,
 ) -> int:
-    reason = caller if isinstance(caller, bytes) else _why_not(caller, household, request)
+    reason = caller if isinstance(caller, bytes) else _why_not(caller, context, request)
     if not isinstance(caller, bytes) and not reason:
         if b"t" in request.flags:
-            household.speed.drop_world()  # it was forked without a terminal
+            context.speed.drop_world()  # it was forked without a terminal
         _take_place(request, descriptors, caller.standing)
     # Only now: this may have to wait for the fork server.
-    if not isinstance(caller, bytes) and household.told().is_stale:
+    if not isinstance(caller, bytes) and context.told().is_stale:
         reason = daemon_wire.STALE
     if reason:
         daemon_wire.send_reply(connection, daemon_wire.DECLINED, reason)
@@ -110,8 +110,8 @@ def _serve_run(
         writer.watchers.append(_reporter(connection))
         if b"t" not in request.flags:  # a terminal shows both streams, as it does to any other user
             sys.stderr = notes_stream(connection)
-    household.speed.answer_first()
-    status = household.program([os.fsdecode(word) for word in request.argv])
+    context.speed.answer_first()
+    status = context.program([os.fsdecode(word) for word in request.argv])
     _let_go_of_streams()
     number = die_of_signal.signal_for(status)
     daemon_wire.send_reply(connection, daemon_wire.EXITED, b"%d" % (-number if number else status))
@@ -132,21 +132,21 @@ def _caller(connection: _socket.socket) -> _Caller | bytes:
         return b"unknown-caller"
 
 
-def _why_not(caller: _Caller, household: Household, request: daemon_wire.Request) -> bytes:
-    if request.install != household.install:
+def _why_not(caller: _Caller, context: RunnerContext, request: daemon_wire.Request) -> bytes:
+    if request.install != context.install:
         return b"other-install"
-    if request.version != household.version:
-        newer = _number(request.version) > _number(household.version)
+    if request.version != context.version:
+        newer = _number(request.version) > _number(context.version)
         return daemon_wire.NEWER_CLIENT if newer else b"older-client"
-    different = caller_identity.differs(household.standing, caller.standing)
+    different = caller_identity.differs(context.standing, caller.standing)
     if different:
         return different.encode()
     try:
         limits = caller_identity.limits(caller.pid)
     except OSError:
         return b"unknown-caller"
-    if limits != household.limits:
-        household.speed.drop_world()  # its processes have the fork server's limits
+    if limits != context.limits:
+        context.speed.drop_world()  # its processes have the fork server's limits
         if not caller_identity.take_limits(limits):
             return b"other-limits"
     return b""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from substrate.daemon.server import Result, idle_work
-from substrate.daemon.watcher.left_worlds import LeftWorlds
+from substrate.daemon.watcher.left_running_worlds import LeftWorlds
 from substrate.daemon.watcher.quiet_tree_service import Stillness
 from substrate.errors import MissingDependencyError
 from substrate.model import RelPath

@@ -42,9 +42,9 @@ class Watcher:
 
     def run(self) -> None:
         """Run until the daemon ends, or ends us."""
-        from substrate.system.linux import calls
+        from substrate.system.linux import syscalls
 
-        calls.call("prctl", 1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+        syscalls.call("prctl", 1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
         os.nice(_NICENESS)
         while os.getppid() == self._daemon_pid:
             self._look(self._ready())

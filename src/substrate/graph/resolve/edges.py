@@ -18,8 +18,8 @@ from substrate.graph.index import (
     symbol_id,
 )
 from substrate.graph.parse import Facts, Import, Links, id_hashes, outline_of
-from substrate.graph.resolve.calls import CallResolver
-from substrate.graph.resolve.names import FileNames, Names, Target
+from substrate.graph.resolve.resolve_calls import CallResolver
+from substrate.graph.resolve.resolve_names import FileNames, Names, Target
 
 
 class Edges(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from substrate.errors import DamagedStoreError, NotFoundError
 from substrate.history.arrival import arrival_journal, held_world_rows, orphan_worlds
-from substrate.history.maintenance import compact, lost_disk, set_aside
+from substrate.history.maintenance import compact, lost_disk, set_aside_intent
 from substrate.history.record import record_entry
 from substrate.history.reversal import restore, restore_excluded
 from substrate.history.store import BRANCH, UNREADABLE, HistoryStore, Intent
@@ -52,9 +52,9 @@ def _attempt(
     try:
         return work(store, intent)
     except Exception as error:
-        if set_aside.is_passing(error) or not store.anchor.is_there:
+        if set_aside_intent.is_passing(error) or not store.anchor.is_there:
             raise
-        return set_aside.put(store, intent, error)
+        return set_aside_intent.put(store, intent, error)
 
 
 def _settle_one(store: HistoryStore, intent: Intent) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError, SubstrateError
-from substrate.history.maintenance import set_aside
+from substrate.history.maintenance import set_aside_intent
 from substrate.history.maintenance.compact import PRUNE
 from substrate.history.query import line_authors, touched_paths
 from substrate.history.record import agent_edits
@@ -231,7 +231,7 @@ def check_intents(store: HistoryStore) -> list[Problem]:
     """Operations that were set aside, or that an older version could not finish."""
     problems = [
         Problem(f"{one.what} was set aside ({one.intent_id}): {one.reason}")
-        for one in set_aside.all_aside(store)
+        for one in set_aside_intent.all_aside(store)
     ]
     for intent in store.ledger.intents():
         if intent.kind == UNREADABLE:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError, SubstrateError
-from substrate.history.maintenance import fsck, lost_disk, set_aside
+from substrate.history.maintenance import fsck, lost_disk, set_aside_intent
 from substrate.history.maintenance.crash_recovery import after_boot, settle
 from substrate.history.maintenance.salvage_store import CarriedOver, carry_over
 from substrate.history.record import excluded_paths, record_entry
@@ -136,7 +136,7 @@ def _rewrite_refs(workspace: Workspace, home_config: Path) -> bool:
         if fsck.check_intents(store):
             store.tip()  # if the tip is damaged, intents may have been set aside because of that
             settle(store)
-            set_aside.move_to_quarantine(store)
+            set_aside_intent.move_to_quarantine(store)
     except (SubstrateError, sqlite3.Error, OSError):
         return False
     finally:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.history.record import excluded_paths as excluded_paths
     from substrate.history.record import late_entry as late_entry
     from substrate.history.record import live_parts as live_parts
-    from substrate.history.record import named_paths as named_paths
     from substrate.history.record import prompts as prompts
     from substrate.history.record import record_entry as record_entry
+    from substrate.history.record import record_named_paths as record_named_paths
     from substrate.history.record import sessions as sessions
     from substrate.history.record import tool_calls as tool_calls
     from substrate.history.record import watched_edits as watched_edits

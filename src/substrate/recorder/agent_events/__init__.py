@@ -8,14 +8,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
     from substrate.coding_agents import HOOKED_AGENTS as HOOKED_AGENTS
     from substrate.recorder.agent_events import calling_agent as calling_agent
-    from substrate.recorder.agent_events.agreement import as_agreed as as_agreed
-    from substrate.recorder.agent_events.take_event import take_report as take_report
+    from substrate.recorder.agent_events.record_event import take_report as take_report
+    from substrate.recorder.agent_events.recording_consent import as_agreed as as_agreed
 
 __getattr__ = lazy_names(
     __name__,
     {
         "substrate.coding_agents": "HOOKED_AGENTS",
-        "agreement": "as_agreed",
-        "take_event": "take_report",
+        "recording_consent": "as_agreed",
+        "record_event": "take_report",
     },
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from substrate.system import Environment, clock
 
-#: Set by `launcher/door.c`: the clock in nanoseconds when the hook began.
+#: Set by `launcher/client.c`: the clock in nanoseconds when the hook began.
 HOOK_TIME = "SUBSTRATE_HOOK_NS"
 
 

@@ -1,7 +1,7 @@
 """Shell commands that a coding agent runs without a world: what changed between its two hooks.
 
-A file that others wrote in that time (`others_writes`) is *uncertain*: it is recorded as external,
-and an undo of the command leaves it alone.
+A file that others wrote in that time (`concurrent_writes`) is *uncertain*: it is recorded as
+external, and an undo of the command leaves it alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from substrate.model import Change, RelPath, display
 from substrate.objects.store import Batch
 from substrate.recorder.agent_events import edit_events, hook_time, observed_span
 from substrate.recorder.agent_events.acting_session import Acting
-from substrate.recorder.agent_events.others_writes import written_by_others
+from substrate.recorder.agent_events.concurrent_writes import written_by_others
 from substrate.recorder.command import outside_edits
 from substrate.recorder.session_context import Place
 from substrate.system import clock, ids

@@ -7,7 +7,7 @@ from substrate.room_door import lazy_names
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.command import captured_output as captured_output
-    from substrate.recorder.command import denials as denials
+    from substrate.recorder.command import denied_access as denied_access
     from substrate.recorder.command import outside_edits as outside_edits
     from substrate.recorder.command.command_request import CommandRequest as CommandRequest
     from substrate.recorder.command.command_request import Recording as Recording

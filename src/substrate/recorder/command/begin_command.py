@@ -14,7 +14,7 @@ from substrate.recorder.arrival import new_world
 from substrate.recorder.command import background_baseline, outside_edits
 from substrate.recorder.command.command_request import CommandRequest
 from substrate.recorder.command.finish_command import exact
-from substrate.recorder.command.mend_and_retry import mending
+from substrate.recorder.command.repair_and_retry import mending
 from substrate.recorder.session_context import Place
 from substrate.system import Question
 from substrate.world import Layer

@@ -20,8 +20,8 @@ from substrate.model import Change, Hold, HoldCause, RelPath, display, hold_caus
 from substrate.recorder.arrival import Brought, Request
 from substrate.recorder.command import excluded_paths, foreign_files, outside_edits
 from substrate.recorder.command.command_request import CommandRequest
-from substrate.recorder.command.mend_and_retry import mending
 from substrate.recorder.command.not_arrived import NotArrived, of_conflicts, world_steps
+from substrate.recorder.command.repair_and_retry import mending
 from substrate.recorder.command.unrecorded_changes import NOTE
 from substrate.recorder.session_context import Place
 from substrate.recorder.user_git import Effect, GitWatch, UserGit

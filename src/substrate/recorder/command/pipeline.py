@@ -23,7 +23,7 @@ from __future__ import annotations
 from substrate.recorder.arrival import Brought, Request, arrival_of
 from substrate.recorder.command.command_request import CommandRequest, Recording
 from substrate.recorder.command.finish_command import brought_in, found_by_scan
-from substrate.recorder.command.mend_and_retry import mending
+from substrate.recorder.command.repair_and_retry import mending
 from substrate.recorder.command.running_command import announced
 from substrate.recorder.command.unrecorded_command import run_unrecorded
 from substrate.recorder.session_context import Place

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.model import RelPath, display
-from substrate.recorder.command import kept_bytes
+from substrate.recorder.command import saved_small_files
 from substrate.recorder.session_context import Place
 from substrate.trace import FsDiff, fs_diff
 from substrate.workspace.scan import MOST_ENTRIES, Listing, stat_listing
@@ -41,14 +41,14 @@ class Unrecorded:
     def __init__(self, place: Place) -> None:
         self._home = place.environment.substrate_home
         self._own = _own_directories(place)
-        self._contents: kept_bytes.Contents = {}
+        self._contents: saved_small_files.Contents = {}
         self._out_of_reach: frozenset[RelPath] = frozenset()
         self._before: Listing | None = None
         try:
             first = place.rel_path(os.fsencode(place.cwd))
             self._before = stat_listing.list_tree(place.workspace.root, first, self._own)
-            self._contents = kept_bytes.read_small_files(self._before)
-            self._out_of_reach = kept_bytes.out_of_reach(self._before, self._contents)
+            self._contents = saved_small_files.read_small_files(self._before)
+            self._out_of_reach = saved_small_files.out_of_reach(self._before, self._contents)
         except OSError:
             pass  # the command may run where it cannot list files
 
@@ -60,16 +60,16 @@ class Unrecorded:
         except OSError as error:
             return Found(FsDiff(truncated=True), f"the directory is gone: {error.strerror}")
         is_cut = self._before.is_cut or after.is_cut
-        changes = kept_bytes.really_changed(
+        changes = saved_small_files.really_changed(
             self._before, self._contents, stat_listing.changes(self._before, after)
         )
         note = _BY_TIME + (_CUT if is_cut else "")
         try:
             own = [change for change in changes if change.path not in self._out_of_reach]
-            kept = kept_bytes.keep(self._home, command_id, self._contents, own)
+            kept = saved_small_files.keep(self._home, command_id, self._contents, own)
         except OSError as error:
             kept, note = [], f"{note}; what it replaced could not be kept: {error.strerror}"
-        where = kept_bytes.directory(self._home, command_id) if kept else None
+        where = saved_small_files.directory(self._home, command_id) if kept else None
         return Found(fs_diff(changes)._replace(truncated=is_cut), note, tuple(kept), where)
 
 

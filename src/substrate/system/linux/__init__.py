@@ -10,21 +10,21 @@ from substrate.room_door import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
-    from substrate.system.linux import calls as calls
     from substrate.system.linux import ext4_placement as ext4_placement
-    from substrate.system.linux import in_root as in_root
     from substrate.system.linux import inotify as inotify
     from substrate.system.linux import landlock as landlock
     from substrate.system.linux import memory as memory
     from substrate.system.linux import mounts as mounts
     from substrate.system.linux import namespaces as namespaces
     from substrate.system.linux import netns as netns
+    from substrate.system.linux import open_in_root as open_in_root
     from substrate.system.linux import privileges as privileges
     from substrate.system.linux import process_name as process_name
     from substrate.system.linux import seccomp as seccomp
     from substrate.system.linux import seccomp_passthrough as seccomp_passthrough
     from substrate.system.linux import seccomp_set_id as seccomp_set_id
     from substrate.system.linux import shared_mappings as shared_mappings
+    from substrate.system.linux import syscalls as syscalls
     from substrate.system.linux.inotify import Unmounts as Unmounts
     from substrate.system.linux.rename_equivalence import is_same_ground as is_same_ground
     from substrate.system.linux.seccomp_notify import ARM as ARM

@@ -10,7 +10,7 @@ import os
 import struct
 from typing import NamedTuple
 
-from substrate.system.linux import calls
+from substrate.system.linux import syscalls
 
 MODIFY = 0x2
 ATTRIB = 0x4
@@ -46,7 +46,7 @@ class Inotify:
     """One queue of events, bounded by the kernel. Close it."""
 
     def __init__(self) -> None:
-        self.fd = calls.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
+        self.fd = syscalls.call("inotify_init1", os.O_NONBLOCK | os.O_CLOEXEC)
 
     def add(self, path: bytes, mask: int) -> int:
         """Watch a file under all its names, or a directory.
@@ -62,10 +62,10 @@ class Inotify:
 
     def _add(self, path: bytes, mask: int) -> int:
         flags = _NOT_WHEN_UNLINKED | _ADD_TO_MASK
-        return calls.call("inotify_add_watch", self.fd, path, mask | flags)
+        return syscalls.call("inotify_add_watch", self.fd, path, mask | flags)
 
     def remove(self, watch: int) -> None:
-        calls.call("inotify_rm_watch", self.fd, watch)
+        syscalls.call("inotify_rm_watch", self.fd, watch)
 
     def read(self) -> list[Event]:
         """Everything that has happened until now; does not wait."""
@@ -96,7 +96,7 @@ class Unmounts:
     """
 
     def __init__(self) -> None:
-        self._fd = calls.call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)
+        self._fd = syscalls.call("inotify_init1", os.O_CLOEXEC | os.O_NONBLOCK)
 
     def fileno(self) -> int:
         return self._fd
@@ -104,7 +104,7 @@ class Unmounts:
     def watch(self, path: bytes) -> int:
         """Watch the file system mounted at `path`."""
         # At least one event must be asked for; the end of the file system is always reported.
-        return calls.call("inotify_add_watch", self._fd, path, DELETE_SELF)
+        return syscalls.call("inotify_add_watch", self._fd, path, DELETE_SELF)
 
     def gone(self) -> list[int]:
         """Numbers of those that have ended since the last call; never waits."""

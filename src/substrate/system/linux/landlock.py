@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Iterable
 
-from substrate.system.linux import calls
+from substrate.system.linux import syscalls
 
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
@@ -35,7 +35,7 @@ _FILE_RIGHTS = _WRITE_FILE | _TRUNCATE
 
 def abi_version() -> int:
     """Raises `OSError` where the kernel has no Landlock or has it switched off."""
-    return calls.syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION)
+    return syscalls.syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION)
 
 
 def allow_writes_only_below(paths: Iterable[bytes]) -> None:
@@ -52,11 +52,11 @@ def allow_writes_only_below(paths: Iterable[bytes]) -> None:
     scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if version >= 6 else 0
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     attributes = ctypes.create_string_buffer(struct.pack("QQQ", handled, 0, scoped)[:size], size)
-    ruleset = calls.syscall("landlock_create_ruleset", calls.address(attributes), size, 0)
+    ruleset = syscalls.syscall("landlock_create_ruleset", syscalls.address(attributes), size, 0)
     try:
         for path in paths:
             _allow(ruleset, path, handled)
-        calls.syscall("landlock_restrict_self", ruleset, 0)
+        syscalls.syscall("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)
 
@@ -73,9 +73,9 @@ def shut_abstract_sockets() -> None:
         raise OSError(errno.EOPNOTSUPP, "Landlock cannot hold abstract sockets here")
     raw = struct.pack("QQQ", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET)
     attributes = ctypes.create_string_buffer(raw, len(raw))
-    ruleset = calls.syscall("landlock_create_ruleset", calls.address(attributes), len(raw), 0)
+    ruleset = syscalls.syscall("landlock_create_ruleset", syscalls.address(attributes), len(raw), 0)
     try:
-        calls.syscall("landlock_restrict_self", ruleset, 0)
+        syscalls.syscall("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)
 
@@ -92,6 +92,8 @@ def _allow(ruleset: int, path: bytes, rights: int) -> None:
         if not os.path.isdir(path):
             rights &= _FILE_RIGHTS
         rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, fd), 12)
-        calls.syscall("landlock_add_rule", ruleset, _RULE_PATH_BENEATH, calls.address(rule), 0)
+        syscalls.syscall(
+            "landlock_add_rule", ruleset, _RULE_PATH_BENEATH, syscalls.address(rule), 0
+        )
     finally:
         os.close(fd)

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from substrate.system.linux import calls
+from substrate.system.linux import syscalls
 
 _POPULATE_READ = 22
 _POPULATE_WRITE = 23
@@ -38,7 +38,7 @@ def make_own(spans: Spans, is_enough: Callable[[], bool]) -> None:
     import ctypes
 
     signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    madvise = signature(("madvise", calls.libc()))
+    madvise = signature(("madvise", syscalls.libc()))
     for number, (start, end, advice) in enumerate(spans):
         if number % _SPANS_AT_ONCE == 0 and is_enough():
             return
@@ -137,7 +137,7 @@ def start_keeper() -> int:
         stack = mmap.mmap(-1, _STACK_BYTES)
         _stacks.append(stack)
         top = ctypes.addressof(ctypes.c_char.from_buffer(stack)) + _STACK_BYTES
-        pause = ctypes.cast(calls.libc().pause, ctypes.c_void_p).value
-        return calls.call("clone", pause, top, _CLONE_VM | _CLONE_PARENT | signal.SIGCHLD, 0)
+        pause = ctypes.cast(syscalls.libc().pause, ctypes.c_void_p).value
+        return syscalls.call("clone", pause, top, _CLONE_VM | _CLONE_PARENT | signal.SIGCHLD, 0)
     except (OSError, AttributeError):
         return 0

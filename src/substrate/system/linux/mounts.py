@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from substrate.system.files import files
-from substrate.system.linux import calls
+from substrate.system.linux import syscalls
 
 RDONLY = 0x1
 NOSUID = 0x2
@@ -45,41 +45,41 @@ class Mount(NamedTuple):
 
 
 def mount(source: bytes, target: bytes, fstype: bytes, flags: int = 0, data: bytes = b"") -> None:
-    calls.call("mount", source, target, fstype or None, flags, data or None)
+    syscalls.call("mount", source, target, fstype or None, flags, data or None)
 
 
 def bind(source: bytes, target: bytes, *, recursive: bool = False) -> None:
-    calls.call("mount", source, target, None, BIND | (REC if recursive else 0), None)
+    syscalls.call("mount", source, target, None, BIND | (REC if recursive else 0), None)
 
 
 def unmount(target: bytes) -> None:
     """Lazily: it disappears here now, and is released when no process uses it."""
-    calls.call("umount2", target, _MNT_DETACH)
+    syscalls.call("umount2", target, _MNT_DETACH)
 
 
 def unmount_if_unused(target: bytes) -> None:
     """Raises `OSError` (EBUSY) if a process is inside, or has a file of it open."""
-    calls.call("umount2", target, 0)
+    syscalls.call("umount2", target, 0)
 
 
 def move(source: bytes, target: bytes) -> None:
     """Move the mount at `source` to `target`; processes inside it stay in it."""
-    calls.call("mount", source, target, None, MOVE, None)
+    syscalls.call("mount", source, target, None, MOVE, None)
 
 
 def make_private(target: bytes = b"/") -> None:
     """Later mounts here are not visible elsewhere, and later mounts elsewhere not here."""
-    calls.call("mount", None, target, None, REC | PRIVATE, None)
+    syscalls.call("mount", None, target, None, REC | PRIVATE, None)
 
 
 def make_shared(target: bytes) -> None:
     """Later mounts on `target` also appear in copies of this namespace."""
-    calls.call("mount", None, target, None, SHARED, None)
+    syscalls.call("mount", None, target, None, SHARED, None)
 
 
 def make_follower(target: bytes = b"/") -> None:
     """Other namespaces' mounts on shared mount points still appear here; our mounts stay here."""
-    calls.call("mount", None, target, None, REC | SLAVE, None)
+    syscalls.call("mount", None, target, None, REC | SLAVE, None)
 
 
 def forget_names(target: bytes, flags: int) -> None:
@@ -87,7 +87,7 @@ def forget_names(target: bytes, flags: int) -> None:
 
     A remount with its current `flags`: the kernel then drops its cached names.
     """
-    calls.call("mount", None, target, None, REMOUNT | flags, None)
+    syscalls.call("mount", None, target, None, REMOUNT | flags, None)
 
 
 def restrict(target: bytes, flags: int, *, recursive: bool = False) -> None:
@@ -101,7 +101,7 @@ def restrict(target: bytes, flags: int, *, recursive: bool = False) -> None:
         if error.errno != _ENOSYS or recursive:  # before Linux 5.12
             raise
         kept = os.statvfs(target).f_flag & _KEPT_FLAGS
-        calls.call("mount", None, target, None, BIND | REMOUNT | kept | flags, None)
+        syscalls.call("mount", None, target, None, BIND | REMOUNT | kept | flags, None)
 
 
 def relax(target: bytes) -> None:
@@ -115,31 +115,31 @@ def _set_attributes(target: bytes, added: int, removed: int, recursive: bool) ->
 
     # struct mount_attr: attr_set, attr_clr, propagation, userns_fd. The bits are the same as MS_*.
     attributes = ctypes.create_string_buffer(struct.pack("QQQQ", added, removed, 0, 0), 32)
-    calls.syscall(
+    syscalls.syscall(
         "mount_setattr", _AT_FDCWD, target, _AT_RECURSIVE if recursive else 0,
-        calls.address(attributes), 32,
+        syscalls.address(attributes), 32,
     )  # fmt: skip
 
 
 def clone_tree(path: bytes) -> int:
     """A descriptor of a detached copy of the mounts at and below `path`."""
     flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC
-    return calls.syscall("open_tree", _AT_FDCWD, path, flags)
+    return syscalls.syscall("open_tree", _AT_FDCWD, path, flags)
 
 
 def clone_mount(path: bytes) -> int:
     """A descriptor of a detached copy of the mount at `path` alone; keeps its file system alive."""
-    return calls.syscall("open_tree", _AT_FDCWD, path, _OPEN_TREE_CLONE | os.O_CLOEXEC)
+    return syscalls.syscall("open_tree", _AT_FDCWD, path, _OPEN_TREE_CLONE | os.O_CLOEXEC)
 
 
 def attach_tree(tree: int, target: bytes) -> None:
     """Attach the result of `clone_tree` at `target`."""
-    calls.syscall("move_mount", tree, b"", _AT_FDCWD, target, _MOVE_MOUNT_F_EMPTY_PATH)
+    syscalls.syscall("move_mount", tree, b"", _AT_FDCWD, target, _MOVE_MOUNT_F_EMPTY_PATH)
 
 
 def take_mount(path: bytes) -> int:
     """A descriptor of the mount at `path` itself and those below it, to move elsewhere."""
-    return calls.syscall("open_tree", _AT_FDCWD, path, os.O_CLOEXEC)
+    return syscalls.syscall("open_tree", _AT_FDCWD, path, os.O_CLOEXEC)
 
 
 def attach_beneath(tree: int, target: bytes) -> None:
@@ -148,15 +148,15 @@ def attach_beneath(tree: int, target: bytes) -> None:
     Raises `OSError` before Linux 6.5.
     """
     flags = _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_BENEATH
-    calls.syscall("move_mount", tree, b"", _AT_FDCWD, target, flags)
+    syscalls.syscall("move_mount", tree, b"", _AT_FDCWD, target, flags)
 
 
 def pivot_root(new_root: bytes) -> None:
     """Make `new_root` (a mount point) the root, and detach the old one."""
     os.chdir(new_root)
-    calls.syscall("pivot_root", b".", b".")
+    syscalls.syscall("pivot_root", b".", b".")
     # The old root is now mounted on top of the new one, at ".".
-    calls.call("umount2", b".", _MNT_DETACH)
+    syscalls.call("umount2", b".", _MNT_DETACH)
     os.chdir("/")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from substrate.system.linux import calls
+from substrate.system.linux import syscalls
 
 NEWNS = 0x00020000
 NEWUTS = 0x04000000
@@ -19,11 +19,11 @@ _ALL_IDS = 4294967295
 
 def unshare(flags: int) -> None:
     """Raises `OSError`: EPERM where namespaces are forbidden, ENOSPC at their limit."""
-    calls.call("unshare", flags)
+    syscalls.call("unshare", flags)
 
 
 def setns(fd: int, kind: int = 0) -> None:
-    calls.call("setns", fd, kind)
+    syscalls.call("setns", fd, kind)
 
 
 def in_initial_user_namespace() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from substrate.system.linux import calls
+from substrate.system.linux import syscalls
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -35,7 +35,7 @@ def keep_capabilities(names: Iterable[str]) -> None:
         if number in kept:
             continue
         try:
-            calls.call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
+            syscalls.call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
         except OSError as error:
             if error.errno == _EINVAL:
                 break
@@ -52,26 +52,26 @@ def drop_own_capabilities(keep: Iterable[str] = ()) -> None:
 
 def own_proc_entries() -> None:
     """Keep our files in ``/proc/self`` ours: after a change of user id they would be root's."""
-    calls.call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+    syscalls.call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
 def hide_from_tracers() -> None:
     """Unprivileged processes outside may not trace us or follow our ``/proc`` links."""
-    calls.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    syscalls.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def forbid_new_privileges() -> None:
     """From now on, no setuid program gives more privileges than we have."""
-    calls.call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    syscalls.call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def die_with_parent(signum: int) -> None:
     """Have the kernel send us `signum` when the process that forked us ends; 0 cancels that."""
-    calls.call("prctl", _PR_SET_PDEATHSIG, signum, 0, 0, 0)
+    syscalls.call("prctl", _PR_SET_PDEATHSIG, signum, 0, 0, 0)
 
 
 def _clear_ambient() -> None:
-    calls.call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    syscalls.call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 
 
 def _set_capabilities(mask: int) -> None:
@@ -81,10 +81,10 @@ def _set_capabilities(mask: int) -> None:
 
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAP_VERSION_3, 0), 8)
     data = ctypes.create_string_buffer(24)
-    calls.syscall("capget", calls.address(header), calls.address(data))
+    syscalls.syscall("capget", syscalls.address(header), syscalls.address(data))
     low, high = mask & 0xFFFFFFFF, mask >> 32
     _, had_low, _, _, had_high, _ = struct.unpack("6I", data.raw)
     low, high = low & had_low, high & had_high
     packed = struct.pack("6I", low, low, 0, high, high, 0)
     data = ctypes.create_string_buffer(packed, 24)
-    calls.syscall("capset", calls.address(header), calls.address(data))
+    syscalls.syscall("capset", syscalls.address(header), syscalls.address(data))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from substrate.system.linux import calls
+from substrate.system.linux import syscalls
 
 _PR_SET_NAME = 15
 #: Fields of ``/proc/PID/stat``, counted after the name: where the arguments are in memory.
@@ -20,7 +20,7 @@ def call_ourselves(name: bytes) -> None:
     import ctypes
 
     with suppress(OSError):
-        calls.call("prctl", _PR_SET_NAME, name, 0, 0, 0)
+        syscalls.call("prctl", _PR_SET_NAME, name, 0, 0, 0)
     with suppress(OSError, ValueError, IndexError):
         with open("/proc/self/stat", "rb") as file:
             text = file.read()

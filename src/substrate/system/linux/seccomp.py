@@ -11,7 +11,7 @@ import errno
 import os
 import struct
 
-from substrate.system.linux import calls
+from substrate.system.linux import syscalls
 
 _SET_MODE_FILTER = 1
 _RET_ALLOW = 0x7FFF0000
@@ -69,9 +69,9 @@ def install(program: bytes) -> None:
 
     buffer = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(
-        struct.pack("HxxxxxxQ", len(program) // 8, calls.address(buffer)), 16
+        struct.pack("HxxxxxxQ", len(program) // 8, syscalls.address(buffer)), 16
     )
-    calls.syscall("seccomp", _SET_MODE_FILTER, 0, calls.address(header))
+    syscalls.syscall("seccomp", _SET_MODE_FILTER, 0, syscalls.address(header))
 
 
 def build() -> bytes:

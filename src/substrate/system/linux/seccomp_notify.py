@@ -16,7 +16,7 @@ import struct
 from typing import NamedTuple
 
 from substrate.errors import MissingDependencyError
-from substrate.system.linux.calls import libc
+from substrate.system.linux.syscalls import libc
 
 _SET_MODE_FILTER = 1
 _FLAG_SPEC_ALLOW = 4

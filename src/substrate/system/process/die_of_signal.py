@@ -51,10 +51,10 @@ def die_of(number: int) -> None:
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if sys.platform.startswith("linux"):  # a pipe in core_pattern ignores the limit
-        from substrate.system.linux import calls
+        from substrate.system.linux import syscalls
 
         try:
-            calls.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+            syscalls.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
         except OSError:
             pass
     if number not in (_signal.SIGKILL, _signal.SIGSTOP):

@@ -237,12 +237,12 @@ def end_with_parent(parent: int) -> bool:
     """
     import signal
 
-    from substrate.system.linux import calls
+    from substrate.system.linux import syscalls
 
     os.setsid()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    calls.call("prctl", 1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    syscalls.call("prctl", 1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
     return os.getppid() == parent
 
 

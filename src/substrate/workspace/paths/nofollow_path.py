@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from substrate.model import RelPath
 from substrate.system.files import exchange, fsync_fd, rename_new
-from substrate.system.linux import in_root
+from substrate.system.linux import open_in_root
 
 #: Whether the system has calls that take a directory's descriptor.
 BY_DESCRIPTOR = {os.open, os.stat, os.unlink, os.mkdir, os.rename, os.readlink} <= (
@@ -116,7 +116,9 @@ class Directory:
             return None
         path = b"/".join(names)
         try:
-            return Directory(in_root.open_directory(self.fd, path), os.path.join(self.path, path))
+            return Directory(
+                open_in_root.open_directory(self.fd, path), os.path.join(self.path, path)
+            )
         except OSError:
             return None  # no permission, too long, a symlink, missing: the walk finds out which
 

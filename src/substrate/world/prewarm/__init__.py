@@ -6,7 +6,7 @@ from substrate.room_door import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
-    from substrate.world.prewarm import plain_worlds as plain_worlds
+    from substrate.world.prewarm import no_prewarm as no_prewarm
     from substrate.world.prewarm.prewarmed_world import Ask as Ask
     from substrate.world.prewarm.prewarmed_world import Made as Made
     from substrate.world.prewarm.prewarmed_world import News as News

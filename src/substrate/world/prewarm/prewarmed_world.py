@@ -33,7 +33,7 @@ from substrate.world.interface import Layer, Network
 from substrate.world.layer import layer_dirs
 from substrate.world.prewarm import parked_layers
 from substrate.world.prewarm import reused_view as views
-from substrate.world.prewarm.plain_worlds import PlainWorlds
+from substrate.world.prewarm.no_prewarm import PlainWorlds
 from substrate.world.prewarm.reused_view import Kept
 from substrate.world.process import Ended, OpenWorld, Recipe, open_world, submounts
 

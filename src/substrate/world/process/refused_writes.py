@@ -13,7 +13,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from substrate.system.linux import FILE_CALLS, Notification, in_root, read_memory
+from substrate.system.linux import FILE_CALLS, Notification, open_in_root, read_memory
 
 #: A command that tries every path must not fill the trace.
 MOST_REFUSED = 1_000
@@ -166,7 +166,7 @@ def _look_at(root: int, path: bytes, *, follows: bool) -> tuple[int, bool]:
 
     Symlinks are followed as that process would follow them.
     """
-    fd = in_root.open_path(root, path, follows=follows)
+    fd = open_in_root.open_path(root, path, follows=follows)
     try:
         return os.fstat(fd).st_mode, bool(os.fstatvfs(fd).f_flag & _READ_ONLY)
     finally:

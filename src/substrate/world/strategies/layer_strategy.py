@@ -31,7 +31,7 @@ from substrate.world.prepare_command import (
     with_reason,
     with_refused_writes,
 )
-from substrate.world.prewarm import plain_worlds
+from substrate.world.prewarm import no_prewarm
 from substrate.world.process import (
     Capturing,
     Ended,
@@ -148,7 +148,7 @@ class LayeredWorld:
             limiter.close()
             layer_dirs.remove(layer)
             raise
-        plain_worlds.current.worlds.over(layer, ended)
+        no_prewarm.current.worlds.over(layer, ended)
         limiter.close()
         stdout, stderr = capturing.finish()
         self._leave(layer, request, ended, company)
@@ -179,7 +179,7 @@ class LayeredWorld:
         beside = self._wanted.store / "worlds"
         is_open = request.network is not None and request.network.mode == "open"
         is_ordinary = company is None and request.limits == ResourceLimits()
-        worlds = plain_worlds.current.worlds
+        worlds = no_prewarm.current.worlds
         if not (self.can_be_ahead and is_open and is_ordinary):
             worlds.forget(recipe.root)
         elif self._worlds == beside:
@@ -199,7 +199,7 @@ class LayeredWorld:
 
     def discard(self, layer: Layer) -> None:
         elsewhere = environment.current().substrate_home / "worlds"
-        plain_worlds.current.worlds.discard(layer, elsewhere)
+        no_prewarm.current.worlds.discard(layer, elsewhere)
 
     def limits(self, request: RunRequest) -> Limits:
         return Limits(request.timeout_s, request.kill_children)

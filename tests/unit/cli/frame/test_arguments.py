@@ -209,7 +209,7 @@ _WRONG = [
 
 
 @pytest.mark.parametrize(("words", "said"), _WRONG)
-def test_what_argparse_finds_is_said_in_our_words(words: list[str], said: str) -> None:
+def test_errors_of_argparse_are_reported_in_our_words(words: list[str], said: str) -> None:
     parser = Parser(prog="substrate test")
     parser.add_argument("word", metavar="WORD")
     parser.add_argument("--count", type=int)

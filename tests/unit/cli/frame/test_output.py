@@ -220,7 +220,7 @@ def test_on_a_terminal_there_is_colour_progress_and_a_cut_last_column() -> None:
 
 
 @pytest.mark.needs("posix")
-def test_columns_may_be_said() -> None:
+def test_columns_may_be_given() -> None:
     assert "x  long long long long long long long l…\n" in on_a_terminal(COLUMNS="40")
 
 

@@ -53,7 +53,7 @@ def test_the_cap_is_never_exceeded(snapshot: Snapshot, cap: int) -> None:
     assert context.text == made(snapshot, cap).text
 
 
-def test_what_the_task_speaks_of_comes_with_what_it_uses(snapshot: Snapshot) -> None:
+def test_symbols_named_in_the_task_come_with_what_they_use(snapshot: Snapshot) -> None:
     context = made(snapshot, 300)
     why = {piece.symbol: piece.why for piece in context.pieces}
     assert next(iter(why)) == "net.upload.upload_file"

@@ -216,7 +216,7 @@ def test_what_is_unreachable_goes(bench: Bench) -> None:
     assert report.size_after < report.size_before
 
 
-def test_the_preview_tells_what_would_happen_and_changes_nothing(bench: Bench) -> None:
+def test_the_preview_shows_what_would_happen_and_changes_nothing(bench: Bench) -> None:
     ids = old_session(bench)
     log = bench.log()
     decision = checkpoints_sessions.preview_compaction(bench.place(), None, 1)
@@ -271,7 +271,7 @@ class TestCap:
         bench.undo(session="b")
         assert not (bench.root / "b").exists()
 
-    def test_what_cannot_go_is_said(self, bench: Bench) -> None:
+    def test_what_cannot_be_removed_is_reported(self, bench: Bench) -> None:
         self.capped(bench, 1)
         for n in range(3):
             bench.outside({f"big{n}": os.urandom(1 << 20)})
@@ -326,7 +326,7 @@ class TestSessionClose:
         squashed = [e.session_id for e in bench.log() if e.kind == "squash"]
         assert squashed == ["s1", "s0"]
 
-    def test_not_when_told_so(self, bench: Bench) -> None:
+    def test_not_when_switched_off(self, bench: Bench) -> None:
         bench.settle()
         (bench.root / ".substrate-git/config.toml").write_text("[compact]\nauto = false\n")
         for n in range(7):

@@ -145,7 +145,7 @@ class TestDirectories:
         step = line.edit({"d": "/", "d/e": "/", "d/e/f": "x"})
         assert line.shown(line.reverse(step)) == {"d": None, "d/e": None, "d/e/f": None}
 
-    def test_one_that_now_holds_more_is_kept_and_said(self, line: Line) -> None:
+    def test_one_that_now_holds_more_is_kept_and_reported(self, line: Line) -> None:
         step = line.edit({"d": "/", "d/e": "/", "d/e/f": "x"})
         line.edit({"d/mine": "y"})
         wish = line.reverse(step)

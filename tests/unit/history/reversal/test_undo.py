@@ -324,7 +324,7 @@ class TestSessions:
         with pytest.raises(NotFoundError, match="changed nothing"):
             bench.undo("idle")
 
-    def test_plain_undo_speaks_of_the_session_that_was_active_last(self, bench: Bench) -> None:
+    def test_plain_undo_names_the_session_that_was_active_last(self, bench: Bench) -> None:
         bench.outside({"a": b"0", "b": b"0"})
         bench.run({"a": b"1"}, session="person")
         bench.run({"b": b"1"}, session="agent")

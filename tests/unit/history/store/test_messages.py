@@ -66,7 +66,7 @@ def test_trailers_come_back_as_they_were(trailers: Trailers, command: str) -> No
 
 
 @given(text, text)
-def test_nobodys_words_can_pose_as_trailers(command: str, agent: str) -> None:
+def test_no_text_can_pose_as_trailers(command: str, agent: str) -> None:
     """A command or an agent's name with line breaks must not rewrite what a commit says."""
     forged = "\nSubstrate-Command: c-forged\u2028Substrate-Kind: baseline\rSubstrate-Exit: 9"
     trailers = Trailers("command", "c-1", agent_id=agent + forged, exit=0)

@@ -67,12 +67,12 @@ def test_a_timeout_is_an_error_and_ends_the_program() -> None:
         process.run(["sleep", "60"], timeout_s=0.1)
 
 
-def test_check_tells_what_the_program_said() -> None:
+def test_check_reports_what_the_program_printed() -> None:
     with pytest.raises(SubstrateError, match="sh exited with status 3: second"):
         process.run(["sh", "-c", "echo first >&2; echo second >&2; exit 3"], check=True)
 
 
-def test_check_tells_the_signal() -> None:
+def test_check_reports_the_signal() -> None:
     with pytest.raises(SubstrateError, match="killed by signal 9"):
         process.run(["sh", "-c", "kill -9 $$"], check=True)
 

@@ -44,7 +44,7 @@ def test_a_zombie_is_not_alive() -> None:
 
 
 @pytest.mark.needs("linux")
-def test_start_token_tells_processes_apart() -> None:
+def test_start_tokens_differ_between_processes() -> None:
     mine = process_start_token(os.getpid())
     assert mine and mine == process_start_token(os.getpid())
     assert mine != process_start_token(1)

@@ -137,7 +137,7 @@ def test_directories_come_move_and_go(root: Path, tree: TreeWatch) -> None:
     assert suspects(tree) == {b"elsewhere/again": True}
 
 
-def test_a_directory_whose_mode_changed_is_meant_alone(root: Path, tree: TreeWatch) -> None:
+def test_a_changed_mode_reports_the_directory_alone(root: Path, tree: TreeWatch) -> None:
     (root / "src").chmod(0o700)
     assert suspects(tree) == {b"src": False}
 
@@ -203,7 +203,7 @@ def test_more_events_than_the_queue_holds(root: Path, tree: TreeWatch) -> None:
     assert not tree.suspects
 
 
-def test_limits_are_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inotify_watch, "MOST_DIRECTORIES", 3)
     tree = TreeWatch(root, Exclusions.load(root))
     with pytest.raises(MissingDependencyError, match="too many directories"):

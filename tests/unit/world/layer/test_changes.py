@@ -158,7 +158,7 @@ def test_a_lock_that_came_and_went_says_nothing(overlay: Overlay, line: str, not
         assert overlay.read().changes == []
 
 
-def test_a_copied_directory_that_looks_the_same_is_not_told(overlay: Overlay) -> None:
+def test_a_copied_directory_that_looks_the_same_is_not_reported(overlay: Overlay) -> None:
     git = overlay.lower / ".git"
     git.mkdir()
     with overlay.mounted() as merged:
@@ -232,7 +232,7 @@ def test_names_like_fuse_overlayfs_own_marks_are_the_users(tmp_path: Path, kept:
     }  # fmt: skip
 
 
-def test_sockets_and_devices_never_arrive_and_are_said(overlay: Overlay) -> None:
+def test_sockets_and_devices_never_arrive_and_are_reported(overlay: Overlay) -> None:
     answer = overlay.run(
         "mknod null c 1 3; mknod disk b 7 0; mkdir x; mknod x/null c 1 3;"
         "python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('s')\""
@@ -251,7 +251,7 @@ def test_sockets_and_devices_never_arrive_and_are_said(overlay: Overlay) -> None
         "chmod 711 .; echo new > new",
     ],
 )
-def test_a_new_look_of_the_root_itself_does_not_arrive_and_is_said(
+def test_new_metadata_of_the_root_itself_does_not_arrive_and_is_reported(
     overlay: Overlay, line: str
 ) -> None:
     os.setxattr(overlay.lower, "user.mine", b"1")

@@ -128,7 +128,7 @@ def test_what_was_killed_is_swept_and_nothing_else(home: Home) -> None:
     assert set(os.listdir(home.elsewhere)) == found
 
 
-def test_put_by_it_is_nobodys_and_keeps_what_it_holds(home: Home) -> None:
+def test_a_parked_layer_has_no_owner_and_keeps_its_content(home: Home) -> None:
     layer = layer_dirs.create(home.worlds, "wld_a", home.root, "overlay", _PREFIX, ahead=True)
     (layer.upper / "file").write_text("x")
     moved = parked_layers.put(layer, home.elsewhere)

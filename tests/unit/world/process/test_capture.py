@@ -218,7 +218,7 @@ print(capturing.finish())
 
 
 @pytest.mark.needs("linux")
-def test_where_no_thread_can_be_started_it_is_said(tmp_path: Path) -> None:
+def test_where_no_thread_can_be_started_it_is_reported(tmp_path: Path) -> None:
     """Nothing waits for the thread, nor for the command, which must not continue alone."""
     done = subprocess.run(
         [sys.executable, "-c", _NO_THREAD, str(tmp_path)], capture_output=True, timeout=60,

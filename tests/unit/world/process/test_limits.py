@@ -74,7 +74,7 @@ def test_a_group_is_set_admits_and_goes(unified: Path) -> None:
             (unified / "cgroup.subtree_control").write_text(f"-{name}")
 
 
-def test_where_a_controller_is_missing_it_is_said_and_resources_are_limited(
+def test_where_a_controller_is_missing_it_is_reported_and_resources_are_limited(
     unified: Path,
 ) -> None:
     limiter = Limiter(ResourceLimits(pids=50, memory_bytes=1 << 30, cpus=0.5), "wld_test")

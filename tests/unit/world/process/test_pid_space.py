@@ -87,7 +87,7 @@ def test_a_later_command_sees_and_ends_what_an_earlier_one_left(session: Session
     assert not session.sees(number)
 
 
-def test_by_its_words_it_finds_only_what_was_meant(session: Session) -> None:
+def test_pkill_by_arguments_finds_only_the_commands_own(session: Session) -> None:
     """Our own inits were started with the same words, and must not be taken for the program."""
     number = session.leave("exec sleep 301")
     found = session.run("pgrep -f 'slee[p] 301' > found")
@@ -96,7 +96,7 @@ def test_by_its_words_it_finds_only_what_was_meant(session: Session) -> None:
     until(lambda: not layer_dirs.is_running(session.left[0]))
 
 
-def test_by_its_name_it_finds_only_what_was_meant(session: Session) -> None:
+def test_pkill_by_name_finds_only_the_commands_own(session: Session) -> None:
     """A user's `pkill -9 python3` for their own server must not kill our inits."""
     session.leave()
     both = "[ $(ps -eo comm= | grep -cx substrate-init) = 2 ]"

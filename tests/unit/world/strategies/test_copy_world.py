@@ -119,7 +119,7 @@ def test_a_hard_link_is_written_as_one_file(root: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["true", "python3 -c 'import os; os.setxattr({})'"])
-def test_somebodys_mark_hides_nothing(root: Path, line: str) -> None:
+def test_a_mark_of_another_tool_hides_nothing(root: Path, line: str) -> None:
     """Rootless containers keep such marks in their stores, and a command can set one."""
     if line == "true":
         os.setxattr(root / "dir", "user.overlay.opaque", b"y")

@@ -14,7 +14,7 @@ import struct
 from typing import NamedTuple
 
 from substrate.world.network.enclosure import READ, EventLoop
-from substrate.world.network.observe.scopes import ScopeLog
+from substrate.world.network.observe.network_scopes import ScopeLog
 
 _SYN_SENT, _CLOSE = 2, 7
 _INFO_BYTES = 144

@@ -19,10 +19,15 @@ from substrate.errors import MissingDependencyError
 from substrate.system.linux import Listener, Notification, read_memory
 from substrate.world.network.enclosure import DNS_PORT, READ, Enclosure, EventLoop, ResolverRelay
 from substrate.world.network.observe import name_service, procfs
+from substrate.world.network.observe.address_names import Names
 from substrate.world.network.observe.attempts import Attempts, copy_of
-from substrate.world.network.observe.calls import Call, Target, decode, may_pass_descriptors
-from substrate.world.network.observe.names import Names
-from substrate.world.network.observe.scopes import ScopeLog, scope
+from substrate.world.network.observe.network_scopes import ScopeLog, scope
+from substrate.world.network.observe.network_syscalls import (
+    Call,
+    Target,
+    decode,
+    may_pass_descriptors,
+)
 from substrate.world.process import RefusedWrites
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)

@@ -396,12 +396,12 @@ def test_ten_first_calls_start_one_daemon(cold: Daemon) -> None:
 
 
 def test_it_can_be_turned_off(cold: Daemon) -> None:
-    assert cold.run("-c", "true", env={**cold.env, "SUBSTRATE_AGENT": "off"}).returncode == 0
+    assert cold.run("-c", "true", env={**cold.env, "SUBSTRATE_DAEMON": "off"}).returncode == 0
     assert not cold.directory.exists()
 
 
 def test_an_idle_daemon_ends(cold: Daemon) -> None:
-    cold.env["SUBSTRATE_AGENT_IDLE_S"] = "0.3"
+    cold.env["SUBSTRATE_DAEMON_IDLE_S"] = "0.3"
     process = cold.start("daemon", "serve", stdout=subprocess.PIPE)
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, f"serving {cold.socket}\n".encode())

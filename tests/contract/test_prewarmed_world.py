@@ -16,7 +16,7 @@ from substrate.world.interface import ResourceLimits, RunOutcome, RunRequest, Wa
 from substrate.world.network.choose_network import network_for
 from substrate.world.select_strategy import choose_world
 from tests.contract.as_user import as_user
-from tests.contract.made_ahead import ahead
+from tests.contract.prewarmed import ahead
 from tests.contract.tree_edits import Edits
 from tests.contract.world_site import Site
 

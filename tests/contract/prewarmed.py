@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from substrate.world.prewarm import WorldsAhead, plain_worlds
+from substrate.world.prewarm import WorldsAhead, no_prewarm
 
 
 def ahead() -> WorldsAhead:
-    found = plain_worlds.current.worlds
+    found = no_prewarm.current.worlds
     assert isinstance(found, WorldsAhead)
     return found

@@ -132,7 +132,7 @@ def test_a_git_status_leaves_a_view_that_is_used_again(daemon: Daemon) -> None:
     assert "excluded_changes" not in span
 
 
-def test_what_is_appended_while_a_command_runs_is_in_nobodys_way(daemon: Daemon) -> None:
+def test_an_append_while_a_command_runs_blocks_nothing(daemon: Daemon) -> None:
     """A view goes on by the size it has looked up: `cp` takes no more than that. All else does."""
     _until_warm(daemon)
     signs = daemon.workspace.parent
@@ -236,7 +236,7 @@ def test_whichever_is_killed_nothing_is_left_and_nothing_is_stale(daemon: Daemon
         assert _walk(daemon, _SAID) == _bare(daemon), number
     daemon.end()
     until(lambda: not pids_with(f"SUBSTRATE_SOCKET={daemon.socket}"), "the end of all")
-    without = {**daemon.env, "SUBSTRATE_AGENT": "off"}
+    without = {**daemon.env, "SUBSTRATE_DAEMON": "off"}
     assert daemon.run("-c", "true", env=without).returncode == 0
     assert list((daemon.workspace / ".substrate-git" / "worlds").iterdir()) == []
     assert daemon.run("world", "list", "--json").stdout.count(b"wld_") == 0

@@ -11,9 +11,9 @@ import re
 from substrate.graph.grammars import grammar_for
 from substrate.graph.parse import CLASS_KINDS, Call, Facts, Links
 from substrate.graph.resolve.builtin_names import BUILTINS, COMMON_METHODS
-from substrate.graph.resolve.modules import FAMILIES
-from substrate.graph.resolve.names import Entity, FileNames, Names, Target
 from substrate.graph.resolve.project_view import Definition
+from substrate.graph.resolve.resolve_imports import FAMILIES
+from substrate.graph.resolve.resolve_names import Entity, FileNames, Names, Target
 
 SURE = 1.0
 #: Through an import, a star import, a package.

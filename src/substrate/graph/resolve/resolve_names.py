@@ -9,8 +9,8 @@ from msgspec import Struct
 from substrate.graph.grammars import grammar_for
 from substrate.graph.index import path_id
 from substrate.graph.parse import CLASS_KINDS, Import, Outline, Symbol
-from substrate.graph.resolve.modules import FAMILIES, PythonModules, find_module
 from substrate.graph.resolve.project_view import Definition, ProjectView
+from substrate.graph.resolve.resolve_imports import FAMILIES, PythonModules, find_module
 
 #: How many levels of re-exports and base classes are followed.
 _DEEPEST = 8

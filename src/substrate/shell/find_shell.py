@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import MissingDependencyError
-from substrate.shell.hooks import bash_rc
+from substrate.shell.bash_hooks import bash_rc
 from substrate.shell.zsh_hooks import zsh_files
 from substrate.system import Environment
 

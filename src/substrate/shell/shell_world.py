@@ -24,7 +24,7 @@ from substrate.history.record import record_entry
 from substrate.recorder import Place
 from substrate.recorder.arrival import collect_detached
 from substrate.recorder.command import CommandRequest, overlay_for
-from substrate.shell import directory as directories
+from substrate.shell import pipe_directory as directories
 from substrate.shell.shell_line import Turn
 from substrate.system import clock, ids
 from substrate.system.process import process_tree, spawn
@@ -57,7 +57,7 @@ class Shown(NamedTuple):
     since_ns: int
 
 
-class Lines:
+class ShellWorld:
     def __init__(self, place: Place, room: Path, network: CommandNetwork | None) -> None:
         """`room`: an empty directory. Raises `SubstrateError` where such a world is impossible."""
         self.place = place

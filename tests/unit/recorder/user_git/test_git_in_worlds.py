@@ -187,7 +187,7 @@ def test_a_refresh_gives_way_until_the_last_moment(
     assert lock.exists() == (what == "lock")
 
 
-def test_a_refresh_hides_nobodys_edit(bench: Bench) -> None:
+def test_a_refresh_hides_no_edit(bench: Bench) -> None:
     """Git reads files that were written in the second of the index; not once that is younger."""
     git(bench.root, "config", "core.checkStat", "minimal")
     os.utime(bench.root / "a", (100, 100))

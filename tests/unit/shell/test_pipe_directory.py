@@ -13,8 +13,8 @@ pytestmark = pytest.mark.needs("linux")
 
 _MAKE = """
 import pathlib, sys
-from substrate.shell import directory
-directory.make(pathlib.Path(sys.argv[1]))
+from substrate.shell import pipe_directory
+pipe_directory.make(pathlib.Path(sys.argv[1]))
 """
 
 

@@ -46,7 +46,7 @@ def test_a_path_that_is_too_long(tmp_path: Path) -> None:
     """Reached step by step: no single call takes such a path."""
     here = os.getcwd()
     argv = [sys.executable, "-m", "substrate", "-c", "echo 2 > a"]
-    env = {**os.environ, "SUBSTRATE_AGENT": "off", "SUBSTRATE_HOME": str(tmp_path / "home")}
+    env = {**os.environ, "SUBSTRATE_DAEMON": "off", "SUBSTRATE_HOME": str(tmp_path / "home")}
     try:
         os.chdir(tmp_path)
         while (left := 4070 - len(os.getcwd()) - 1) > 1:

@@ -137,7 +137,7 @@ def test_the_hints_of_a_conflict_can_be_typed_as_they_are(substrate: Program) ->
     assert file.read_text() == "one\ntwo\nthree\nfour\n"
 
 
-def test_a_conflict_in_a_binary_file_does_not_speak_of_lines(substrate: Program) -> None:
+def test_a_conflict_in_a_binary_file_does_not_mention_lines(substrate: Program) -> None:
     (substrate.cwd / "a").write_bytes(b"\0one")
     substrate.sh("printf '\\0two' > a")
     (substrate.cwd / "a").write_bytes(b"\0three")

@@ -16,8 +16,8 @@ from substrate.graph.parse import parse_source, syntax_tree
 from substrate.graph.parse.blob_facts import outline_of
 from substrate.graph.parse.extract_facts import MAX_PARSED_BYTES, extract
 from substrate.graph.parse.syntax_tree import is_deep
-from substrate.graph.resolve.names import Entity, Names
 from substrate.graph.resolve.project_view import TreeView
+from substrate.graph.resolve.resolve_names import Entity, Names
 from tests.unit.graph.conftest import Project
 
 #: Each would take minutes, or all of the memory, if time or text grew with the square of depth.

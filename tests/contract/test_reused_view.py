@@ -22,7 +22,7 @@ from substrate.world.prewarm import reused_view
 from substrate.world.prewarm.prewarmed_world import Warm
 from substrate.world.select_strategy import choose_world
 from tests.contract.as_user import as_user
-from tests.contract.made_ahead import ahead
+from tests.contract.prewarmed import ahead
 from tests.contract.tree_edits import Edits
 from tests.contract.world_site import Site
 

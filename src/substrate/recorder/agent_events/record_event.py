@@ -27,10 +27,10 @@ from substrate.history.record import (
 from substrate.history.store import HistoryStore
 from substrate.model import display
 from substrate.recorder.agent_events import (
-    agreement,
     edit_events,
     hook_time,
     join_calls,
+    recording_consent,
     report_order,
     shell_events,
 )
@@ -167,10 +167,10 @@ def _places(
             place = Place.at(Path(_existing(directory)), environment, None, event.agent)
         except (SubstrateError, OSError):
             continue
-        if place.workspace.history_refused or agreement.is_denied(place):
+        if place.workspace.history_refused or recording_consent.is_denied(place):
             continue
         may_begin = begins and directory == event.cwd
-        if _has_history(place) or (may_begin and agreement.may_begin(place, event.agent)):
+        if _has_history(place) or (may_begin and recording_consent.may_begin(place, event.agent)):
             found.setdefault(place.workspace.root, place)
     if event.edits:
         return [p for p in found.values() if edit_events.reported(p, event)]

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from substrate.system.linux.seccomp_notify import CALLS, I386, X86_64, Notification
-from substrate.world.network.observe.calls import (
+from substrate.world.network.observe.network_syscalls import (
     Memory,
     Target,
     decode,
@@ -78,7 +78,7 @@ def test_descriptors_travel_with_messages_only(arch: int) -> None:
         assert told == [False, False, True, True]
 
 
-def test_memory_that_cannot_be_read_is_said() -> None:
+def test_memory_that_cannot_be_read_is_reported() -> None:
     assert not decode(note(X86_64, "connect", 5, 0x1000, 16), memory()).readable
     assert not decode(note(X86_64, "sendmsg", 5, 0x1000), memory()).readable
     assert decode(note(X86_64, "sendto", 5, 0, 0, 0, 0, 0), memory()).readable

@@ -195,7 +195,7 @@ def _until_history_is_open(daemon: Daemon) -> None:
 
 
 def _without_daemon(daemon: Daemon, *words: str) -> None:
-    assert daemon.run(*words, env={**daemon.env, "SUBSTRATE_AGENT": "off"}).returncode == 0
+    assert daemon.run(*words, env={**daemon.env, "SUBSTRATE_DAEMON": "off"}).returncode == 0
 
 
 def _entries(daemon: Daemon) -> list[str]:
@@ -297,7 +297,7 @@ def test_the_next_one_answers_the_door_itself(daemon: Daemon) -> None:
     assert daemon.completed()[-1]["exit"] == 2
 
 
-def test_it_tells_what_the_daemon_knows(daemon: Daemon) -> None:
+def test_it_shows_what_the_daemon_knows(daemon: Daemon) -> None:
     waiting = _until_one_listens(daemon)
     said = daemon.run("daemon", "status", "--json", cwd=daemon.workspace)
     state = json.loads(said.stdout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 
-from substrate.system.linux import calls
+from substrate.system.linux import syscalls
 
 _RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
@@ -32,4 +32,4 @@ def _open(root: int, path: bytes, flags: int, resolve: int) -> int:
 
     how = ctypes.create_string_buffer(struct.pack("QQQ", flags, 0, resolve), 24)
     name = ctypes.create_string_buffer(path)
-    return calls.syscall("openat2", root, calls.address(name), calls.address(how), 24)
+    return syscalls.syscall("openat2", root, syscalls.address(name), syscalls.address(how), 24)
