@@ -923,7 +923,7 @@ ODDITIES = st.builds(
 
 @given(FILES, ODDITIES)
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 def test_any_repository_is_recorded_as_the_ordinary_way_does(
     files: dict[tuple[bytes, bytes], tuple[int, str, bytes]], odd: Oddities

@@ -253,7 +253,7 @@ def test_a_repair_that_is_killed_is_finished_by_the_next(bench: Bench) -> None:
     template = bench.root.parent / "template"
     shutil.copytree(bench.root, template, symlinks=True)
     interrupted = 0
-    for number in range(1, 400, 9):
+    for number in range(1, 400, 23):
         shutil.rmtree(bench.root)
         shutil.copytree(template, bench.root, symlinks=True)
         if not _killed_at(bench, number):

@@ -313,16 +313,16 @@ def processor_s(text: str) -> float:
     return time.process_time() - before
 
 
-def test_a_command_of_ten_megabytes() -> None:
+def test_a_command_of_two_megabytes() -> None:
     line = "a line of the file, with some words in it: 'quoted' and n=1, https://host/path?x=1\n"
 
     def command(size: int) -> str:
         body = line * (size // len(line))
         return f"export TOKEN=abc; cat > f <<EOF\n{body}EOF\nmysql -phunter2 db"
 
-    small_s = processor_s(command(1_250_000))
+    small_s = processor_s(command(250_000))
     before = time.process_time()
-    large = redact(command(10_000_000))
+    large = redact(command(2_000_000))
     assert time.process_time() - before <= 20 * small_s
     assert large.startswith(f"export TOKEN={R}; cat") and large.endswith(f"mysql -p{R} db")
-    assert large.count(R) == 2 and len(large) > 9_900_000
+    assert large.count(R) == 2 and len(large) > 1_900_000
