@@ -157,17 +157,24 @@ def test_it_ends_when_its_code_is_removed(tmp_path: Path) -> None:
     env = {"SUBSTRATE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(site)}
     with daemon_in(tmp_path, env) as daemon:
         daemon.serve()
-        assert daemon.run("-c", "echo 1 > a").returncode == 0
-        line = f"touch {signs}/began; while ! [ -e {signs}/go ]; do sleep 0.1; done; echo 2 > b"
-        running = daemon.start("-c", line)
-        until((signs / "began").exists, "the command")
+        _until_ahead(daemon)
+        # One with a world made ahead; one without, which ends by other code.
+        other = Daemon(tmp_path, tmp_path / "other", daemon.env)
+        other.workspace.mkdir()
+        places = {"ahead": daemon, "first": other}
+        running = {}
+        for name, place in places.items():
+            wait = f"touch {signs}/{name}; while ! [ -e {signs}/go ]; do sleep 0.1; done"
+            running[name] = place.start("-c", f"{wait}; echo 2 > b")
+            until((signs / name).exists, name)
         pid = daemon.pid
         shutil.rmtree(site)
         until(lambda: not Path(f"/proc/{pid}/exe").exists(), "the end of the daemon")
         assert not daemon.socket.exists()
         (signs / "go").touch()
-        _, err = running.communicate(timeout=60)
-        assert running.returncode == 0, err
-        assert (daemon.workspace / "b").read_text() == "2\n"
+        for name, place in places.items():
+            _, err = running[name].communicate(timeout=60)
+            assert (running[name].returncode, err) == (0, b""), name
+            assert (place.workspace / "b").read_text() == "2\n"
         until(lambda: not pids_with(f"SUBSTRATE_SOCKET={daemon.socket}"), "the end of all others")
         assert not list((tmp_path / "home").glob("crash/*"))

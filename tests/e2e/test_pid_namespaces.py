@@ -7,15 +7,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.contract.program import Program
-from tests.daemons import Daemon, daemon_in, until
+from tests.daemons import Daemon, daemon_in, pids_with, until
 
 pytestmark = pytest.mark.needs("overlay", "root")
 
@@ -165,22 +164,39 @@ def test_worlds_made_ahead_on_the_host_are_not_swept(tmp_path: Path) -> None:
         daemon.run("-c", "echo 1 > a")
         daemon.serve()
         daemon.run("-c", "true")
-        before = _waiting(daemon)
         sweep = "import pathlib, sys; from substrate.world.prewarm import parked_layers as aside;"
         sweep += "aside.sweep(pathlib.Path(sys.argv[1]))"
         argv = [*CONTAINER, sys.executable, "-c", sweep, str(home / "worlds")]
-        assert subprocess.run(argv, check=False).returncode == 0
-        assert _ahead(daemon) == before
+        with _worlds_ahead_at_rest(daemon) as before:
+            assert subprocess.run(argv, check=False).returncode == 0
+            assert _ahead(daemon) == before
 
 
-def _waiting(daemon: Daemon) -> list[str]:
-    """The worlds made ahead; that of a command which just ended goes under such a name, too."""
-    while True:
-        until(lambda: _ahead(daemon), "a world made ahead")
-        found = _ahead(daemon)
-        time.sleep(1)
-        if found == _ahead(daemon):
-            return found
+@contextmanager
+def _worlds_ahead_at_rest(daemon: Daemon) -> Iterator[list[str]]:
+    """The worlds made ahead, while the daemon and its children are stopped: they are alive, but
+    make and remove no worlds."""
+    stopped: set[int] = set()
+    try:
+        while True:
+            until(lambda: _ahead(daemon), "a world made ahead")
+            # A child that is forked while we look is found by the next look.
+            while new := set(pids_with(f"SUBSTRATE_SOCKET={daemon.socket}")) - stopped:
+                stopped |= new
+                _signal_all(new, signal.SIGSTOP)
+            if found := _ahead(daemon):
+                yield found
+                return
+            _signal_all(stopped, signal.SIGCONT)
+            stopped.clear()
+    finally:
+        _signal_all(stopped, signal.SIGCONT)
+
+
+def _signal_all(pids: set[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _ahead(daemon: Daemon) -> list[str]:

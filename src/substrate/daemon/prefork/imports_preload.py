@@ -22,6 +22,14 @@ from substrate.system.process import fork_workers
 
 #: Runs the command line on some arguments and returns its status.
 Program = Callable[[list[str]], int]
+#: What the end of a command may need beyond the rehearsal: worlds made ahead, holds, crash reports.
+#: The install may be removed while a command runs: its end must still be recorded and answered.
+_NOT_REHEARSED = (
+    "substrate.system.linux.rename_equivalence",
+    "substrate.world.prewarm.parked_layers",
+    "substrate.recorder.arrival.held_worlds",
+    "substrate.cli.frame.crash_report",
+)
 #: A hook's report, as far as the rehearsal needs it.
 _REPORT: dict[str, object] = {
     "session_id": "rehearsal", "prompt_id": "rehearsal", "prompt": "rehearsal",
@@ -44,7 +52,7 @@ def preload(program: Program, scratch: Path) -> None:
             files.remove_tree(scratch)
         except OSError:
             pass  # a mount that is still there; the next daemon tries again
-    for name in learned if isinstance(learned, list) else ():
+    for name in (*(learned if isinstance(learned, list) else ()), *_NOT_REHEARSED):
         if name not in sys.modules:
             try:
                 importlib.import_module(name)

@@ -92,6 +92,8 @@ class Arrived(NamedTuple):
 class _Ready(NamedTuple):
     """A plan that was checked against the tree: nothing is in its way."""
 
+    #: What the command started from, with the outside edits that it saw.
+    base: Snapshot
     changes: list[Change]
     wish: Wish
     world: Snapshot
@@ -105,8 +107,22 @@ class _Ready(NamedTuple):
 
 def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
     """Bring a world's change into the tree and into history. Inside the lock."""
+    tried = _attempt(store, batch, arriving, None, is_last=False)
+    for left in reversed(range(1, _MOST_TRIES)):
+        if isinstance(tried, Arrived):
+            break
+        tried = _attempt(store, batch, arriving, tried, is_last=left == 1)
+    assert isinstance(tried, Arrived), "the last attempt reports its conflicts"
+    return tried
+
+
+def _attempt(
+    store: HistoryStore, batch: Batch, arriving: Arriving, earlier: _Ready | None, *, is_last: bool
+) -> Arrived | _Ready:
+    """The plan, if other processes changed its paths after the look and nothing was applied: the
+    next attempt merges with their change, as it would have if it had seen it."""
     with LayerSource(arriving.upper, copy_only=not arriving.may_rename) as source:
-        ready = _decide(store, batch, arriving, source)
+        ready = _decide(store, batch, arriving, source, earlier)
         new = _entry(store, arriving, ready, batch)
         if not ready.arrival.plan.ops:
             return _only_noted(store, batch, arriving, ready, new)
@@ -122,6 +138,10 @@ def arrive(store: HistoryStore, batch: Batch, arriving: Arriving) -> Arrived:
                 with _or_the_next_call("nothing is changed yet"):
                     journal.abandon(store, intent)
                 raise
+            if report.changed_nothing and report.conflicts and not is_last:
+                with _or_the_next_call("nothing is changed yet"):
+                    journal.abandon(store, intent)
+                return ready
     touches = journal.touches_of(ready.arrival, report)
     give_touches(store.anchor.top, touches, arriving.running.started_ns)
     # A path that another process changed at that very moment stays; the layer keeps our version.
@@ -162,10 +182,17 @@ def _or_the_next_call(state: str) -> Iterator[None]:
 # ------------------------------------------------------------------------------ deciding
 
 
-def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: LayerSource) -> _Ready:
+def _decide(
+    store: HistoryStore,
+    batch: Batch,
+    arriving: Arriving,
+    source: LayerSource,
+    earlier: _Ready | None = None,
+) -> _Ready:
     stood = still_so(store.root, arriving.diff.stood)
-    base = store.snapshot_of(arriving.running.base_commit)
-    changes = arriving.diff.changes()
+    # An earlier attempt has recorded edits that the command saw: they belong to its base.
+    base = earlier.base if earlier else store.snapshot_of(arriving.running.base_commit)
+    changes = earlier.changes if earlier else arriving.diff.changes()
     with Directory.open_root(store.dir) as own:
         may_rename = source.is_beside(own)
     shut: dict[RelPath, Node] = {}
@@ -193,7 +220,7 @@ def _decide(store: HistoryStore, batch: Batch, arriving: Arriving, source: Layer
                 suspects = {**_done_by_others(staged), **dict.fromkeys(clashing, True)}
                 found = external_edits.compared(store, batch, batch, suspects)
                 if not clashing and not found:
-                    return _Ready(changes, wish, world, coming, staged, kept, sorted(shut))
+                    return _Ready(base, changes, wish, world, coming, staged, kept, sorted(shut))
                 replaced = _shut_before(store, staged, arriving.running.started_ns)
                 if not found and replaced.keys() - shut.keys():
                     shut.update(replaced)

@@ -76,6 +76,11 @@ class Report(NamedTuple):
         """Whether every path is as the plan wants it."""
         return not (self.conflicts or self.kept_directories or self.cannot_restore)
 
+    @property
+    def changed_nothing(self) -> bool:
+        """Whether the tree is as it was."""
+        return not (self.done or self.trashed or self.trash_entries)
+
 
 class Staged:
     """A plan that is ready to be carried out.

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from substrate.recorder.session_context import Place
 from substrate.recorder.user_git import git_arrival
 from substrate.recorder.user_git.git_arrival import look_after_git
 from substrate.system import clock, environment
+from substrate.workspace.apply import Applier, Report, Staged, Times
 from substrate.workspace.apply.trash import Trash
 from tests.mounts import mounted, tmpfs_words
 from tests.unit.history.workbench import Bench
@@ -177,6 +178,33 @@ def test_an_edit_made_after_the_layer_was_read_is_merged(
     assert any("merged" in note for note in done.notes)
     assert bench.kinds()[-2:] == ["external", "command"]
     assert is_settled(bench)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_an_append_made_right_before_ours_is_merged(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_seen: bool
+) -> None:
+    """Another process writes between the look at the tree and the change of it, again and again."""
+    log, really = bench.root / "a", Applier.carry_out
+    if is_seen:  # an edit that is not recorded yet, and that the command builds on
+        write(log, "mine\n")()
+        settle_clock()
+    before, others = log.read_text(), ["other 1\n", "other 2\n"]
+    coming = list(others)
+
+    def carry_out(self: Applier, staged: Staged, *times: Mapping[RelPath, Times]) -> Report:
+        if coming:
+            with log.open("a") as file:
+                file.write(coming.pop(0))
+        return really(self, staged, *times)
+
+    monkeypatch.setattr(Applier, "carry_out", carry_out)
+    done = do(bench, "echo its >> a")
+    assert log.read_text() == before + "".join(others) + "its\n"
+    assert (done.not_arrived, done.held) == (None, "")
+    assert is_settled(bench)
+    bench.undo()
+    assert log.read_text() == before + "".join(others)
 
 
 @pytest.mark.parametrize("script", ["echo new > .b; mv .b b", "rm b"])
