@@ -283,6 +283,33 @@ def test_the_agent_does_not_wait_for_a_daemon_that_hangs(daemon: Daemon) -> None
     until(lambda: "patience" in daemon.trace.read_text(), "the report")
 
 
+@pytest.mark.needs("linux", "overlay")
+def test_a_held_world_of_an_agent_reaches_the_user_once(daemon: Daemon) -> None:
+    claude = Claude(daemon.workspace)
+    prompted(daemon, claude, "try it")
+    env = {**daemon.env, **claude.variables}
+    assert daemon.run("run", "--hold", "--", "sh", "-c", "echo > b.txt", env=env).returncode == 0
+    assert daemon.run("run", "--hold", "--", "touch", "of-a-person").returncode == 0
+    worlds = json.loads(daemon.run("world", "list", "--json").stdout)["worlds"]
+    theirs = next(one["world_id"] for one in worlds if one["command"].startswith("touch"))
+    own = next(one["world_id"] for one in worlds if one["world_id"] != theirs)
+    answers = []
+
+    def told() -> bool:
+        """A busy machine answers after the hook has returned: then the next prompt has it."""
+        answers.append(daemon.run("hook", "claude-code", input=encoded(claude.prompt("on"))).stdout)
+        return bool(answers[-1])
+
+    until(told, "the notice")
+    answer = json.loads(answers[-1])
+    assert f"substrate world apply {own}" in answer["systemMessage"]
+    context = answer["hookSpecificOutput"]
+    assert context["hookEventName"] == "UserPromptSubmit"
+    assert own in context["additionalContext"]
+    assert theirs not in str(answer)
+    hook(daemon, claude, claude.prompt("and on"))
+
+
 # ------------------------------------------------------------------ where history begins
 
 
