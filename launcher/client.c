@@ -227,6 +227,45 @@ static void note_time(void) {
     setenv("SUBSTRATE_HOOK_NS", text, 1);
 }
 
+/* A shell, or one of our scripts between the coding agent and its hook. */
+static int is_between(const char *name) {
+    static const char *const shells[] = {"sh", "bash", "dash", "ash", "zsh", "ksh", "fish", "busybox", NULL};
+    if (*name == '-') name++;
+    for (int i = 0; shells[i] != NULL; i++)
+        if (strcmp(name, shells[i]) == 0) return 1;
+    return strncmp(name, "substrate", 9) == 0;
+}
+
+/* Name the agent's process, PID-START: its MCP server finds its session by it. Later the way to it is gone,
+ * because our parents have ended. coding_agents/running_agents.py has the same rule. */
+static void note_agent(void) {
+    char path[32], text[1024], found[64];
+    unsetenv("SUBSTRATE_HOOK_AGENT");
+    long pid = getppid();
+    for (int level = 0; level < 16 && pid > 1; level++) {
+        unsigned long long start;
+        snprintf(path, sizeof path, "/proc/%ld/stat", pid);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+        if (fd >= 0) close(fd);
+        if (got <= 0) return;
+        text[got] = '\0';
+        char *name = strchr(text, '('), *end = strrchr(text, ')');
+        if (name == NULL || end == NULL || end < name) return;
+        long parent;
+        *end = '\0'; /* after it: state, parent, 17 numbers, start */
+        if (sscanf(end + 1, " %*c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+                   &parent, &start) != 2)
+            return;
+        if (!is_between(name + 1)) {
+            snprintf(found, sizeof found, "%ld-%llu", pid, start);
+            setenv("SUBSTRATE_HOOK_AGENT", found, 1);
+            return;
+        }
+        pid = parent;
+    }
+}
+
 /* Whether the descriptor can be read before `deadline`. */
 static int is_ready(int fd, long deadline) {
     struct pollfd one = {.fd = fd, .events = POLLIN};
@@ -565,6 +604,7 @@ static _Noreturn void report_hook(const char *install) {
     char directory[PATH_MAX];
     int done[2], said[2];
     note_time();
+    note_agent();
     int out = take_report();
     if (pipe2(done, O_CLOEXEC) != 0 || pipe2(said, O_CLOEXEC) != 0) _exit(0);
     pid_t child = fork();

@@ -331,6 +331,47 @@ def test_a_shim_records_another_agent(user: User) -> None:
     assert user.json("connect", "--status")["shims"] == []
 
 
+@pytest.mark.parametrize("agent", ["claude-code", "gemini-cli"])
+def test_a_plugin_has_the_hooks_of_connect_and_no_path_of_this_machine(
+    user: User, agent: str
+) -> None:
+    user("connect", agent, "--plugin", "made", "--dry-run")
+    assert not (user.project / "made").exists()
+    made = user.json("connect", agent, "--plugin", "made")
+    directory = Path(made["path"])
+    texts = {name: (directory / name).read_text() for name in made["files"]}
+    assert str(user.home) not in "".join(texts.values())
+    assert "substrate undo" in texts[made["files"][-1]]
+    hooks = json.loads(texts["hooks/hooks.json"])["hooks"]
+    user("connect", agent, "--yes", "--scope", "project", "--no-mcp")
+    settings = user.project / f".{agent.partition('-')[0]}" / "settings.json"
+    connected = json.loads(settings.read_text())["hooks"]
+    assert hooks.keys() == connected.keys()
+    for event, [entry] in hooks.items():
+        [like] = connected[event]
+        assert (entry.get("matcher"), entry["hooks"][0]["timeout"]) == (
+            like.get("matcher"), like["hooks"][0]["timeout"],
+        )  # fmt: skip
+
+    command = next(iter(hooks.values()))[0]["hooks"][0]["command"]
+    own = {"PATH": "/usr/bin:/bin", "HOME": str(user.home)}
+    subprocess.run(["/bin/sh", "-c", command], env=own, input=b"{}", check=True)
+    user("-c", "true")
+    report = {"session_id": "a-1", "cwd": str(user.project), "prompt": "by the plugin"}
+    event = "UserPromptSubmit" if agent == "claude-code" else "BeforeAgent"
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(
+        ["/bin/sh", "-c", command], env=env, check=True,
+        input=json.dumps({**report, "hook_event_name": event}).encode(),
+    )  # fmt: skip
+    assert "by the plugin" in (user.home / ".substrate" / "trace.jsonl").read_text()
+
+    user("connect", agent, "--plugin", "made")  # again
+    (directory / made["files"][0]).write_text("{}")
+    user("connect", agent, "--plugin", "made", exits=5)
+    user("connect", "codex", "--plugin", "other", exits=2)
+
+
 def test_an_unknown_agent_is_named_with_what_to_do(user: User) -> None:
     done = user("connect", "emacs", exits=4)
     assert "claude-code" in done.stderr and "--shim emacs" in done.stderr

@@ -112,13 +112,16 @@ def test_a_prompt_is_recorded_shown_and_taken_back(daemon: Daemon) -> None:
     assert daemon.run("fsck").returncode == 0
 
 
-def wrapped(command: str) -> str:
-    """As Claude Code 2.1.325 gives it to its shell."""
+def wrapped(command: str, beside: Path) -> str:
+    """As Claude Code 2.1.325 gives it to its shell.
+
+    The file for the directory is the test's own: in /tmp it would be another user's.
+    """
     return (
         "source /home/u/.claude/shell-snapshots/snapshot-bash-1-a.sh 2>/dev/null || true"
         " && { \\builtin shopt -u extglob || \\builtin setopt NO_EXTENDED_GLOB NO_BARE_GLOB_QUAL"
         " NO_BRACE_CCL NO_MAGIC_EQUAL_SUBST; } >/dev/null 2>&1 || true"
-        f" && eval {shlex.quote(command)} < /dev/null && pwd -P >| /tmp/claude-1f2e-cwd"
+        f" && eval {shlex.quote(command)} < /dev/null && pwd -P >| {beside}/claude-1f2e-cwd"
     )
 
 
@@ -135,7 +138,7 @@ def test_commands_in_worlds_are_joined_with_the_calls_in_the_transcript(
     def call(of: Transcript, name: str, command: str, model: str = "claude-opus-5-5") -> None:
         of.asks(name, command, model)
         env = {**daemon.env, **claude.variables}
-        assert daemon.run("-c", wrapped(command), env=env).returncode == 0
+        assert daemon.run("-c", wrapped(command, tmp_path), env=env).returncode == 0
         of.gets(name)
 
     append, note = "echo x >> x.txt", "echo 'a b' > n.txt"
@@ -281,6 +284,33 @@ def test_the_agent_does_not_wait_for_a_daemon_that_hangs(daemon: Daemon) -> None
     finally:
         os.kill(pid, signal.SIGCONT)
     until(lambda: "patience" in daemon.trace.read_text(), "the report")
+
+
+@pytest.mark.needs("linux", "overlay")
+def test_a_held_world_of_an_agent_reaches_the_user_once(daemon: Daemon) -> None:
+    claude = Claude(daemon.workspace)
+    prompted(daemon, claude, "try it")
+    env = {**daemon.env, **claude.variables}
+    assert daemon.run("run", "--hold", "--", "sh", "-c", "echo > b.txt", env=env).returncode == 0
+    assert daemon.run("run", "--hold", "--", "touch", "of-a-person").returncode == 0
+    worlds = json.loads(daemon.run("world", "list", "--json").stdout)["worlds"]
+    theirs = next(one["world_id"] for one in worlds if one["command"].startswith("touch"))
+    own = next(one["world_id"] for one in worlds if one["world_id"] != theirs)
+    answers = []
+
+    def told() -> bool:
+        """A busy machine answers after the hook has returned: then the next prompt has it."""
+        answers.append(daemon.run("hook", "claude-code", input=encoded(claude.prompt("on"))).stdout)
+        return bool(answers[-1])
+
+    until(told, "the notice")
+    answer = json.loads(answers[-1])
+    assert f"substrate world apply {own}" in answer["systemMessage"]
+    context = answer["hookSpecificOutput"]
+    assert context["hookEventName"] == "UserPromptSubmit"
+    assert own in context["additionalContext"]
+    assert theirs not in str(answer)
+    hook(daemon, claude, claude.prompt("and on"))
 
 
 # ------------------------------------------------------------------ where history begins

@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.daemons import until
+
 pytestmark = pytest.mark.needs("linux", "world-overlay")
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
+INSTALLED = Path(sys.executable).parent / "substrate"
 Asking = Callable[..., Awaitable[Any]]
 OWN, OTHER = "s-mine", "s-other"
 
@@ -160,21 +163,32 @@ def test_without_a_session_only_reading_works(project: Project) -> None:
     project.ask(script, session=None)
 
 
-def test_a_session_that_the_agents_hook_announced_is_its_own(project: Project) -> None:
-    agents_own = "0b54d1c4-9b1f-4a6e-8a51-3f1b7d1c2e90"
-    report = {
-        "hook_event_name": "SessionStart", "session_id": agents_own, "source": "startup",
-        "cwd": str(project.root), "transcript_path": "",
-    }  # fmt: skip
-    environment = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": agents_own}
-    subprocess.run(
-        [sys.executable, "-m", "substrate", "hook", "claude-code"], cwd=project.root,
-        env=project.env | {"SUBSTRATE_DAEMON": "off"}, input=json.dumps(report).encode(),
-        check=True,
-    )  # fmt: skip
+class Announced:
+    """A session of Claude Code that its hook announced, by the installed program and a shell."""
+
+    def __init__(self, project: Project, session: str) -> None:
+        self.variables = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": session}
+        report = {
+            "hook_event_name": "SessionStart", "session_id": session, "source": "startup",
+            "cwd": str(project.root), "transcript_path": "",
+        }  # fmt: skip
+        subprocess.run(
+            ["sh", "-c", f"{INSTALLED} hook claude-code; exit 0"], cwd=project.root,
+            env=project.env, input=json.dumps(report).encode(), check=True,
+        )  # fmt: skip
+        # A slow machine may record it after the hook has returned.
+        argv = [str(INSTALLED), "session", "current", "--session", session]
+        quiet = {"cwd": project.root, "env": project.env, "capture_output": True}
+        until(lambda: subprocess.run(argv, check=False, **quiet).returncode == 0, session)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("by", ["variable", "process"])
+def test_a_session_that_the_agents_hook_announced_is_its_own(project: Project, by: str) -> None:
+    """This test is the agent: it starts the hook, the command and the server."""
+    claude = Announced(project, "0b54d1c4-9b1f-4a6e-8a51-3f1b7d1c2e90")
     subprocess.run(
         [sys.executable, "-m", "substrate", "-c", "rm kept"], cwd=project.root,
-        env=project.env | environment, check=True,
+        env=project.env | claude.variables, check=True,
     )  # fmt: skip
 
     async def script(call: Asking) -> None:
@@ -182,8 +196,14 @@ def test_a_session_that_the_agents_hook_announced_is_its_own(project: Project) -
         (entry,) = (await call("log", session=own))["entries"]
         assert (entry["command"], entry["agent"]) == ("rm kept", "claude-code")
         assert (await call("undo", id=entry["id"]))["restored"] == ["kept"]
+        Announced(project, "the one after /clear")
+        assert (await call("status"))["your_session"] not in (own, None)
+        assert "not to your session" in await call("undo", id=entry["id"])
 
-    project.ask(script, session=None, **environment)
+    if by == "variable":  # as in a container: the hook's process is not that of the server
+        for note in (Path(project.env["SUBSTRATE_HOME"]) / "hooks" / "processes").iterdir():
+            note.unlink()
+    project.ask(script, session=None, **(claude.variables if by == "variable" else {}))
     assert (project.root / "kept").read_text() == "keep\n"
 
 

@@ -74,9 +74,10 @@ class Home:
         }  # fmt: skip
 
     def substrate(self, *words: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            ["substrate", *words], cwd=self.project, env=self.env, capture_output=True, text=True
-        )
+        return self.call("substrate", *words)
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(words, cwd=self.project, env=self.env, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done
 

@@ -149,6 +149,8 @@ def openai(turn: list[Json]) -> list[tuple[str, Json]]:
     items: list[Json] = []
     for number, call in enumerate(turn, first):
         same = {"call_id": f"call_{number}", "name": call["tool"], "status": "completed"}
+        if "namespace" in call:  # Codex's name for an MCP server's tools
+            same["namespace"] = call["namespace"]
         if isinstance(call["input"], str):  # apply_patch takes text
             items.append({"type": "custom_tool_call", "id": f"c{number}", **same, **call})
         else:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.daemons import until
 from tests.real_agents.conftest import CODEX_CONFIG, GEMINI_SETTINGS, Home
 
 pytestmark = pytest.mark.agents
@@ -98,6 +99,7 @@ def test_codex_runs_trusted_hooks_and_keeps_its_rules(in_home: NewHome) -> None:
     home.watch_hooks()
     done = home.codex(codex_turns())
     assert done.exit == 0, done.said
+    assert '"type":"error"' not in done.said  # nothing in the settings displeases Codex
     assert (home.project / "one.txt").read_text() == "one\n"
     assert (home.project / "new.txt").read_text() == "new\n"
     assert not (home.project / "denied.txt").exists()
@@ -154,3 +156,32 @@ def test_gemini_runs_hooks_and_keeps_its_policies(in_home: NewHome) -> None:
     assert "AfterAgent" in [event for event, _ in events]
     home.substrate("disconnect")
     assert settings.read_text() == GEMINI_SETTINGS
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "gemini-cli"])
+def test_a_plugin_records_edits_and_prompts(in_home: NewHome, agent: str) -> None:
+    home = in_home("home")
+    home.with_daemon()
+    home.substrate("-c", "true")
+    new = {"file_path": str(home.project / "new.txt"), "content": "new\n"}
+    if agent == "claude-code":
+        place = home.home / "plugin"
+        home.substrate("connect", agent, "--plugin", str(place))
+        home.env["IS_SANDBOX"] = "1"
+        mode = ("--permission-mode", "bypassPermissions")
+        done = home.claude([[{"tool": "Write", "input": new}]], "--plugin-dir", str(place), *mode)
+    else:
+        (home.home / ".gemini").mkdir()
+        (home.home / ".gemini" / "settings.json").write_text(GEMINI_SETTINGS)
+        place = home.home / ".gemini" / "extensions" / "substrate"
+        home.substrate("connect", agent, "--plugin", str(place))
+        turns = [[{"tool": "write_file", "input": new}]]
+        done = home.gemini(turns, "--approval-mode", "yolo")
+    assert done.exit == 0, done.said
+    until(lambda: home.entries()[-1]["kind"] == "edit", "the edit")
+    edit = home.entries()[-1]
+    assert (edit["agent_id"], edit["changed_files"]) == (agent, ["new.txt"])
+    shown = json.loads(home.substrate("show", edit["prompt_id"], "--json").stdout)
+    assert shown["text"] == "please work"
+    if agent == "gemini-cli":  # Claude Code lets its model search for tools of MCP
+        assert "mcp_substrate_undo" in json.dumps([one["body"] for one in done.requests])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +57,18 @@ def tool_calls(home: Home) -> list[tuple[str, str, tuple[str, ...]]]:
         (one["tool"]["name"], one.get("typed", one["command"]), tuple(sorted(one["changed_files"])))
         for one in found
     )
+
+
+def replays(home: Home, agent: str, transcript: Path) -> None:
+    """A pack of the agent's own transcript replays exactly, from the tree that history has."""
+    home.call("ctx", "init")
+    made = json.loads(home.call("ctx", "pack", "--from", agent, str(transcript), "--json").stdout)
+    done = json.loads(home.call("ctx", "replay", made["uri"], "--json").stdout)
+    assert done["fidelity"] == "exact", done
+    assert {one["status"] for one in done["outputs"]} == {"matched"}
+    # What a replay does not run: the model's words, and calls that failed or were refused.
+    kept = [one["about"] for one in done["steps"] if not one["executed"]]
+    assert not [one for one in kept if one in {command for command, _ in SHELL}]
 
 
 def take_back(home: Home, prompt_id: str) -> None:
@@ -177,6 +190,8 @@ def test_claude_code(in_home: NewHome) -> None:
     assert {one["model"] for one in entries if one["kind"] == "command"} - {None}
     of_subagent = {tuple(one["changed_files"]) for one in entries if "subagent" in one}
     assert of_subagent == {("sub.txt",), ("subw.txt",)}
+    [transcript] = (home.home / ".claude" / "projects").glob("*/*.jsonl")
+    replays(home, "claude-code", transcript)
     take_back(home, prompt_id)
     home.substrate("disconnect")
     assert settings.read_text() == text
@@ -215,12 +230,16 @@ def run_both(
     return home
 
 
-def check_record(home: Home, calls: list[tuple[str, str, tuple[str, ...]]]) -> None:
+def check_record(
+    home: Home, calls: list[tuple[str, str, tuple[str, ...]]], agent: str, transcripts: str
+) -> None:
     until(lambda: len(tool_calls(home)) >= len(calls), "the records")
     assert tool_calls(home) == sorted(calls)
     entries = done_by_agent(home)
     [prompt_id] = {one["prompt_id"] for one in entries}
     assert json.loads(home.substrate("show", prompt_id, "--json").stdout)["text"] == "please work"
+    [transcript] = home.home.glob(transcripts)
+    replays(home, agent, transcript)
     take_back(home, prompt_id)
 
 
@@ -277,6 +296,8 @@ def test_codex(in_home: NewHome) -> None:
         [("Bash", command, files) for command, files in SHELL]
         + [("Bash", "ls nothing-there", ())]
         + [("apply_patch", f"apply_patch {name}", (name,)) for name in edits],
+        "codex",
+        ".codex/sessions/*/*/*/rollout-*.jsonl",
     )
     home.substrate("disconnect")
     assert not (home.home / ".codex" / "hooks.json").exists()
@@ -329,6 +350,8 @@ def test_gemini(in_home: NewHome) -> None:
         + [("run_shell_command", "ls nothing-there", ())]
         + [("write_file", f"write_file {name}", (name,)) for name in written]
         + [("replace", f"replace {name}", (name,)) for name in ("page.txt", "w.txt")],
+        "gemini",
+        ".gemini/tmp/*/chats/session-*.jsonl",
     )
     home.substrate("disconnect")
     assert (home.home / ".gemini" / "settings.json").read_text() == GEMINI_SETTINGS

@@ -8,6 +8,8 @@
     mcp_registration    the MCP server in the settings
     generated_scripts   what the settings name: small scripts, which outlive Substrate
     hook_events         what each agent reports by its hooks, in one form for all
+    plugin_directory    a Claude Code plugin and a Gemini CLI extension
+    running_agents      which session runs in which process of an agent
     claude_transcript   the shell calls that Claude Code's transcripts name
     shell_wrapper       the command that Claude Code's model asked for, out of its wrapper
 
@@ -45,11 +47,16 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.coding_agents.hook_events import HOOKED_AGENTS as HOOKED_AGENTS
     from substrate.coding_agents.hook_events import EventKind as EventKind
     from substrate.coding_agents.hook_events import HookEvent as HookEvent
+    from substrate.coding_agents.hook_events import Say as Say
     from substrate.coding_agents.hook_events import hook_answer as hook_answer
     from substrate.coding_agents.hook_events import read_event as read_event
     from substrate.coding_agents.known_agents import AGENTS as AGENTS
     from substrate.coding_agents.known_agents import agent_named as agent_named
     from substrate.coding_agents.mcp_registration import MCP_INSTALL as MCP_INSTALL
+    from substrate.coding_agents.plugin_directory import plugin_files as plugin_files
+    from substrate.coding_agents.plugin_directory import write_plugin as write_plugin
+    from substrate.coding_agents.running_agents import announce as announce
+    from substrate.coding_agents.running_agents import session_of_caller as session_of_caller
     from substrate.coding_agents.shell_wrapper import typed as typed
 
 __getattr__ = lazy_names(
@@ -63,9 +70,11 @@ __getattr__ = lazy_names(
         "connection_status": "Connection, connection_of",
         "disconnect": "Removal, carry_out_removal, plan_removal",
         "generated_scripts": "installed_program, remove_shims, shim_names, write_shims",
-        "hook_events": "EventKind, HOOKED_AGENTS, HookEvent, hook_answer, read_event",
+        "hook_events": "EventKind, HOOKED_AGENTS, HookEvent, Say, hook_answer, read_event",
         "known_agents": "AGENTS, agent_named",
         "mcp_registration": "MCP_INSTALL",
+        "plugin_directory": "plugin_files, write_plugin",
+        "running_agents": "announce, session_of_caller",
         "shell_wrapper": "typed",
     },
 )

@@ -6,8 +6,9 @@ import os
 import shlex
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from substrate.coding_agents.mcp_registration import (
@@ -26,6 +27,7 @@ SCOPES: tuple[Scope, ...] = ("user", "project", "local")
 SHELL_SCRIPT, HOOK_SCRIPT = "substrate-shell", "substrate-hook"
 #: A hook ends within 50 ms; this limit is for a machine that cannot start programs.
 HOOK_TIMEOUT_S = 10
+NO_LIMITS: Mapping[str, int] = MappingProxyType({})
 
 
 class Surroundings(NamedTuple):
@@ -151,22 +153,30 @@ class Agent(ABC):
         return any(self.is_our_command(entry.get(key)) for key in ("command", "bash"))
 
     def command_hooks(
-        self, around: Surroundings, scope: Scope, events: Mapping[str, str], timeout: int
+        self,
+        around: Surroundings,
+        scope: Scope,
+        events: Mapping[str, str],
+        timeout: int,
+        most: Mapping[str, int] = NO_LIMITS,
     ) -> tuple[Addition, ...]:
         """Hooks in the form that Claude Code began and Codex and Gemini CLI share.
 
         `events`: the matcher of each event, "" for none. `timeout`: in the agent's own unit.
+        `most`: the agent's own limits, by event.
         """
-        hook = {
-            "type": "command",
-            "command": self.hook_command(around, scope),
-            "timeout": timeout,
-        }
+        command = self.hook_command(around, scope)
         return tuple(
-            Addition(
-                ("hooks", event),
-                {"matcher": matcher, "hooks": [hook]} if matcher else {"hooks": [hook]},
-                in_array=True,
-            )
-            for event, matcher in events.items()
+            Addition(("hooks", event), entry, in_array=True)
+            for event, entry in event_hooks(command, events, timeout, most)
         )
+
+
+def event_hooks(
+    command: str, events: Mapping[str, str], timeout: int, most: Mapping[str, int] = NO_LIMITS
+) -> Iterator[tuple[str, dict[str, object]]]:
+    """The entry of each event in a list of hooks that run `command`."""
+    for event, matcher in events.items():
+        limit = min(timeout, most.get(event, timeout))
+        hook = {"type": "command", "command": command, "timeout": limit}
+        yield event, {"matcher": matcher, "hooks": [hook]} if matcher else {"hooks": [hook]}

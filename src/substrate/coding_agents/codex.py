@@ -32,6 +32,8 @@ EVENTS = {
     "Stop": "",
     "SessionEnd": "",
 }
+#: Codex shows an error to the user where a timeout is longer.
+_MOST_S = {"SessionEnd": 3}
 _PATIENCE_S = 20.0
 _STATE = ("hooks", "state")
 
@@ -55,7 +57,7 @@ class Codex(Agent):
         directory = self.settings_directory(around)
         if scope == "project":
             directory = around.project / ".codex"
-        additions = self.command_hooks(around, scope, EVENTS, HOOK_TIMEOUT_S)
+        additions = self.command_hooks(around, scope, EVENTS, HOOK_TIMEOUT_S, _MOST_S)
         return (JsonEdit(directory / "hooks.json", additions, self.is_our_hook),)
 
     def mcp_edit(self, around: Surroundings, scope: Scope) -> Edit | None:

@@ -7,7 +7,7 @@ nothing here raises on what an agent sends. `hook_payloads` has one module per a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -19,6 +19,10 @@ from substrate.model import FileBefore, ReportedEdit
 HOOKED_AGENTS = ("claude-code", "codex", "gemini-cli")
 #: A longer report is not read: an edit tool reports whole files, but none is that long.
 _MOST_BYTES = 64 << 20
+
+
+#: Hands a text to the agent; returns False if the agent does not wait for it any more.
+Say = Callable[[str], bool]
 
 
 class EventKind(Enum):

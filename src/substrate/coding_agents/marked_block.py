@@ -22,6 +22,11 @@ _LINES = (
 )
 
 
+def instructions() -> str:
+    """The block's text alone, for a file of our own."""
+    return "\n".join(_LINES) + "\n"
+
+
 def add(text: str) -> Extended:
     """`text` with the block at its end; the same text if it has the current block."""
     newline = newline_of(text)

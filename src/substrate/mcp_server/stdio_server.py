@@ -28,7 +28,7 @@ def serve(project: Path, environment: Environment, *, may_take_back_any: bool) -
     from substrate.mcp_server.tools import Tools
 
     cli = CommandLine(project, environment.variables)
-    own = OwnWork(cli, environment.variables, may_take_back_any=may_take_back_any)
+    own = OwnWork(cli, environment, may_take_back_any=may_take_back_any)
     server: MCPServer[object] = MCPServer(
         "substrate", version=__version__, instructions=_INSTRUCTIONS
     )

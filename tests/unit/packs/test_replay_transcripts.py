@@ -215,6 +215,70 @@ def test_a_command_that_went_on_in_the_background_is_not_replayed() -> None:
     assert any("background" in note for note in notes)
 
 
+def test_a_background_command_that_has_ended_is_replayed_to_its_end() -> None:
+    said = {"stdout": "", "backgroundTaskId": "b1"}
+    notice = (
+        "<task-notification>\n<task-id>b1</task-id>\n<tool-use-id>t1</tool-use-id>\n"
+        '<status>failed</status>\n<summary>Background command "make" failed (exit code 2)'
+        "</summary>\n</task-notification>"
+    )
+    ended = {"type": "queue-operation", "operation": "enqueue", "content": notice}
+    call = claude("assistant", [tool_use("Bash", "t1", command="make", run_in_background=True)])
+    text = "Command running in background with ID: b1."
+    found = read("claude-code", lines(call, bash("t1", text, said=said), ended))
+    [step] = steps_of(found)
+    assert (step["deterministic"], step["output"], step["result"]) == (True, None, {"exit": 2})
+    assert found.report.notes == ()
+
+
+def test_a_hint_for_the_model_is_not_the_commands_output() -> None:
+    hint = "[This command modified 1 file you've previously read: a. Call Read before editing.]"
+    for output, text in (("", hint), ("out", f"out\n{hint}")):
+        step, _ = one_bash(bash("t1", text, said={"staleReadFileStateHint": hint}))
+        assert step["output"] == output
+    step, _ = one_bash(bash("t1", f"out\n{hint}", said={"stdout": hint}))
+    assert step["output"] == f"out\n{hint}"
+
+
+def test_a_refused_command_is_not_replayed() -> None:
+    step, notes = one_bash(bash("t1", "Permission to use Bash has been denied.", error=True))
+    assert step["deterministic"] is False
+    assert any("refused" in note for note in notes)
+    why = 'exec_command failed: CreateProcess { message: "Rejected(\\"rejected: policy\\")" }'
+    asked = codex("response_item", type="function_call", name="exec_command", call_id="1",
+                  arguments='{"cmd": "touch a"}')  # fmt: skip
+    got = codex("response_item", type="function_call_output", call_id="1", output=why)
+    assert steps_of(read("codex", lines(asked, got)))[0]["deterministic"] is False
+    call = gemini_call("run_shell_command", {"command": "touch a"}, "", status="error")
+    call["result"][0]["functionResponse"]["response"] = {"error": "denied by policy."}  # type: ignore[index]
+    asked = {"id": "m2", "type": "gemini", "content": "", "toolCalls": [call]}
+    assert steps_of(read("gemini", lines({"sessionId": "g"}, asked)))[0]["deterministic"] is False
+
+
+def test_a_subagents_own_transcript_is_read_where_its_result_is(tmp_path: Path) -> None:
+    side = lines(
+        claude("user", "help", isSidechain=True),
+        claude("assistant", [tool_use("Bash", "t1", command="make")], isSidechain=True),
+        claude("user", [tool_result("t1", "made")], isSidechain=True),
+    )
+    path = tmp_path / "s1" / "subagents" / "agent-a1.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(side))
+    data = lines(
+        claude("assistant", [tool_use("Agent", "t1", prompt="help")]),
+        claude("assistant", [tool_use("Bash", "t2", command="ls")]),
+        claude("user", [tool_result("t1", "done")],
+               toolUseResult={"status": "completed", "agentId": "a1"}),
+        claude("user", [tool_result("t2", "a")]),
+    )  # fmt: skip
+    found = read_transcript("claude-code", data, attached_in(tmp_path))
+    steps = [(one["type"], one["tool"], one["output"]) for one in steps_of(found)]
+    assert steps == [
+        ("tool_call", "Agent", "done"), ("tool_call", "Bash", "a"),
+        ("subagent_prompt", "assistant", "help"), ("subagent_tool_call", "Bash", "made"),
+    ]  # fmt: skip
+
+
 def test_a_command_that_the_timeout_ended_ends_so_in_a_replay() -> None:
     text = "Exit code 143\nCommand timed out after 2s\nbegin"
     step, _ = one_bash(bash("t1", text, error=True), timeout=1500)

@@ -6,6 +6,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
+from substrate import __version__
 from substrate.cli.render import (
     connection_json,
     plan_json,
@@ -26,8 +27,10 @@ from substrate.coding_agents import (
     installed_program,
     locked,
     plan,
+    plugin_files,
     shim_names,
     trust_hooks,
+    write_plugin,
     write_shims,
 )
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, NotFoundError, RefusedError, UsageError
@@ -71,12 +74,18 @@ def configure(parser: ArgumentParser) -> None:
         "--shim", metavar="NAME",
         help="for any other agent: make a bash and a sh to put first in its PATH",
     )  # fmt: skip
+    parser.add_argument(
+        "--plugin", metavar="DIR",
+        help="make a plugin of Claude Code or an extension of Gemini CLI to share",
+    )  # fmt: skip
 
 
 def run(args: Namespace, context: Context) -> int:
     around = surroundings_of(context)
     if args.shim is not None:
         return _shim(args, context, around)
+    if args.plugin is not None:
+        return _plugin(args, context)
     if args.status:
         return _status(args, context, around)
     agents = _chosen(args.agents, around)
@@ -196,6 +205,29 @@ def _status(args: Namespace, context: Context, around: Surroundings) -> int:
     for name in shim_names(around):
         context.output.line(f"{name}: shims in {around.substrate_home / 'shims' / name}")
     return status
+
+
+def _plugin(args: Namespace, context: Context) -> int:
+    if len(args.agents) != 1 or args.status or args.instructions or args.trust_hooks:
+        raise UsageError("--plugin takes one agent", hint=f"{NAME} claude-code --plugin DIR")
+    agent = agent_named(args.agents[0])
+    directory, files = context.cwd / args.plugin, plugin_files(agent, __version__)
+    if not args.dry_run:
+        write_plugin(directory, files)
+    if context.json:
+        found = {"agent": agent.name, "path": str(directory), "files": list(files)}
+        context.output.emit_json({"dry_run": args.dry_run, **found})
+        return EXIT_OK
+    context.output.line(f"{'Would write' if args.dry_run else 'Wrote'} to {directory}:")
+    for name in files:
+        context.output.line(f"  {name}")
+    start = "claude --plugin-dir" if agent.name == "claude-code" else "gemini extensions install"
+    context.output.line(f"To use it: {start} {shlex.quote(str(directory))}")
+    context.output.line(
+        "It records where a history is, or where allow under [agents] in config.toml names the"
+        f" project. Instead of it, `substrate connect {agent.name}` writes your own settings."
+    )
+    return EXIT_OK
 
 
 def _shim(args: Namespace, context: Context, around: Surroundings) -> int:

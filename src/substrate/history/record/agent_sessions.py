@@ -127,6 +127,14 @@ def parent_of(ledger: Ledger, session_id: str) -> str | None:
     return None if row is None or row["parent_id"] is None else str(row["parent_id"])
 
 
+def is_agents(ledger: Ledger, session_id: str) -> bool:
+    """Whether a coding agent, or a sub-agent of one, works in the session."""
+    row = ledger.db.execute(
+        "SELECT 1 FROM agent_sessions WHERE session_id = ?", (session_id,)
+    ).fetchone()
+    return row is not None
+
+
 def with_children(ledger: Ledger, session_id: str) -> list[str]:
     """The session, and those of the sub-agents that it started."""
     rows = ledger.db.execute(

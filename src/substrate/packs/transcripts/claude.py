@@ -5,7 +5,8 @@
     system     `compact_boundary`; the rest is internal to the program
     others     counted as left out
 
-A subagent's records are among the others, marked `isSidechain`.
+A subagent's records are among the others, marked `isSidechain`; since 2.1 they are in a file beside
+the transcript, ``<session>/subagents/agent-<id>.jsonl``, and are read where its result is.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ _CWD_RESET = re.compile(r"(?:\A|\n)Shell cwd was reset to [^\n]+\Z")
 _TIMED_OUT = re.compile(r"(?:\A|\n)Command timed out after [^\n]+(?=\n|\Z)")
 _SAVED = re.compile(r"\A<persisted-output>\nOutput too large \([^\n]*saved to: ([^\n]+)\n")
 _DROPPED = re.compile(r"\A<(?:persisted|truncated)-output>\n")
+#: How the end of a background command is reported.
+_TASK = re.compile(
+    r"<tool-use-id>([^<]+)</tool-use-id>.*<status>\w+</status>"
+    r".*\(exit code (\d+)\)</summary>",
+    re.DOTALL,
+)
+_AGENT_ID = re.compile(r"\w+")
 #: The status of a command that Claude Code ended because of its timeout, and the default timeout.
 _ENDED, _TIMEOUT_MS = 143, 120_000
 
@@ -56,7 +64,9 @@ class _Reader:
         self.version = ""
         self._account = account
         self._attached = attached
-        self._in_background = 0
+        #: Commands that went on in the background: id of the call -> step.
+        self._in_background: dict[str, int] = {}
+        self._refused = 0
         self._without_output = 0
         self._seen: set[str] = set()
         #: Calls that wait for their result: id -> step.
@@ -75,6 +85,7 @@ class _Reader:
         elif kind == "user":
             self._user(record)
         else:
+            self._task_ended(record)
             subtype = string(record.get("subtype"))
             self._account.left_out[f"{kind}/{subtype}" if subtype else kind] += 1
 
@@ -86,8 +97,12 @@ class _Reader:
             )
         if self._in_background:
             self._account.notes.append(
-                f"commands that went on in the background, kept and not replayed: "
-                f"{self._in_background}"
+                f"commands that went on in the background and whose end is not in the transcript,"
+                f" kept and not replayed: {len(self._in_background)}"
+            )
+        if self._refused:
+            self._account.notes.append(
+                f"commands that were refused or interrupted, kept and not replayed: {self._refused}"
             )
         if self._without_output:
             self._account.notes.append(
@@ -172,8 +187,12 @@ class _Reader:
         text = joined_text(block.get("content"))
         failed = block.get("is_error") is True
         said = mapping(record.get("toolUseResult"))
+        if said.get("status") == "completed" and said.get("agentId"):
+            self._subagent(string(said.get("agentId")))
         if str(self.build.steps[index]["tool"]) == "Bash":
             self._shell_result(index, text, failed, said)
+            if said.get("backgroundTaskId"):
+                self._in_background[string(block.get("tool_use_id"))] = index
         else:
             self.build.result(index, text, failed=failed)
         self._account.kept["result"] += 1
@@ -188,11 +207,34 @@ class _Reader:
             asked = mapping(self.build.steps[index]["parameters"]).get("timeout")
             self.build.killed_after(index, integer(asked) or _TIMEOUT_MS)
             text = _TIMED_OUT.sub("", text, count=1)
+        hint = string(said.get("staleReadFileStateHint"))
+        if hint and text.endswith(hint):  # said to the model, not printed by the command
+            text = text.removesuffix(hint).removesuffix("\n")
         output = self._whole_output(_CWD_RESET.sub("", text), said)
         self.build.result(index, output, failed=failed, exit_code=exit_code)
         if said.get("backgroundTaskId"):
             self.build.not_replayed(index)
-            self._in_background += 1
+        elif exit_code is None:
+            self.build.not_replayed(index)
+            self._refused += 1
+
+    def _task_ended(self, record: Json) -> None:
+        """A background command has ended: a replay runs it to its end, whatever it prints."""
+        found = _TASK.search(string(record.get("content")))
+        index = self._in_background.pop(found[1], None) if found else None
+        if found and index is not None:
+            self.build.result(index, None, failed=False, exit_code=int(found[2]))
+
+    def _subagent(self, agent_id: str) -> None:
+        session = string(self.build.parameters.get("session_id"))
+        if not _AGENT_ID.fullmatch(agent_id) or "/" in session:
+            return
+        text = self._attached(f"{session}/subagents/agent-{agent_id}.jsonl") or ""
+        lines = text.encode("utf-8", "surrogateescape").splitlines()
+        above, self._open = self._open, {}  # its calls may have the same ids
+        for record in records(lines, Account()):
+            self.take(record)
+        self._open = above
 
     def _whole_output(self, text: str, said: Json) -> str | None:
         """The output, also if the transcript only has its beginning; None if it is lost."""

@@ -26,6 +26,10 @@ from substrate.packs.transcripts.transcript_log import Call, LogBuilder
 
 _HEADING = re.compile(r"\A(?:Chunk ID: .*\n)?Wall time: .*\n", re.MULTILINE)
 _EXITED = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d+)$", re.MULTILINE)
+#: A rule or the user refused the command: it never ran.
+_REFUSED = re.compile(
+    r"\A(?:\w+ failed: CreateProcess\b|exec command rejected|.*\brejected by user)"
+)
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _CALL_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 
@@ -149,6 +153,8 @@ class _Reader:
         if tool == "apply_patch":
             ok = text.startswith("Success") or call_id in self._changed or exit_code == 0
         self.build.result(index, text, failed=ok is False, exit_code=exit_code)
+        if exit_code is None and _REFUSED.match(text):
+            self.build.not_replayed(index)
         self._answered.add(call_id)
         self._account.kept["result"] += 1
 

@@ -145,6 +145,8 @@ def _call(call: Json, builder: LogBuilder, account: Account, when: str) -> None:
         text = "" if wrapped["output"] == "(empty)" else wrapped["output"]
         exit_code = int(wrapped["exit"] or 0)
     builder.result(index, text, failed=failed, exit_code=exit_code)
+    if tool == _SHELL and failed and exit_code is None:
+        builder.not_replayed(index)  # a policy or the user refused it: it never ran
     account.kept["result"] += 1
     shown = mapping(call.get("resultDisplay"))
     path = string(shown.get("filePath")) or string(args.get("file_path"))

@@ -100,13 +100,16 @@ def records(data: Iterable[bytes], account: Account) -> Iterator[Json]:
 def attached_in(directory: Path | None) -> Attached:
     """Read files that an agent saved below its transcript's directory, and no others.
 
+    A relative name begins there.
+
     A transcript is text from elsewhere: it must not name a private file into a pack.
     """
 
     def read(name: str) -> str | None:
         if directory is None or not name:
             return None
-        top, path = os.path.realpath(directory), os.path.realpath(name)
+        top = os.path.realpath(directory)
+        path = os.path.realpath(os.path.join(top, name))
         if not path.startswith(top.rstrip("/") + "/"):
             return None
         try:

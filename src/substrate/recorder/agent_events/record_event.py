@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from substrate.coding_agents import EventKind, HookEvent, hook_answer, read_event
+from substrate.coding_agents import EventKind, HookEvent, Say, announce, read_event
 from substrate.errors import SubstrateError
 from substrate.history.record import (
     AgentSession,
@@ -25,7 +25,6 @@ from substrate.history.record import (
     tool_calls,
 )
 from substrate.history.store import HistoryStore
-from substrate.model import display
 from substrate.recorder.agent_events import (
     edit_events,
     hook_time,
@@ -33,6 +32,7 @@ from substrate.recorder.agent_events import (
     recording_consent,
     report_order,
     shell_events,
+    user_notices,
 )
 from substrate.recorder.agent_events.acting_session import Acting, acting
 from substrate.recorder.session_context import Place
@@ -53,12 +53,8 @@ _PAUSE_S = 0.05
 _BEGINS = frozenset(
     {EventKind.SESSION_START, EventKind.PROMPT, EventKind.BEFORE_EDIT, EventKind.BEFORE_SHELL}
 )
-#: In the ledger: the user was not yet told that an agent began this history.
-_NOTICE_DUE = "agent_notice_due"
 
 Taker = Callable[[Place, HistoryStore, HookEvent], None]
-#: Hands a text to the agent; returns False if the agent does not wait for it any more.
-Say = Callable[[str], bool]
 
 
 def take_report(
@@ -68,6 +64,8 @@ def take_report(
     event = read_event(agent, data)
     if event is None or "SUBSTRATE_WORLD_ID" in environment.variables:
         return False
+    if event.kind in (EventKind.SESSION_START, EventKind.PROMPT) and not event.subagent:
+        announce(environment.substrate_home, environment.variables, event.agent, event.session)
     with report_order.in_order(environment, event.session, hook_time.began_ns(environment)):
         return _taken(environment, event, say)
 
@@ -79,7 +77,7 @@ def _taken(environment: Environment, event: HookEvent, say: Say) -> bool:
     for place in _places(environment, event):
         with _history(place) as store:
             with store.writing("record a coding agent's report", _PATIENCE_S):
-                _give_notice(place, store, event, say)
+                user_notices.give(place, store, event, say)
                 _TAKERS[event.kind](place, store, event)
                 # After the session's own record, which a large baseline should not delay.
                 record_entry.ensure_baseline(store)
@@ -127,28 +125,12 @@ def _begun(place: Place) -> Iterator[HistoryStore]:
     with place.history() as store:
         if store.tip_commit is None:
             with store.writing("first use", _PATIENCE_S), store.commit_point() as ledger:
-                ledger.set_meta(_NOTICE_DUE, 1)
+                ledger.set_meta(user_notices.NOTICE_DUE, 1)
         yield store
 
 
 def _has_history(place: Place) -> bool:
     return os.path.exists(place.workspace.store / "index" / "history.db")
-
-
-def _give_notice(place: Place, store: HistoryStore, event: HookEvent, say: Say) -> None:
-    """Tell the user once that an agent brought this project under recording."""
-    if event.kind not in (EventKind.SESSION_START, EventKind.PROMPT) or event.subagent:
-        return
-    if not store.ledger.meta(_NOTICE_DUE):
-        return
-    settings = display(os.fsencode(place.environment.substrate_home / "config.toml"))
-    text = (
-        f"Substrate records what {event.agent} does in {place.workspace.root} from now on:"
-        " `substrate log` shows it, `substrate undo` takes it back. To say no: `substrate pause`;"
-        f" for good, add the directory to `deny` under `[agents]` in {settings}."
-    )
-    if say(hook_answer(event, message=text)):
-        store.ledger.take_meta(_NOTICE_DUE)
 
 
 def _places(
