@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash import harness
 from tests.crash.harness import KILLED, Before, Point, Site
-from tests.crash.oracle import Cli
+from tests.crash.oracle import Cli, differences, tree
 
 pytestmark = [pytest.mark.needs("strace", "overlay", "root"), pytest.mark.timeout(0)]
 
@@ -102,3 +102,41 @@ def test_killed_again_while_finishing(before: Before, request: pytest.FixtureReq
         if rounds == 5 and step > 1:
             break
     assert rounds
+
+
+def listed(cli: Cli, name: str, *words: str) -> list[dict[str, object]]:
+    found = cli.json(*words)[name]
+    assert isinstance(found, list)
+    return found
+
+
+def test_killed_while_a_part_arrives(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The part has arrived or it has not; what did not arrive is still held."""
+    words = ("--session", "s", "world", "apply", "@", "new", "swap", "node_modules", "in_place")
+
+    def hold(cli: Cli) -> None:
+        prepare(cli)
+        cli.ok(*WORDS[:3], "--hold", "-c", WORK.rpartition(";")[0])
+
+    before = harness.make(tmp_path, hold, words)
+    whole = harness.copy(before, "whole").cli
+    whole.ok("--session", "s", "world", "apply", "@")
+    found = harness.points(before, words)
+    if not request.config.getoption("--long"):  # the ledger's and the tree's own steps
+        found = [p for p in found if p.call in ("renameat2", "fdatasync")][:: len(found) // 40 or 1]
+    ended = set()
+    for point in found:
+        cli = (site := harness.copy(before, "struck")).cli
+        status, said = harness.struck(site, words, point, "signal=KILL")
+        assert status in KILLED or status == 0, f"{point}: {status} {said}"
+        cli.ok("status", "--accept")  # finishes what was announced
+        [world] = listed(cli, "worlds", "world", "list")
+        world_id = str(world["world_id"])
+        left = {one["path"] for one in listed(cli, "files", "world", "diff", world_id)}
+        state = tree(cli.workspace)
+        assert differences(state, before.old if "in_place" in left else before.new) == [], point
+        ended.add("in_place" in left)
+        cli.ok("world", "apply", world_id)
+        assert differences(tree(cli.workspace), tree(whole.workspace)) == [], point
+        assert listed(cli, "worlds", "world", "list") == []
+    assert ended == {True, False}, "every point ended alike: nothing was met in the middle"

@@ -71,6 +71,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.maintenance import status as status
     from substrate.recorder.repeat_call import typed_path as typed_path
     from substrate.recorder.reversals import prompt_named as prompt_named
+    from substrate.recorder.reversals import recovery_hunks as recovery_hunks
     from substrate.recorder.reversals import redo_command as redo_command
     from substrate.recorder.reversals import restore_recovery as restore_recovery
     from substrate.recorder.reversals import roll_back as roll_back
@@ -131,8 +132,8 @@ __getattr__ = lazy_names(
         ),
         "repeat_call": "typed_path",
         "reversals": (
-            "prompt_named, redo_command, restore_recovery, roll_back, scope_to_undo, "
-            "undo_command, undo_hunks, undo_scope"
+            "prompt_named, recovery_hunks, redo_command, restore_recovery, roll_back, "
+            "scope_to_undo, undo_command, undo_hunks, undo_scope"
         ),
         "session_context": "Kept, Place",
         "working_copy_rewrite": "rewrite_working_copy",

@@ -9,6 +9,7 @@ from substrate.history.query import Scope, resolve, scopes
 from substrate.history.record import Prompt, prompts, sessions
 from substrate.history.reversal import (
     Branches,
+    ChangeHunk,
     Choice,
     Effect,
     Later,
@@ -26,6 +27,7 @@ from substrate.history.store import Entry, HistoryStore
 from substrate.model import ABSENT, RelPath, display, is_within
 from substrate.objects.snapshots import snapshot as snapshots
 from substrate.recorder import queries
+from substrate.recorder.arrival import PickedHunks
 from substrate.recorder.command import outside_edits
 from substrate.recorder.repeat_call import naming_the_call
 from substrate.recorder.session_context import Place
@@ -231,19 +233,36 @@ def roll_back(
 
 
 def restore_recovery(
-    place: Place, ref: str, paths: tuple[RelPath, ...], *, dry_run: bool
-) -> Outcome:
-    """Restore what a recovery ref kept: the paths its operation replaced, or those named."""
+    place: Place, ref: str, paths: tuple[RelPath, ...], *, dry_run: bool,
+    picked: PickedHunks | None = None,
+) -> Outcome:  # fmt: skip
+    """Restore what a recovery ref kept: the paths its operation replaced, or those named.
+
+    `picked`: only these hunks of what it would change; no files out of the trash then.
+    """
 
     def act(store: HistoryStore) -> Outcome:
-        return recovery_restore(store, ref, paths, place.agent_id, dry_run=dry_run)
+        return recovery_restore(store, ref, paths, place.agent_id, dry_run=dry_run, picked=picked)
 
     return _changing(place, "restore", act, dry_run=dry_run, scans=True)
 
 
+def recovery_hunks(place: Place, ref: str, paths: tuple[RelPath, ...]) -> list[ChangeHunk]:
+    """The hunks of what `restore_recovery` would change now. Changes nothing."""
+    with place.existing_history() as store, store.rehearsing("restore"):
+        outside_edits.agree(place, store, asks=False, records=False)
+        kept = recovery_refs.resolve(store, ref)
+        with store.new_batch() as batch:
+            reversal = undo.reversal_for(store, batch, Choice(paths=paths))
+            only = None if paths else frozenset(kept.paths)
+            reversal.put_exactly(store.snapshot_of(kept.commit), only)
+            return hunks.hunks_of(batch, reversal.wish().changes)
+
+
 def recovery_restore(
-    store: HistoryStore, ref: str, paths: tuple[RelPath, ...], agent: str | None, *, dry_run: bool
-) -> Outcome:
+    store: HistoryStore, ref: str, paths: tuple[RelPath, ...], agent: str | None, *, dry_run: bool,
+    picked: PickedHunks | None = None,
+) -> Outcome:  # fmt: skip
     """`ref` is a recovery ref, or the id of an operation that has something in the trash."""
     from substrate.history.reversal import perform, restore_from_trash
 
@@ -264,10 +283,15 @@ def recovery_restore(
             # A directory among them is restored without its content: later work below it stays.
             only = None if paths else frozenset(kept.paths)
             reversal.put_exactly(store.snapshot_of(kept.commit), only)
-        new = undo.new_entry(store, "restore", f"restore of {name}", None, agent)
-        outcome = perform(
-            store, batch, reversal.wish(), new, [], dry_run=dry_run, later=Later.GIVES_WAY
-        )
+        wish = reversal.wish()
+        what = f"restore of {name}"
+        if picked is not None:
+            wish = hunks.only_hunks(batch, wish, picked)
+            what = f"restore of {len(picked)} hunks of {name}"
+        new = undo.new_entry(store, "restore", what, None, agent)
+        outcome = perform(store, batch, wish, new, [], dry_run=dry_run, later=Later.GIVES_WAY)
+    if picked is not None:
+        return outcome
     if dry_run:
         return outcome._replace(besides=restore_from_trash.describe(store, command_id, paths))
     return restore_from_trash.bring_back(store, command_id, paths, new, outcome)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.frame import Output, Styled, name_fields
+from substrate.cli.frame import (
+    RESTORE,
+    Output,
+    Styled,
+    choose_hunks,
+    hunk_json,
+    name_fields,
+    show_hunk,
+)
 from substrate.cli.render import paths_of, place_of, show_reversal, size, when
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, NotFoundError, UsageError
 from substrate.model import Kind, RelPath, display, is_within
@@ -15,6 +23,7 @@ from substrate.recorder import (
     RestoreChoice,
     Tombstone,
     pattern,
+    recovery_hunks,
     restore_recovery,
 )
 from substrate.recorder import snapshot as snapshots
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from substrate.cli.frame import Context
+    from substrate.recorder.arrival import PickedHunks
 
 NAME = "recover"
 HELP = "list, search and bring back what was there before Substrate changed it"
@@ -42,6 +52,10 @@ def configure(parser: ArgumentParser) -> None:
     show = verbs.add_parser("show", help="one snapshot, or one file of it")
     show.add_argument("ref", metavar="REF")
     show.add_argument("path", nargs="?", metavar="PATH")
+    show.add_argument(
+        "--hunks", action="store_true",
+        help="what restoring it would change now, hunk by hunk, with ids for `restore --hunk`",
+    )  # fmt: skip
     find = verbs.add_parser("search", help="a text in every snapshot, tracked or untracked")
     find.add_argument("pattern", metavar="PATTERN")
     find.add_argument("--regex", action="store_true", help="PATTERN is a regular expression")
@@ -60,6 +74,14 @@ def configure(parser: ArgumentParser) -> None:
     restore.add_argument("--to", metavar="DIR", help="write it there instead of into place")
     restore.add_argument(
         "--with-git", action="store_true", help="index and HEAD as they were (a rewrite's snapshot)"
+    )
+    which = restore.add_mutually_exclusive_group()
+    which.add_argument(
+        "--hunk", action="append", metavar="H",
+        help="only this hunk (repeatable); `recover show REF --hunks` lists them",
+    )  # fmt: skip
+    which.add_argument(
+        "-p", "--patch", action="store_true", help="ask hunk by hunk what to restore"
     )
     restore.add_argument("--dry-run", action="store_true", help="print the plan, change nothing")
     prune = verbs.add_parser("prune", help="let old or redundant snapshots go; says what went")
@@ -85,30 +107,68 @@ def run(args: Namespace, context: Context) -> int:
         if status is not None:
             return status
         one = found.find(args.ref)
-    if args.with_git or args.untracked:
+    if args.action == "restore" and (args.with_git or args.untracked):
         raise UsageError(
             f"{one.name} is history's: it knows of no index, HEAD or untracked files",
             hint="leave out --with-git and --untracked",
         )
+    if args.action == "show":
+        return _show_hunks(one, args, context)
     paths = paths_of(place, args.paths)
-    outcome = restore_recovery(place, one.ref, paths, dry_run=args.dry_run)
+    picked: PickedHunks | None = dict.fromkeys(args.hunk) if args.hunk else None
+    if args.patch:
+        asking = RESTORE._replace(listed_by=f"substrate recover show {one.name} --hunks")
+        picked = choose_hunks(context, recovery_hunks(place, one.ref, paths), asking)
+        if not picked:
+            context.output.line("nothing was chosen: nothing was changed")
+            return EXIT_OK
+    outcome = restore_recovery(place, one.ref, paths, dry_run=args.dry_run, picked=picked)
     return show_reversal(context.output, outcome, dry_run=args.dry_run)
 
 
+def _show_hunks(one: Found, args: Namespace, context: Context) -> int:
+    place = place_of(context)
+    paths = paths_of(place, [args.path] if args.path is not None else [])
+    hunks = recovery_hunks(place, one.ref, paths)
+    if context.json:
+        shown = [{**name_fields(hunk.path), **hunk_json(hunk)} for hunk in hunks]
+        context.output.emit_json({**_json(one), "hunks": shown})
+        return EXIT_OK
+    for hunk in hunks:
+        show_hunk(context.output, hunk)
+    if not hunks:
+        context.output.note(f"{one.name}: restoring it would change nothing now")
+    return EXIT_OK
+
+
 def _act(found: Snapshots, args: Namespace, context: Context) -> int | None:
-    """Run the action; None: the caller restores through history."""
+    """Run the action; None: the caller does it through history."""
     if args.action == "list":
         return _pruned(found, context) if args.pruned else _list(found, context)
-    if args.action == "show":
+    if args.action == "show" and not args.hunks:
         return _show(found, args.ref, args.path, context)
     if args.action == "search":
         return _search(found, args, context)
     if args.action == "prune":
         return _prune(found, args, context)
     one = found.find(args.ref)
+    by_hunk = args.hunks if args.action == "show" else bool(args.hunk or args.patch)
+    if by_hunk:
+        _refuse_hunks(one, args)
+        return None
     if args.to is not None:
         return _write_out(found, one, args, context)
     return _bring_back(found, one, args, context) if one.source == "rewrite" else None
+
+
+def _refuse_hunks(one: Found, args: Namespace) -> None:
+    if one.source == "rewrite" or not one.commit:
+        raise UsageError(
+            f"{one.name} has no hunks: it is restored path by path",
+            hint=f"substrate recover restore {one.name} PATH",
+        )
+    if getattr(args, "to", None) is not None:
+        raise UsageError("--to does not go with hunks", hint="leave one of them out")
 
 
 # -- list, show -----------------------------------------------------------------------------------

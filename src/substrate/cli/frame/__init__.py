@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.cli.frame.arguments import wants_json as wants_json
     from substrate.cli.frame.context import Context as Context
     from substrate.cli.frame.crash_report import write_report as write_report
+    from substrate.cli.frame.hunk_choice import APPLY as APPLY
+    from substrate.cli.frame.hunk_choice import RESTORE as RESTORE
     from substrate.cli.frame.hunk_choice import choose_hunks as choose_hunks
     from substrate.cli.frame.hunk_choice import hunk_json as hunk_json
     from substrate.cli.frame.hunk_choice import show_hunk as show_hunk
@@ -47,7 +49,7 @@ __getattr__ = lazy_names(
         "arguments": "Invocation, VERBS, load, overview, parse, split, wants_json",
         "context": "Context",
         "crash_report": "write_report",
-        "hunk_choice": "choose_hunks, hunk_json, show_hunk",
+        "hunk_choice": "APPLY, RESTORE, choose_hunks, hunk_json, show_hunk",
         "interruption_notice": "announce_interrupted, may_be_reading",
         "nested_call": "answer",
         "output": "Output, Piece, Style, Styled, name_fields, open_output",

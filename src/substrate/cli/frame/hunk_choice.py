@@ -7,7 +7,7 @@ import sys
 from base64 import b64encode
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from substrate.cli.frame.output import Styled
 from substrate.errors import RefusedError, UsageError
@@ -15,18 +15,37 @@ from substrate.model import display
 from substrate.system.process import process
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from substrate.cli.frame.context import Context
     from substrate.cli.frame.output import Output
     from substrate.model import RelPath
     from substrate.recorder import ChangeHunk
 
 _HELP = """\
-y - take this hunk back
+y - {verb} this hunk{tail}
 n - leave it
 e - edit the lines that take its place
-a - take back this hunk and the rest of the file
+s - split it: hunks are as small as they get, so `e` does that here
+a - {verb} this hunk{tail}, and the rest of the file
 d - leave this hunk and the rest of the file
 q - leave this hunk and all that follow"""
+
+
+class Asking(NamedTuple):
+    """What the user is asked to do with each hunk."""
+
+    verb: str
+    tail: str = ""
+    #: Whether the new lines stay in place of the old ones, and are what the user edits.
+    keeps_new: bool = True
+    #: Where the hunks are listed with their ids.
+    listed_by: str = "substrate diff --hunks"
+
+
+TAKE_BACK = Asking("take", " back", keeps_new=False)
+APPLY = Asking("apply")
+RESTORE = Asking("restore")
 
 
 def hunk_json(hunk: ChangeHunk) -> dict[str, object]:
@@ -66,12 +85,14 @@ def _ended(line: bytes) -> bytes:
     return line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
 
 
-def choose_hunks(context: Context, hunks: list[ChangeHunk]) -> dict[str, tuple[bytes, ...] | None]:
-    """The ids to take back, each with the lines to put there if the user edited them."""
+def choose_hunks(
+    context: Context, hunks: Sequence[ChangeHunk], asking: Asking = TAKE_BACK
+) -> dict[str, tuple[bytes, ...] | None]:
+    """The chosen ids, each with the lines to put there if the user edited them."""
     if not (sys.stdin.isatty() and context.output.is_terminal):
         raise UsageError(
             "-p asks on a terminal, and there is none",
-            hint="`substrate diff --hunks` lists the hunks; name them: --hunk ID",
+            hint=f"`{asking.listed_by}` lists the hunks; name them: --hunk ID",
         )
     picked: dict[str, tuple[bytes, ...] | None] = {}
     all_of: RelPath | None = None
@@ -83,7 +104,7 @@ def choose_hunks(context: Context, hunks: list[ChangeHunk]) -> dict[str, tuple[b
             picked[hunk.hunk_id] = None
             continue
         show_hunk(context.output, hunk)
-        answer = _answer(context.output, f"({number}/{len(hunks)}) Take this hunk back", hunk)
+        answer = _answer(context.output, f"({number}/{len(hunks)})", hunk, asking)
         if answer == "q":
             break
         if answer in "ya":
@@ -92,11 +113,13 @@ def choose_hunks(context: Context, hunks: list[ChangeHunk]) -> dict[str, tuple[b
         elif answer == "d":
             none_of = hunk.path
         elif answer == "e":
-            picked[hunk.hunk_id] = _edited(context, hunk)
+            picked[hunk.hunk_id] = _edited(context, hunk.new if asking.keeps_new else hunk.old)
     return picked
 
 
-def _answer(output: Output, question: str, hunk: ChangeHunk) -> str:
+def _answer(output: Output, number: str, hunk: ChangeHunk, asking: Asking) -> str:
+    question = f"{number} {asking.verb.capitalize()} this hunk{asking.tail}"
+    explained = _HELP.format(verb=asking.verb, tail=asking.tail)
     ways = "yneadq" if hunk.kind == "lines" else "ynadq"
     while True:
         output.line(f"{question} [{','.join(ways)},?]? ")
@@ -107,18 +130,18 @@ def _answer(output: Output, question: str, hunk: ChangeHunk) -> str:
         letter = typed.strip().lower()[:1]
         if letter and letter in ways:
             return letter
-        for line in _HELP.splitlines():
-            if line[0] in ways:
+        for line in explained.splitlines():
+            if line[0] in ways or line[0] == letter == "s":
                 output.line(line)
 
 
-def _edited(context: Context, hunk: ChangeHunk) -> tuple[bytes, ...]:
-    """The old lines as the user's editor left them."""
+def _edited(context: Context, lines: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The lines as the user's editor left them."""
     variables = context.environment.variables
     editor = variables.get("VISUAL") or variables.get("EDITOR") or "vi"
     with TemporaryDirectory(prefix="substrate-") as place:
         file = Path(place, "hunk")
-        file.write_bytes(b"".join(hunk.old))
+        file.write_bytes(b"".join(lines))
         done = process.run_foreground(process.shell_argv(f"{editor} {shlex.quote(str(file))}"))
         if done.exit_code != 0:
             raise RefusedError(
@@ -126,5 +149,5 @@ def _edited(context: Context, hunk: ChangeHunk) -> tuple[bytes, ...]:
                 hint="set VISUAL or EDITOR to another one",
             )
         data = file.read_bytes()
-    *lines, last = data.split(b"\n")
-    return (*(line + b"\n" for line in lines), *([last] if last else []))
+    *whole, last = data.split(b"\n")
+    return (*(line + b"\n" for line in whole), *([last] if last else []))

@@ -45,6 +45,11 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.cli.render.replay_render import show_replayed as show_replayed
     from substrate.cli.render.reversal_render import show_reversal as show_reversal
     from substrate.cli.render.target_render import show_target as show_target
+    from substrate.cli.render.world_render import show_applied as show_applied
+    from substrate.cli.render.world_render import show_discarded as show_discarded
+    from substrate.cli.render.world_render import show_world_diff as show_world_diff
+    from substrate.cli.render.world_render import world_diff_json as world_diff_json
+    from substrate.cli.render.world_render import world_json as world_json
 
 __getattr__ = lazy_names(
     __name__,
@@ -68,5 +73,8 @@ __getattr__ = lazy_names(
         "replay_render": "progress_of, replayed_json, scopes_of, show_replayed",
         "reversal_render": "show_reversal",
         "target_render": "show_target",
+        "world_render": (
+            "show_applied, show_discarded, show_world_diff, world_diff_json, world_json"
+        ),
     },
 )

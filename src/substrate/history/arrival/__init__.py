@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.history.arrival.external_edits import seen_by_command as seen_by_command
     from substrate.history.arrival.external_edits import written_by as written_by
     from substrate.history.arrival.held_world_rows import Held as Held
+    from substrate.history.arrival.held_world_rows import Rest as Rest
     from substrate.history.arrival.orphan_worlds import COMMAND as COMMAND
 
 __getattr__ = lazy_names(
@@ -37,7 +38,7 @@ __getattr__ = lazy_names(
         "bring_into_tree": "Arrived, Arriving, arrive, foresee",
         "external_edits": "Suspects, compared, excluded_below, record_met, seen_by_command,"
         " written_by",
-        "held_world_rows": "Held",
+        "held_world_rows": "Held, Rest",
         "orphan_worlds": "COMMAND",
     },
 )

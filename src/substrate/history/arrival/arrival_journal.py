@@ -13,7 +13,15 @@ from substrate.history.arrival.apply_times import give_touches
 from substrate.history.arrival.arrival_plan import IN_GIT, Arrival, Touch
 from substrate.history.record import excluded_paths, late_entry, sessions
 from substrate.history.reversal import recovery_refs
-from substrate.history.store import Detail, Entry, HistoryStore, Intent, NewEntry, commit_chain
+from substrate.history.store import (
+    Detail,
+    Entry,
+    HistoryStore,
+    Intent,
+    Ledger,
+    NewEntry,
+    commit_chain,
+)
 from substrate.model import RelPath
 from substrate.system import clock
 from substrate.system.files import files
@@ -38,6 +46,8 @@ class Announced(NamedTuple):
     running_intent: str
     #: The previous state of the refs and the index of the user's repository that this replaces.
     stood: user_git_backup.Stood = ()
+    #: The kind and payload of the intent for what stays in the world, or None.
+    rest: tuple[str, Detail] | None = None
 
 
 def to_payload(one: Announced) -> Detail:
@@ -56,6 +66,7 @@ def to_payload(one: Announced) -> Detail:
         "started_ns": one.started_ns,
         "running_intent": one.running_intent,
         "stood": json.dumps([[_b64(path), stamp] for path, stamp in one.stood]),
+        **({"rest": list(one.rest)} if one.rest else {}),
     }
 
 
@@ -88,6 +99,7 @@ def from_payload(payload: Detail) -> Announced:
             (path(where), None if stamp is None else tuple(stamp))
             for where, stamp in json.loads(str(payload.get("stood", "[]")))
         ),
+        tuple(rest) if isinstance(rest := payload.get("rest"), list) else None,
     )
 
 
@@ -102,12 +114,13 @@ def applier_for(store: HistoryStore, intent: Intent, source: LayerSource | None)
 def complete(store: HistoryStore, intent: Intent, one: Announced, *, is_all: bool = True) -> Entry:
     """The second commit point: the change that was announced as `one` has happened.
 
-    Unless `is_all`, the command's own intent stays, and with it the world and its content.
+    Unless `is_all`, the command's own intent stays, and with it the world and its content. If only
+    a part of a held world was announced, the intent of the rest takes its place.
     """
     new = one.entry
     if excluded_paths.KEY in new.detail or IN_GIT in new.detail:
         new = new._replace(detail={**new.detail, excluded_paths.ARRIVED: clock.now_ns()})
-    if is_all:
+    if is_all and one.rest is None:
         mark_decided(one.upper.parent)
     with store.commit_point() as ledger:
         entry = late_entry.add(ledger, new, one.commit)
@@ -116,6 +129,7 @@ def complete(store: HistoryStore, intent: Intent, one: Announced, *, is_all: boo
         ledger.drop_intent(intent.intent_id)
         if is_all:
             ledger.drop_intent(one.running_intent)
+            add_rest(store, ledger, one.rest)
         if new.session_id:
             sessions.touch(ledger, new.session_id)
         if new.added_bytes:
@@ -124,6 +138,12 @@ def complete(store: HistoryStore, intent: Intent, one: Announced, *, is_all: boo
             ledger.set_meta("size_estimate", known + new.added_bytes)
     files.remove_tree(store.scratch(intent.intent_id))
     return entry
+
+
+def add_rest(store: HistoryStore, ledger: Ledger, rest: tuple[str, Detail] | None) -> None:
+    if rest is not None:
+        kind, payload = rest
+        ledger.add_intent(store.new_intent(kind, payload))
 
 
 def mark_decided(world: Path) -> None:

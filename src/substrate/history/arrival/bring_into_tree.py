@@ -31,10 +31,19 @@ from substrate.history.arrival.arrival_plan import (
     created_in_git,
     paths_in_git,
 )
+from substrate.history.arrival.held_world_rows import Rest, rest_payload
 from substrate.history.record import Result, Running, count_files, edited, excluded_paths, sessions
 from substrate.history.record import late_entry as late
 from substrate.history.reversal import Choice, Step, Wish, notes_of, recovery_refs, reversal_for
-from substrate.history.store import Entry, Extension, HistoryStore, Intent, NewEntry
+from substrate.history.store import (
+    Detail,
+    Entry,
+    Extension,
+    HistoryStore,
+    Intent,
+    NewEntry,
+    write_commit,
+)
 from substrate.model import ABSENT, Change, Kind, Node, RelPath, ancestors, display
 from substrate.objects.snapshots import Snapshot
 from substrate.objects.snapshots import snapshot as snapshots
@@ -71,6 +80,8 @@ class Arriving(NamedTuple):
     #: Held from before the announcement until the tree is changed. Entering it may refuse the
     #: change; leaving it must not fail.
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
+    #: What stays in the world, if only a part of it arrives.
+    rest: Rest | None = None
 
 
 class Arrived(NamedTuple):
@@ -392,6 +403,7 @@ def _announce(
         extension.attrs_commit if extension else None, arriving.upper,
         arriving.running.world_id, arriving.may_rename, arriving.running.started_ns,
         arriving.running.intent_id, user_git_backup.look(store.root, ready.arrival.plan),
+        _rest(store, batch, arriving, ready),
     )  # fmt: skip
     intent = store.new_intent(journal.ARRIVE, journal.to_payload(announced))
     with store.commit_point(batch) as ledger:
@@ -399,6 +411,26 @@ def _announce(
             kept.take_up(ledger)
         ledger.add_intent(intent)
     return intent, announced, kept.ref if kept is not None else None
+
+
+def _rest(
+    store: HistoryStore, batch: Batch, arriving: Arriving, ready: _Ready
+) -> tuple[str, Detail] | None:
+    """What stays in the world: its base becomes the state in which this part has arrived.
+
+    A path in conflict stays in the world, too.
+    """
+    rest = arriving.rest
+    if rest is None:
+        return None
+    stays = {*ready.wish.conflicts, *ready.kept}
+    base = store.snapshot_of(arriving.running.base_commit)
+    after = edited(batch, base, [c for c in ready.changes if c.path not in stays])
+    world = rest.world
+    new = NewEntry(world.command_id, "command", clock.now_ns(), world.command)
+    commit = write_commit(batch, after, None, new, f"rest of {world.world_id}")
+    beyond = [one.path for one in arriving.diff.entries if one.beyond and one.path not in stays]
+    return rest.kind, rest_payload(rest, commit, beyond)
 
 
 def _keep_own_version(batch: Batch, ready: _Ready, new: NewEntry) -> recovery_refs.Recovery | None:
@@ -432,13 +464,16 @@ def _only_noted(
     """The tree needs no change: the command only set times, or every path is in conflict."""
     give_touches(store.anchor.top, ready.arrival.touches, arriving.running.started_ns)
     kept = _keep_own_version(batch, ready, new)
-    journal.mark_decided(arriving.upper.parent)
-    with store.commit_point(batch if kept else None) as ledger:
+    rest = _rest(store, batch, arriving, ready)
+    if rest is None:
+        journal.mark_decided(arriving.upper.parent)
+    with store.commit_point(batch if kept or rest else None) as ledger:
         if kept is not None:
             kept.take_up(ledger)
         entry = late.add(ledger, new, None)
         if arriving.running.intent_id:
             ledger.drop_intent(arriving.running.intent_id)
+        journal.add_rest(store, ledger, rest)
         if new.session_id:
             sessions.touch(ledger, new.session_id)
     return _arrived(entry, ready, kept.ref if kept else None, None)

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import NotFoundError
 from substrate.history.arrival.arrival_journal import ARRIVE, DECIDED, mark_decided
-from substrate.history.record import RUNNING, Result, Running, ensure_baseline, late_entry, sessions
+from substrate.history.record import (
+    RUNNING,
+    DecidedParts,
+    Result,
+    Running,
+    ensure_baseline,
+    late_entry,
+    sessions,
+)
 from substrate.history.store import (
     Detail,
     Entry,
@@ -23,7 +32,7 @@ from substrate.history.store import (
     hold_causes_in,
     write_commit,
 )
-from substrate.model import Hold, HoldCause, hold_causes_json
+from substrate.model import Hold, HoldCause, RelPath, hold_causes_json
 from substrate.objects.snapshots import Snapshot
 from substrate.objects.store import Batch
 from substrate.system import clock
@@ -58,10 +67,46 @@ class Held(NamedTuple):
     intent_id: str
     #: See `Running`.
     base_known: str
+    parts: DecidedParts = DecidedParts()
 
     @property
     def directory(self) -> Path | None:
         return next((place for place in self.places if (place / "upper").is_dir()), None)
+
+    @property
+    def running(self) -> Running:
+        """Its command, as it was announced."""
+        return Running(
+            self.command_id, "", self.session_id, self.agent_id, self.command, self.base_commit,
+            self.intent_id, world_id=self.world_id, places=self.places,
+            started_ns=self.started_ns, base_known=self.base_known, parts=self.parts,
+        )  # fmt: skip
+
+
+class Rest(NamedTuple):
+    """What stays in a held world when a part of it arrives."""
+
+    world: Held
+    #: `HELD`, or `DISCARDED`: only discarded paths are left.
+    kind: str
+
+
+def rest_payload(rest: Rest, base_commit: bytes, applied: Iterable[RelPath]) -> Detail:
+    """The intent of the rest; `applied`: the excluded paths that arrive."""
+    world = rest.world
+    running = world.running._replace(
+        base_commit=base_commit, parts=world.parts.with_applied(applied)
+    )
+    state = DISCARDED if rest.kind == DISCARDED else world.state
+    return payload_of(running, state, world.causes)
+
+
+def discard_part(store: HistoryStore, world: Held, paths: Iterable[RelPath]) -> None:
+    """Note that the user has discarded these paths of a held world. Inside the lock."""
+    running = world.running._replace(parts=world.parts.with_discarded(paths))
+    with store.commit_point() as ledger:
+        ledger.drop_intent(world.intent_id)
+        ledger.add_intent(store.new_intent(HELD, payload_of(running, world.state, world.causes)))
 
 
 def payload_of(running: Running, state: str, causes: Causes) -> Detail:
@@ -256,5 +301,5 @@ def _held(store: HistoryStore, intent: Intent) -> Held:
         running.world_id, state, hold_causes_in(intent.payload.get("reason")), running.command_id,
         running.session_id, running.agent_id, running.command, running.base_commit,
         running.started_ns, tuple(map(store.world_place, running.places)), intent.intent_id,
-        running.base_known,
+        running.base_known, running.parts,
     )  # fmt: skip

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.history.record.agent_sessions import AgentSession as AgentSession
     from substrate.history.record.baseline_race import perhaps_unseen as perhaps_unseen
     from substrate.history.record.checkpoints import Checkpoint as Checkpoint
+    from substrate.history.record.decided_parts import DecidedParts as DecidedParts
     from substrate.history.record.excluded_paths import ARRIVED as ARRIVED
     from substrate.history.record.excluded_paths import Excluded as Excluded
     from substrate.history.record.excluded_paths import of_detail as of_detail
@@ -47,6 +48,7 @@ __getattr__ = lazy_names(
         "agent_sessions": "AgentSession",
         "baseline_race": "perhaps_unseen",
         "checkpoints": "Checkpoint",
+        "decided_parts": "DecidedParts",
         "excluded_paths": "ARRIVED, Excluded, of_detail",
         "prompts": "Prompt",
         "record_entry": (

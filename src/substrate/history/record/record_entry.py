@@ -8,6 +8,7 @@ from typing import NamedTuple
 from substrate.errors import DamagedStoreError, ExternalEditsError
 from substrate.history.record import agent_sessions, baseline, late_entry, live_parts, sessions
 from substrate.history.record.agent_sessions import AgentSession
+from substrate.history.record.decided_parts import DecidedParts
 from substrate.history.record.scan_against_tip import (
     HashOnly,
     Observation,
@@ -69,6 +70,8 @@ class Running(NamedTuple):
     alive: str = ""
     #: More for its entry's detail, known at its start: the prompt and the tool call behind it.
     about: Detail = {}  # noqa: RUF012  a tuple: its default is replaced, never changed
+    #: Of a held world: the paths that the user has decided on already.
+    parts: DecidedParts = DecidedParts()
 
     def to_payload(self) -> Detail:
         """For an intent; `from_payload` reads it."""
@@ -78,6 +81,7 @@ class Running(NamedTuple):
             "base": self.base_commit.hex(), "world_id": self.world_id,
             "places": [str(place) for place in self.places], "started_ns": self.started_ns,
             "live": self.is_live, "base_known": self.base_known, "about": self.about,
+            **self.parts.to_payload(),
         }  # fmt: skip
 
     @classmethod
@@ -99,6 +103,7 @@ class Running(NamedTuple):
             base_known=str(payload.get("base_known", "assumed")),
             is_live=bool(payload.get("live")),
             about=about if isinstance(about, dict) else {},
+            parts=DecidedParts.from_payload(payload),
         )
 
 

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from substrate.errors import NotFoundError, RefusedError
 from substrate.history.query import Scope, line_hunks
 from substrate.history.record import changed_paths, edited
-from substrate.history.reversal.compute_reversal import Step
+from substrate.history.reversal.compute_reversal import Step, Wish
 from substrate.history.reversal.restore import Outcome, perform
 from substrate.history.reversal.undo import Choice, announcing, new_entry, reversal_for, steps
 from substrate.history.store import HistoryStore
-from substrate.model import ABSENT, Change, Kind, Node, RelPath, display, is_within
+from substrate.model import ABSENT, Change, Kind, Node, RelPath, ancestors, display, is_within
 from substrate.objects.snapshots import Snapshot, Take
 from substrate.objects.snapshots import snapshot as snapshots
 from substrate.objects.store import Batch
@@ -171,6 +171,46 @@ def undo_hunks(
         )  # fmt: skip
 
 
+def with_only(
+    batch: Batch, hunks: list[ChangeHunk], picked: Mapping[str, tuple[bytes, ...] | None]
+) -> dict[RelPath, Node]:
+    """What each path becomes if only the picked hunks are applied to its old version.
+
+    `picked`: ids, each with the lines to put there instead of the new ones, or None. Paths without
+    a picked hunk are left out.
+    """
+    named = {chosen(hunks, [text])[0].hunk_id: lines for text, lines in picked.items()}
+    edited_lines = {hunk_id: lines for hunk_id, lines in named.items() if lines is not None}
+    by_path = _by_path(hunks)
+    out = {}
+    for path, own in by_path.items():
+        mine = [hunk.hunk_id for hunk in own if hunk.hunk_id in named]
+        if mine:
+            # Applying some hunks is the same as applying all and taking the others back.
+            back = {h.hunk_id for h in own if h.hunk_id not in named or h.hunk_id in edited_lines}
+            out[path] = _node(batch, own, back, edited_lines) if back else own[0].change.new
+    return out
+
+
+def only_hunks(batch: Batch, wish: Wish, picked: Mapping[str, tuple[bytes, ...] | None]) -> Wish:
+    """A wish whose changes are only the picked hunks of it; `picked` as in `with_only`."""
+    nodes = with_only(batch, hunks_of(batch, wish.changes), picked)
+    above = {directory for path in nodes for directory in ancestors(path)}
+    changes = [
+        change._replace(new=nodes[change.path]) if change.path in nodes else change
+        for change in wish.changes
+        if change.path in nodes or (change.path in above and change.new.kind is Kind.DIRECTORY)
+    ]
+    return wish._replace(changes=changes)
+
+
+def _by_path(hunks: list[ChangeHunk]) -> dict[RelPath, list[ChangeHunk]]:
+    by_path: dict[RelPath, list[ChangeHunk]] = {}
+    for hunk in hunks:
+        by_path.setdefault(hunk.path, []).append(hunk)
+    return by_path
+
+
 def _without(
     batch: Batch,
     net: Net,
@@ -179,9 +219,7 @@ def _without(
     instead: Mapping[str, tuple[bytes, ...]],
 ) -> Snapshot:
     """The state after the change, with the taken hunks as they were before it."""
-    by_path: dict[RelPath, list[ChangeHunk]] = {}
-    for hunk in hunks:
-        by_path.setdefault(hunk.path, []).append(hunk)
+    by_path = _by_path(hunks)
     nodes: dict[RelPath, Node] = {}
     for path, own in by_path.items():
         if any(hunk.hunk_id in taken for hunk in own):

@@ -14,11 +14,14 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.arrival.held_worlds import WorldDiff as WorldDiff
     from substrate.recorder.arrival.held_worlds import collect_detached as collect_detached
     from substrate.recorder.arrival.held_worlds import layer_of as layer_of
+    from substrate.recorder.arrival.world_parts import PickedHunks as PickedHunks
+    from substrate.recorder.arrival.world_parts import Selection as Selection
 
 __getattr__ = lazy_names(
     __name__,
     {
         "bring_in": "Brought, Request, arrival_of, new_world",
         "held_worlds": "WorldDiff, collect_detached, layer_of",
+        "world_parts": "PickedHunks, Selection",
     },
 )

@@ -22,7 +22,15 @@ from substrate.errors import (
     SubstrateError,
     WorkspaceError,
 )
-from substrate.history.arrival import Arrived, Arriving, Held, arrive, foresee, mark_decided
+from substrate.history.arrival import (
+    Arrived,
+    Arriving,
+    Held,
+    Rest,
+    arrive,
+    foresee,
+    mark_decided,
+)
 from substrate.history.arrival import held_world_rows as held
 from substrate.history.record import (
     ARRIVED,
@@ -45,9 +53,10 @@ from substrate.model import (
     is_of_both_sides,
 )
 from substrate.objects.store import Batch
-from substrate.recorder.arrival import already_arrived
+from substrate.recorder.arrival import already_arrived, world_parts
 from substrate.recorder.arrival.code_paths import code_paths
 from substrate.recorder.arrival.hold_reasons import collisions as find_collisions
+from substrate.recorder.arrival.world_parts import Selection
 from substrate.recorder.command import APPLY_FAILED, HELD, outside_edits, own_version
 from substrate.recorder.session_context import Place
 from substrate.recorder.user_git import GitArrival, GitState, GitWatch, UserGit
@@ -82,6 +91,8 @@ class Brought(NamedTuple):
     excluded: Excluded = Excluded()
     #: Most of it has arrived, and the rest is held in the world.
     is_left_over: bool = False
+    #: ``held`` or ``discarded``: what the rest of the world is, if only a part was applied.
+    rest: str = ""
 
     @property
     def is_refused_once(self) -> bool:
@@ -117,6 +128,8 @@ class Request(NamedTuple):
     rest_of: str = ""
     #: A world that waited, as it was found before the lock was taken.
     waiting: Held | None = None
+    #: Which part of that world to bring in.
+    selection: Selection = Selection()
 
 
 def new_world(
@@ -166,6 +179,8 @@ class Arrival:
         self._stamps: already_arrived.Stamps = {}
         self._git = GitArrival(LayerDiff(), ())
         self._code: tuple[RelPath, ...] = ()
+        #: What stays in a held world of which only a part arrives.
+        self._rest: Rest | None = None
 
     @property
     def _diff(self) -> LayerDiff:
@@ -179,10 +194,23 @@ class Arrival:
         is_live = request.left_running > 0
         stamps = already_arrived.look(layer) if is_live else {}
         diff = read(self._store, self._batch, layer, request.running, may_vanish=is_live)
-        diff = already_arrived.only_new(layer, diff)
+        diff = self._selected(already_arrived.only_new(layer, diff))
         self._stamps = already_arrived.still_there(layer, stamps) if is_live else {}
         self._git = GitArrival(diff, ())
         return not request.rest_of or bool(diff.entries or diff.emptied)
+
+    def _selected(self, diff: LayerDiff) -> LayerDiff:
+        """The part of a held world that the user named."""
+        world = self._request.waiting
+        if world is None:
+            return diff
+        found = world_parts.divide(
+            self._batch, diff, world.parts, self._request.selection, world.world_id
+        )
+        if found.leaves_pending or found.leaves_discarded:
+            stays_held = found.leaves_pending and world.state != held.DISCARDED
+            self._rest = Rest(world, held.HELD if stays_held else held.DISCARDED)
+        return found.taken
 
     def note_nothing(self) -> Brought:
         """Record a command that changed nothing."""
@@ -225,8 +253,9 @@ class Arrival:
         running, layer = request.running, request.layer
         stood = self._user_git.refs_before(diff, request.git)
         arriving = Arriving(
-            running, self._result, diff, layer.upper, request.left_running == 0,
-            partial(self._user_git.undisturbed, git, running.started_ns),
+            running, self._result, diff, layer.upper,
+            request.left_running == 0 and self._rest is None,
+            partial(self._user_git.undisturbed, git, running.started_ns), self._rest,
         )  # fmt: skip
         try:
             arrived = arrive(store, self._batch, arriving)
@@ -239,7 +268,10 @@ class Arrival:
         arrived = _with_git_effect(self._place, store, stood, arrived, is_later=is_later)
         said = [*self._said, *git.notes]
         brought = _brought(self._place.workspace.root, arrived, diff, self._code, said)
-        if arrived.is_left_over:
+        if self._rest is not None:
+            word = "discarded" if self._rest.kind == held.DISCARDED else "held"
+            brought = brought._replace(is_kept=True, rest=word)
+        elif arrived.is_left_over:
             left = HoldCause(Hold.PARTLY_APPLIED, tuple(map(display, arrived.conflicts)))
             held.keep(store, running, (left,))
         elif request.left_running:

@@ -15,12 +15,14 @@ from substrate.errors import (
 from substrate.history.arrival import ARRIVE, Held, discarded_worlds, held_world_rows, orphan_worlds
 from substrate.history.maintenance import crash_recovery
 from substrate.history.query import FileChange, file_changes
-from substrate.history.record import Result, Running, edited, record_entry
+from substrate.history.record import Result, edited, record_entry
+from substrate.history.reversal import ChangeHunk
 from substrate.history.store import LOCK_TIMEOUT_S, HistoryStore
-from substrate.model import RelPath, is_of_both_sides, is_within
+from substrate.model import RelPath, is_of_both_sides
 from substrate.objects.store import Batch
 from substrate.recorder.arrival import bring_in
 from substrate.recorder.arrival.code_paths import code_paths
+from substrate.recorder.arrival.world_parts import WHOLE, Selection, check_discard, divide, hunks_in
 from substrate.recorder.command import bring_in as bring_in_world
 from substrate.recorder.session_context import Place
 from substrate.system import ids
@@ -40,6 +42,8 @@ class WorldDiff(NamedTuple):
     text: bytes
     #: What applying it now would do, if that was requested.
     foreseen: bring_in.Foreseen | None = None
+    #: If they were requested.
+    hunks: tuple[ChangeHunk, ...] = ()
 
 
 def list_worlds(place: Place) -> list[Held]:
@@ -69,29 +73,37 @@ def _holds_nothing(store: HistoryStore, world: Held) -> bool:
 
 
 def diff_world(
-    place: Place, text: str, paths: tuple[RelPath, ...] = (), *, foresee: bool = False
-) -> WorldDiff:
-    """What a held world would change, against the state it started from."""
+    place: Place, text: str, selection: Selection = WHOLE, *, foresee: bool = False,
+    hunks: bool = False,
+) -> WorldDiff:  # fmt: skip
+    """What a held world, or the selected part of it, would change, against its base."""
     with place.existing_history() as store, store.rehearsing("look into a world"):
         _take_up(store)
         world = held_world_rows.find(store, text)
         layer = layer_of(world)
         with store.new_batch() as batch:
-            running = _running(world)
+            running = world.running
             if not running.base_commit:  # killed before the baseline was taken
                 running = running._replace(base_commit=store.tip_commit or b"")
-            found = bring_in.read(store, batch, layer, running)
-            changes = [
-                c for c in found.changes() if not paths or any(is_within(c.path, p) for p in paths)
-            ]
+            read = bring_in.read(store, batch, layer, running)
+            selection = _meaning(world, selection)
+            found = divide(batch, read, world.parts, selection, world.world_id).taken
+            changes = found.changes()
             base = store.snapshot_of(running.base_commit)
             after = edited(batch, base, changes)
             batch.publish()  # for git to read; nothing refers to it, and compaction drops it
             files = file_changes(store, changes)
             shown = store.git.diff_text(base.tree, after.tree, [c.path for c in changes])
             foreseen = _foreseen(place, store, batch, world, found) if foresee else None
+            shown_hunks = tuple(hunks_in(batch, found)) if hunks else ()
         code = code_paths(place, layer, found.entries)
-        return WorldDiff(world, files, found, code, shown if changes else b"", foreseen)
+        text_diff = shown if changes else b""
+        return WorldDiff(world, files, found, code, text_diff, foreseen, shown_hunks)
+
+
+def _meaning(world: Held, selection: Selection) -> Selection:
+    """Of a discarded world, also the paths that were discarded before the others."""
+    return selection._replace(with_discarded=world.state == held_world_rows.DISCARDED)
 
 
 def _take_up(store: HistoryStore) -> None:
@@ -106,13 +118,18 @@ def _foreseen(
 ) -> bring_in.Foreseen:
     layer = layer_of(world)
     _refuse_running(world, layer)
-    return bring_in.foresee_bringing_in(place, store, batch, _request(world, layer), found)
+    return bring_in.foresee_bringing_in(
+        place, store, batch, _request(world, layer, Selection()), found
+    )
 
 
-def apply_world(place: Place, text: str, *, is_rest: bool = False) -> tuple[Held, bring_in.Brought]:
-    """Apply a held world as an entry of its own; the world is removed unless something is left.
+def apply_world(
+    place: Place, text: str, selection: Selection = WHOLE, *, is_rest: bool = False
+) -> tuple[Held, bring_in.Brought]:
+    """Apply a held world, or a part of it, as an entry of its own.
 
-    `is_rest`: the changes are from processes that outlived their command; no changes, no entry.
+    The world is removed unless something is left: what was not selected stays held. `is_rest`: the
+    changes are from processes that outlived their command; no changes, no entry.
     """
     with place.existing_history() as store:
         # Settle first: a world that a kill left gets a new intent by that.
@@ -123,9 +140,9 @@ def apply_world(place: Place, text: str, *, is_rest: bool = False) -> tuple[Held
     layer = layer_of(world)
     _refuse_running(world, layer)
     fuse_marks.tidy(layer)
-    request = _request(world, layer)._replace(
-        rest_of=world.command_id if is_rest else "", waiting=world
-    )
+    request = _request(world, layer, selection)._replace(
+        rest_of=world.command_id if is_rest else "", waiting=world,
+    )  # fmt: skip
     brought = bring_in_world(place, request)
     if world.state == held_world_rows.DISCARDED and not brought.causes:
         with place.existing_history() as store, store.writing("apply a world"):
@@ -135,17 +152,20 @@ def apply_world(place: Place, text: str, *, is_rest: bool = False) -> tuple[Held
     return world, brought
 
 
-def _request(world: Held, layer: Layer) -> bring_in.Request:
-    running = _running(world)._replace(
+def _request(world: Held, layer: Layer, selection: Selection) -> bring_in.Request:
+    running = world.running._replace(
         command_id=ids.new_id("c"), span_id=ids.new_id("spn"), intent_id=world.intent_id
     )
     detail: dict[str, object] = {
         "world": world.world_id, "of": world.command_id, "outcome": "applied",
     }  # fmt: skip
     return bring_in.Request(
-        running._replace(command=f"world apply {world.world_id}: {world.command}"),
+        running._replace(
+            command=f"world apply {world.world_id}{selection.words}: {world.command}"
+        ),
         layer, Result(0, None, detail), None, is_decided=True,
         knows_collisions=is_of_both_sides(world.causes),
+        selection=_meaning(world, selection),
     )  # fmt: skip
 
 
@@ -176,6 +196,32 @@ def collect_detached(place: Place) -> tuple[list[str], tuple[Layer, ...]]:
         except SubstrateError as error:
             notes.append(error.message)
     return notes, tuple(running)
+
+
+def discard_parts(place: Place, text: str, paths: tuple[RelPath, ...]) -> Held:
+    """Discard some paths of a held world; the rest stays held.
+
+    They stay in the world's layer, so that `apply_world` can still apply them by name. If nothing
+    else is left, the world is discarded as a whole.
+    """
+    with place.existing_history() as store, store.writing("discard a part of a world"):
+        world = held_world_rows.find(store, text)
+        layer = layer_of(world)
+        _refuse_running(world, layer)
+        if world.state == held_world_rows.DISCARDED:
+            raise RefusedError(
+                f"{world.world_id} is discarded already",
+                hint=f"`substrate world discard {world.world_id}` removes all of it at once",
+            )
+        with store.new_batch() as batch:
+            diff = bring_in.read(store, batch, layer, world.running)
+            parts = world.parts.with_discarded(paths)
+            check_discard(diff, parts.discarded, world.world_id)
+            left = divide(batch, diff, parts, Selection(), world.world_id)
+        held_world_rows.discard_part(store, world, paths)
+        if not any(one.old != one.new for one in left.taken.entries):
+            discarded_worlds.put_aside(store, held_world_rows.find(store, world.world_id))
+        return world
 
 
 def list_discarded(place: Place) -> list[Held]:
@@ -257,11 +303,3 @@ def _refuse_running(world: Held, layer: Layer | None) -> None:
             f"{world.world_id} is still at work: {world.command}",
             hint="wait for the command, or end it",
         )
-
-
-def _running(world: Held) -> Running:
-    return Running(
-        world.command_id, "", world.session_id, world.agent_id, world.command,
-        world.base_commit, world.intent_id, world_id=world.world_id, places=world.places,
-        started_ns=world.started_ns, base_known=world.base_known,
-    )  # fmt: skip
