@@ -85,6 +85,23 @@ def test_each_refused_call_is_reported(ground: Ground) -> None:
     assert (ground.outside / "file").read_text() == "theirs"
 
 
+def test_modes_owners_times_and_attributes_count_as_writes(ground: Ground) -> None:
+    program = (
+        "import os\n"
+        "for work in (lambda: os.chmod('OUT/file', 0o600), lambda: os.chown('OUT/dir', -1, -1),\n"
+        "             lambda: os.utime('OUT/dir'), lambda: os.mkfifo('OUT/pipe'),\n"
+        "             lambda: os.setxattr('OUT/file', 'user.x', b'1'),\n"
+        "             lambda: os.lchown('OUT/file', -1, -1), lambda: os.chmod('OUT/none', 0),\n"
+        "             lambda: os.mkfifo('OUT/file'), lambda: os.utime('ours')):\n"
+        "    try:\n        work()\n    except OSError: pass\n"
+    )
+    (ground.site.root / "try.py").write_text(program.replace("OUT", str(ground.outside)))
+    assert ground.refused(f"touch ours; chmod 600 ours; {PYTHON} -I try.py") == {
+        "chmod OUT/file", "chown OUT/dir", "utimensat OUT/dir", "mknod OUT/pipe",
+        "setxattr OUT/file", "chown OUT/file",
+    }  # fmt: skip
+
+
 def test_what_is_not_refused_is_not_reported(ground: Ground) -> None:
     """Writes that arrive, reads, and calls that would fail without a world as well."""
     script = (

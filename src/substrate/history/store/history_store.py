@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from substrate.errors import (
@@ -83,6 +83,8 @@ class HistoryStore:
         self._settled: int | None = None
         #: Whether this process recorded something: then the index of touched paths may be due.
         self._has_written = False
+        #: Small objects were added to the ledger since `_pack_if_due`.
+        self._has_kept = False
         #: Messages on intents that were set aside because they could not be settled; see
         #: `set_aside` and `take_said`. Shown to the user when the store is closed at the latest.
         self.said: list[str] = []
@@ -197,6 +199,7 @@ class HistoryStore:
             self._note_the_day()
             self._has_written = True
             yield
+            self._pack_if_due()
             self._settled = self.ledger.version()
         except Exception as error:
             if self.anchor.is_there or (isinstance(error, WorkspaceMovedError) and error.now_at):
@@ -295,6 +298,16 @@ class HistoryStore:
 
             touched_paths.catch_up_some(self)
 
+    def _pack_if_due(self) -> None:
+        """Inside the lock, whatever the operation was: the ledger's copies are not for ever."""
+        if not self._has_kept:
+            return
+        self._has_kept = False
+        from substrate.history.store import pack_small_objects  # it imports this module
+
+        with suppress(SubstrateError, OSError):  # the operation is complete: the next one tries
+            pack_small_objects.flush_if_due(self)
+
     def new_batch(self) -> Batch:
         return Batch(self.objects)
 
@@ -318,6 +331,7 @@ class HistoryStore:
                     ledger.has_unpublished = False
                 if small:
                     ledger.keep_objects(small)
+                    self._has_kept = True
                 yield ledger
         except BaseException:
             ledger.has_unpublished = True

@@ -53,6 +53,8 @@ _BRIEF = (
 )
 #: How many values one SQL statement lists at most.
 _AT_ONCE = 500
+#: What a pending object takes beside its bytes: a block as a loose object, its directory, its row.
+_BYTES_BESIDE = 8 << 10
 
 Detail = dict[str, object]
 
@@ -521,14 +523,18 @@ class Ledger:
 
     def keep_objects(self, objects: list[tuple[bytes, str, bytes]]) -> None:
         self.db.executemany("INSERT OR IGNORE INTO pending_objects VALUES (?, ?, ?)", objects)
-        self.set_meta("pending_bytes", self.pending_bytes() + sum(len(o[2]) for o in objects))
+        added = sum(len(one[2]) + _BYTES_BESIDE for one in objects)
+        self.set_meta("pending_bytes", self.pending_bytes() + added)
 
     def pending_objects(self) -> Iterator[tuple[bytes, str, bytes]]:
         for row in self.db.execute("SELECT oid, kind, data FROM pending_objects"):
             yield row["oid"], row["kind"], row["data"]
 
     def pending_bytes(self) -> int:
-        """Roughly the bytes not yet in a synced pack (a counter: summing up would cost O(n))."""
+        """Roughly the disk that objects take which are not yet in a synced pack.
+
+        A counter: summing up would cost O(n).
+        """
         value = self.meta("pending_bytes")
         return value if isinstance(value, int) else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from substrate.history.store.history_store import HistoryStore
@@ -36,8 +37,7 @@ def flush_pending(store: HistoryStore) -> None:
     store.objects.reload()
     with store.ledger.transaction():
         store.ledger.forget_pending_objects()
-    for oid in oids:
-        _unlink(loose.loose_path(store.objects.objects_dir, oid))
+    _remove_loose(store, oids)
 
 
 def adopt_pack(store: HistoryStore, pack: Path) -> str:
@@ -53,9 +53,19 @@ def remove_objects_except(store: HistoryStore, kept_packs: set[str]) -> None:
     for name in sorted(os.listdir(pack_dir)):
         if name.rsplit(".", 1)[0] not in kept_packs:
             _unlink(os.path.join(pack_dir, name))
-    for oid in list(store.objects.loose_oids()):
-        _unlink(loose.loose_path(store.objects.objects_dir, oid))
+    _remove_loose(store, list(store.objects.loose_oids()))
     store.objects.reload()
+
+
+def _remove_loose(store: HistoryStore, oids: list[bytes]) -> None:
+    """Remove loose objects, and every directory of them that is empty then: each takes a block."""
+    top = store.objects.objects_dir
+    for oid in oids:
+        _unlink(loose.loose_path(top, oid))
+    for name in os.listdir(top):
+        if loose.is_directory_name(name):
+            with suppress(OSError):  # not empty: a process is about to write there, or has
+                os.rmdir(os.path.join(top, name))
 
 
 def _unlink(path: str) -> None:

@@ -26,8 +26,9 @@ from substrate.system.process import rlimit_check
 SCHEMA_VERSION = 4
 #: How long one connection waits for another that is writing.
 PATIENCE_MS = 30_000
-#: The kernel accepts paths of up to 4,096 bytes; SQLite appends suffixes to ours.
-_LONGEST_PATH = 4_000
+#: SQLite opens paths of up to 512 bytes, with room for the 8 that it appends; links do not help,
+#: because it follows them first.
+_LONGEST_PATH = 504
 #: When the log starts over, a larger one is cut to this size; otherwise it stays at its largest.
 _LOG_BYTES = 1 << 20
 #: The pause between retries of a statement for which SQLite does not wait itself.
@@ -230,6 +231,7 @@ def connect(path: Path, *, only_there: bool = False) -> sqlite3.Connection:
     try:
         if read_only_ledger.cannot_be_written(path):
             return _for_reading(path)
+        _refuse_without_inodes(path)  # SQLite would wait half a minute, then speak of a lock
         name = f"{path.as_uri()}?mode=rw" if only_there else path
         connection = _open_with_index(path, name)
         connection.execute("PRAGMA synchronous=FULL")
@@ -247,15 +249,25 @@ def _explained(path: Path, error: SubstrateError) -> SubstrateError:
     if not isinstance(error, WorkspaceError) or isinstance(error, DiskFullError):
         return error
     if files.lacks_inodes(path):
-        reason, hint = files.NO_INODES
-        return DiskFullError(f"{reason}: {path.parent}", hint=hint)
+        return _no_inodes(path)
     length = len(os.fsencode(path))
     if length > _LONGEST_PATH:
         return WorkspaceError(
             f"the path of the history is too long ({length} bytes): {path}",
-            hint="move the project to a place with a shorter path",
+            hint=f"move the project to a place with a shorter path: SQLite takes {_LONGEST_PATH} bytes",
         )
     return error
+
+
+def _no_inodes(path: Path) -> DiskFullError:
+    reason, hint = files.NO_INODES
+    return DiskFullError(f"{reason}: {path.parent}", hint=hint)
+
+
+def _refuse_without_inodes(path: Path) -> None:
+    """Opening the ledger takes two more files, unless another process has it open."""
+    if not os.path.exists(f"{path}-shm") and files.lacks_inodes(path):
+        raise _no_inodes(path)
 
 
 def _open_with_index(path: Path, name: Path | str) -> sqlite3.Connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import zlib
 from pathlib import Path
 
@@ -17,6 +18,9 @@ COMPRESSION_LEVEL = 1
 _HEADER_MAX = 32
 _BIG_FILE_BYTES = 1 << 20
 _SAMPLE_BYTES = 16 << 10
+#: How often to make the directory of an object again that another process removes as empty.
+_TRIES = 5
+_DIRECTORY = re.compile(r"[0-9a-f]{2}")
 
 
 def object_id(kind: str, data: bytes) -> bytes:
@@ -94,6 +98,11 @@ def _ends(stream: zlib._Decompress) -> bool:
         return False
 
 
+def is_directory_name(name: str) -> bool:
+    """Whether a directory of that name, in ``objects``, holds loose objects."""
+    return _DIRECTORY.fullmatch(name) is not None
+
+
 def write_loose(
     objects_dir: str, oid: bytes, kind: str, data: bytes, *, durable: bool = False
 ) -> None:
@@ -106,11 +115,7 @@ def write_loose(
     directory = path.rpartition("/")[0]
     temp = f"{directory}/tmp_obj_{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    try:
-        fd = os.open(temp, flags, 0o444)
-    except FileNotFoundError:
-        make_directory(directory)
-        fd = os.open(temp, flags, 0o444)
+    fd = _create(temp, flags, directory)
     try:
         with open(fd, "wb", buffering=0) as file:
             for chunk in _compressed(kind, data):
@@ -121,6 +126,15 @@ def write_loose(
     except BaseException:
         Path(temp).unlink(missing_ok=True)
         raise
+
+
+def _create(temp: str, flags: int, directory: str) -> int:
+    for _ in range(_TRIES):
+        try:
+            return os.open(temp, flags, 0o444)
+        except FileNotFoundError:  # the first one there; or packing has just removed it
+            make_directory(directory)
+    return os.open(temp, flags, 0o444)
 
 
 def compression_level(data: bytes) -> int:

@@ -70,10 +70,15 @@ FILE_CALLS: dict[int, dict[str, int]] = {
         "open": 2, "creat": 85, "openat": 257, "openat2": 437, "truncate": 76, "mkdir": 83,
         "mkdirat": 258, "rmdir": 84, "unlink": 87, "unlinkat": 263, "rename": 82, "renameat": 264,
         "renameat2": 316, "link": 86, "linkat": 265, "symlink": 88, "symlinkat": 266,
+        "mknod": 133, "mknodat": 259, "chmod": 90, "fchmodat": 268, "fchmodat2": 452, "chown": 92,
+        "lchown": 94, "fchownat": 260, "utimensat": 280, "utime": 132, "utimes": 235,
+        "setxattr": 188, "lsetxattr": 189, "removexattr": 197, "lremovexattr": 198,
     },
     AARCH64: {
         "openat": 56, "openat2": 437, "truncate": 45, "mkdirat": 34, "unlinkat": 35,
         "renameat": 38, "renameat2": 276, "linkat": 37, "symlinkat": 36,
+        "mknodat": 33, "fchmodat": 53, "fchmodat2": 452, "fchownat": 54, "utimensat": 88,
+        "setxattr": 5, "lsetxattr": 6, "removexattr": 14, "lremovexattr": 15,
     },
 }  # fmt: skip
 #: ``open`` counts only with one of these flags: write, read and write, create, truncate.
@@ -161,8 +166,13 @@ def _add_calls(
         code.jump_equal(calls["socketcall"], label + "-socketcall")
     if writes:
         for name, number in FILE_CALLS[arch].items():
-            code.jump_equal(number, f"{label}-{name}" if name in _OPEN_FLAGS else "notify")
+            is_filtered = name in (*_OPEN_FLAGS, "utimensat")
+            code.jump_equal(number, f"{label}-{name}" if is_filtered else "notify")
     code.jump("allow")
+    if writes:  # without a path it sets the times of an open file: `cp -p` does it for each
+        code.label(label + "-utimensat").load(_ARG0 + _ARG_BYTES)
+        code.jump_unless_equal(0, "notify").load(_ARG0 + _ARG_BYTES + 4)
+        code.jump_unless_equal(0, "notify").jump("allow")
     for name in _OPEN_FLAGS if writes else ():
         if name in FILE_CALLS[arch]:
             code.label(f"{label}-{name}").load(_ARG0 + _OPEN_FLAGS[name] * _ARG_BYTES)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from substrate.errors import SubstrateError, WorkspaceError
+from substrate.errors import DiskFullError, SubstrateError, WorkspaceError
 from substrate.model import ROOT
 from substrate.system import clock, ids
 from substrate.system.files import Xattrs, files, read_xattrs, write_xattrs
@@ -60,6 +60,9 @@ def create(
         _look_like(root, layer.upper)
         _write_meta(layer)
     except OSError as error:
+        if files.lacks_inodes(directory):
+            reason, hint = files.NO_INODES
+            raise DiskFullError(f"{reason}: {worlds}", hint=hint) from error
         raise WorkspaceError(
             f"no world can be made in {worlds}: {error.strerror}",
             hint="make room there, or run with --no-world",

@@ -1,7 +1,7 @@
 """Writes that `guarded` and `full` refuse, seen in the system calls that ask for them.
 
-Mounts and Landlock refuse without reporting it. So each call that opens a file for writing, or
-creates, removes or renames one, is shown to the supervisor first (`seccomp_notify.FILE_CALLS`). It
+Mounts and Landlock refuse without reporting it. So each call that opens a file for writing,
+creates, removes or renames one, or sets its mode, owner, times or attributes by name, is shown to the supervisor first (`seccomp_notify.FILE_CALLS`). It
 checks in the command's own view whether the place is read-only, records the path, and lets the
 call continue, to be refused. It enforces nothing. A call that would fail for another reason (no
 such file, exists already, another user's) is not listed: it would also fail without a world.
@@ -49,13 +49,29 @@ _PATHS: dict[str, tuple[_Argument, ...]] = {
     "renameat2": (_Argument(0, 1), _Argument(2, 3)),
     "link": (_Argument(-1, 1),), "linkat": (_Argument(2, 3),),
     "symlink": (_Argument(-1, 1),), "symlinkat": (_Argument(1, 2),),
+    "mknod": (_Argument(-1, 0),), "mknodat": (_Argument(0, 1),),
+    "chmod": (_Argument(-1, 0),), "fchmodat": (_Argument(0, 1),), "fchmodat2": (_Argument(0, 1),),
+    "chown": (_Argument(-1, 0),), "lchown": (_Argument(-1, 0),), "fchownat": (_Argument(0, 1),),
+    "utime": (_Argument(-1, 0),), "utimes": (_Argument(-1, 0),), "utimensat": (_Argument(0, 1),),
+    "setxattr": (_Argument(-1, 0),), "lsetxattr": (_Argument(-1, 0),),
+    "removexattr": (_Argument(-1, 0),), "lremovexattr": (_Argument(-1, 0),),
 }  # fmt: skip
 #: The names that the record uses.
 _SHOWN = {
     "creat": "open", "openat": "open", "openat2": "open", "mkdirat": "mkdir",
     "unlinkat": "unlink", "renameat": "rename", "renameat2": "rename", "linkat": "link",
-    "symlinkat": "symlink",
+    "symlinkat": "symlink", "mknodat": "mknod", "fchmodat": "chmod", "fchmodat2": "chmod",
+    "lchown": "chown", "fchownat": "chown", "utime": "utimensat", "utimes": "utimensat",
+    "lsetxattr": "setxattr", "lremovexattr": "removexattr",
 }  # fmt: skip
+#: Calls that set what a file has beside its content; with the index of the argument that can say
+#: AT_SYMLINK_NOFOLLOW, 0 if there is none.
+_SETS = {
+    "chmod": 0, "fchmodat": 0, "fchmodat2": 3, "chown": 0, "fchownat": 4, "utime": 0, "utimes": 0,
+    "utimensat": 3, "setxattr": 0, "removexattr": 0, "lchown": -1, "lsetxattr": -1,
+    "lremovexattr": -1,
+}  # fmt: skip
+_NO_FOLLOW = 0x100
 _NAMES = {
     (arch, number): name for arch, all_ in FILE_CALLS.items() for name, number in all_.items()
 }
@@ -139,12 +155,14 @@ def _is_refused(note: Notification, name: str, path: bytes) -> bool:
 
 
 def _meets_read_only(note: Notification, name: str, root: int, path: bytes) -> bool:
+    if name in _SETS:
+        return _sets_on_read_only(note, name, root, path)
     above = os.path.dirname(path.rstrip(b"/"))
     follows = name in ("open", "openat", "openat2", "creat", "truncate")
     try:
         mode, read_only = _look_at(root, path, follows=follows)
     except FileNotFoundError:
-        makes = name.startswith(("mkdir", "link", "symlink", "creat")) or (
+        makes = name.startswith(("mkdir", "mknod", "link", "symlink", "creat")) or (
             name.startswith("open") and _flags(note, name) & os.O_CREAT
         )
         return bool(makes) and _is_read_only(root, above) and _could(above)
@@ -156,9 +174,18 @@ def _meets_read_only(note: Notification, name: str, root: int, path: bytes) -> b
         if not is_file or (flags & os.O_EXCL and flags & os.O_CREAT) or not flags & _WRITES:
             return False  # a device is written to on any mount
         return read_only and _could(path)
-    if name.startswith(("mkdir", "link", "symlink")):
+    if name.startswith(("mkdir", "mknod", "link", "symlink")):
         return False  # exists already
     return _is_read_only(root, above) and _could(above)
+
+
+def _sets_on_read_only(note: Notification, name: str, root: int, path: bytes) -> bool:
+    flag = _SETS[name]
+    follows = flag == 0 or (flag > 0 and not note.args[flag] & _NO_FOLLOW)
+    try:
+        return _look_at(root, path, follows=follows)[1] and _could_set(path, follows=follows)
+    except OSError:
+        return False
 
 
 def _look_at(root: int, path: bytes, *, follows: bool) -> tuple[int, bool]:
@@ -191,3 +218,12 @@ def _flags(note: Notification, name: str) -> int:
 def _could(path: bytes) -> bool:
     """Whether the user may write there outside the world; True if it does not exist there."""
     return not os.path.exists(path) or os.access(path, os.W_OK, effective_ids=True)
+
+
+def _could_set(path: bytes, *, follows: bool) -> bool:
+    """Whether the user may set a mode or a time there: its owner may, without a right to write."""
+    try:
+        owner = os.stat(path, follow_symlinks=follows).st_uid
+    except OSError:
+        return True
+    return os.geteuid() in (0, owner) or (follows and _could(path))
