@@ -254,7 +254,8 @@ def _explained(path: Path, error: SubstrateError) -> SubstrateError:
     if length > _LONGEST_PATH:
         return WorkspaceError(
             f"the path of the history is too long ({length} bytes): {path}",
-            hint=f"move the project to a place with a shorter path: SQLite takes {_LONGEST_PATH} bytes",
+            hint="move the project to a place with a shorter path:"
+            f" SQLite takes {_LONGEST_PATH} bytes",
         )
     return error
 

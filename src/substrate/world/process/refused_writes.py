@@ -1,10 +1,11 @@
 """Writes that `guarded` and `full` refuse, seen in the system calls that ask for them.
 
 Mounts and Landlock refuse without reporting it. So each call that opens a file for writing,
-creates, removes or renames one, or sets its mode, owner, times or attributes by name, is shown to the supervisor first (`seccomp_notify.FILE_CALLS`). It
-checks in the command's own view whether the place is read-only, records the path, and lets the
-call continue, to be refused. It enforces nothing. A call that would fail for another reason (no
-such file, exists already, another user's) is not listed: it would also fail without a world.
+creates, removes or renames one, or sets its mode, owner, times or attributes by name, is shown to
+the supervisor first (`seccomp_notify.FILE_CALLS`). It checks in the command's own view whether the
+place is read-only, records the path, and lets the call continue, to be refused. It enforces
+nothing. A call that would fail for another reason (no such file, exists already, another user's) is
+not listed: it would also fail without a world.
 """
 
 from __future__ import annotations
