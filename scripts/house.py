@@ -32,6 +32,8 @@ def _note(frame, event, _):
     code = frame.f_code
     if "/substrate/" not in code.co_filename or code in _seen or not code.co_flags & 1:
         return  # bit 1: a function, not the body of a module or a class
+    if code.co_qualname.startswith("<"):
+        return  # a comprehension of a module's body, which an import runs
     _seen.add(code)
     back = frame.f_back
     caller = back.f_code.co_filename if back else ""
@@ -50,7 +52,9 @@ sys.setprofile(_note)
 class Walk(NamedTuple):
     functions: int
     modules: int
-    switches: int
+    #: First calls that come from another room, and from another package.
+    room_switches: int
+    package_switches: int
 
 
 def modules_of(source: Path) -> dict[str, Path]:
@@ -149,12 +153,18 @@ def walk(words: list[str], project: Path, home: Path, source: Path) -> Walk:
     if done.returncode:
         sys.exit(f"{words}: {done.stderr.decode()}")
     rows = [line.split("\t") for line in calls.read_text().splitlines()]
-    rooms = [[str(Path(one).parent) for one in (row[0], row[2])] for row in rows]
+    own = [[Path(one) for one in (row[0], row[2])] for row in rows if "/substrate" in row[2]]
     return Walk(
         len({(row[0], row[1]) for row in rows}),
         len({row[0] for row in rows}),
-        sum(callee != caller and "/substrate" in caller for callee, caller in rooms),
+        sum(callee.parent != caller.parent for callee, caller in own),
+        sum(_package(callee) != _package(caller) for callee, caller in own),
     )
+
+
+def _package(module: Path) -> str:
+    """The part after the last `substrate`: a checkout may have that name, too."""
+    return str(module).rpartition("/substrate/")[2].partition("/")[0]
 
 
 def main(checkout: Path) -> None:
@@ -179,7 +189,8 @@ def main(checkout: Path) -> None:
             found = walk(words, project, home, source.parent)
             print(
                 f"`substrate {' '.join(words)}`: {found.functions} functions in {found.modules} "
-                f"modules, {found.switches} of them first called from another room"
+                f"modules; first called from another room: {found.room_switches}, from another "
+                f"package: {found.package_switches}"
             )
 
 

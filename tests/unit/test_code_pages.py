@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,3 +87,19 @@ def test_every_module_in_the_glossary_exists() -> None:
 
 def _exists(name: str) -> bool:
     return (SOURCE / name).is_dir() or (SOURCE / f"{name}.py").is_file()
+
+
+def test_links_to_files_work_on_the_site(caplog: pytest.LogCaptureFixture) -> None:
+    """`mkdocs build --strict` has only the pages: `scripts/docs_links.py` points to the rest."""
+    spec = importlib.util.spec_from_file_location("links", ROOT / "scripts" / "docs_links.py")
+    assert spec and spec.loader
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="decisions/x.md"))
+    text = "[a](../../src/substrate/errors.py) [b](../glossary.md) [c](../../no/such.py)"
+    assert hook.on_page_markdown(text, page=page, config={}) == "a [b](../glossary.md) c"
+    assert [one.getMessage() for one in caplog.records] == [
+        "decisions/x.md links to ../../no/such.py, which does not exist"
+    ]
+    there = hook.on_page_markdown(text[:34], page=page, config={"repo_url": "https://x.org/r/"})
+    assert there == "[a](https://x.org/r/blob/main/src/substrate/errors.py)"
