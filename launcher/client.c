@@ -58,7 +58,7 @@ static char prefixes[2][PATH_MAX];
 static const char *const valued[] = {
     "--session",  "--agent-id", "--workspace",    "-C",           "--isolate",
     "--net",      "--timeout",  "--writable",     "--limit-pids", "--limit-memory",
-    "--limit-cpus", NULL,
+    "--limit-cpus", "--check",   NULL,
 };
 
 /* ------------------------------------------------------------------------------ the long way */

@@ -20,7 +20,7 @@ SURPLUS = "surplus-word"
 #: Verbs that take any number of words, and use all of them.
 TAKE_ALL = {
     *("run", "diff", "recover restore", "ctx replay", "ctx export", "connect", "disconnect"),
-    *("world diff", "world apply", "world discard"),
+    *("world diff", "world apply", "world discard", "world compare", "try"),
 }
 #: The words that each sub-verb takes behind its name, where one parser serves several of them.
 SUB_VERBS: Mapping[str, Mapping[str, int]] = {
@@ -28,7 +28,7 @@ SUB_VERBS: Mapping[str, Mapping[str, int]] = {
     "checkpoint": {"create": 0, "list": 0},
     "history": {"reset": 0, "adopt": 0},
     "session": {"start": 1, "close": 1, "list": 0, "current": 0},
-    "world": {"list": 0, "diff": 1, "apply": 1, "discard": 1},
+    "world": {"list": 0, "diff": 1, "apply": 1, "discard": 1, "compare": 2, "pick": 1},
 }
 
 

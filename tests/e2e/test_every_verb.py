@@ -64,6 +64,7 @@ STEPS = (
     Step("substrate forget a.py --dry-run", "a.py", then="test -e a.py"),
     Step("substrate --hold -c 'echo h > held'", then="! test -e held"),
     Step("substrate world apply $(ls .substrate-git/worlds)", then="test -e held"),
+    Step("substrate try 2 -- sh -c 'echo $SUBSTRATE_ATTEMPT > at'", "world pick", "! test -e at"),
     Step("substrate trace", "rm b"),
     Step("substrate connect codex --yes", "hooks.json", then="test -s ~/.codex/hooks.json"),
     Step("substrate disconnect", "hooks.json", then="! test -e ~/.codex"),

@@ -31,7 +31,7 @@ else:
 _FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT")
 _VALUED = (
     *(b"--session", b"--agent-id", b"--workspace", b"-C", b"--isolate", b"--net", b"--timeout"),
-    *(b"--writable", b"--limit-pids", b"--limit-memory", b"--limit-cpus"),
+    *(b"--writable", b"--limit-pids", b"--limit-memory", b"--limit-cpus", b"--check"),
 )
 _LOST = b"""substrate: error: the daemon was lost while the command ran
 hint: `substrate log` shows what was recorded; the next call records what is missing

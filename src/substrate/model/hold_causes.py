@@ -24,6 +24,8 @@ class Hold(StrEnum):
     CHANGED_DURING_BASELINE = "changed_during_baseline"
     #: The change makes other programs run code, and the settings ask to hold such changes.
     RUNS_CODE = "runs_code"
+    #: The check of the call (``--check``) failed; `what` is how.
+    CHECK_FAILED = "check_failed"
     #: Applying the change failed; `what` is the message.
     APPLY_FAILED = "apply_failed"
     #: Most of the change has arrived; `what` are the paths that could not be applied.
@@ -101,6 +103,7 @@ _WORDS = {
     Hold.CHANGED_DURING_BASELINE:
         "others may have changed it, too, while the project was read for the first time: {}",
     Hold.RUNS_CODE: "it changes what other programs run: {}",
+    Hold.CHECK_FAILED: "the check failed: {}",
     Hold.APPLY_FAILED: "{}",
     Hold.PARTLY_APPLIED: "some of it could not be applied: {}",
     Hold.WORLD_FAILED: "{}",

@@ -8,9 +8,9 @@ from typing import Literal
 
 from substrate.system import clock
 
-Prefix = Literal["c", "p", "s", "spn", "wld"]
+Prefix = Literal["c", "p", "s", "spn", "try", "wld"]
 
-_SEPARATOR = {"c": "-", "p": "-", "s": "-", "spn": "_", "wld": "_"}
+_SEPARATOR = {"c": "-", "p": "-", "s": "-", "spn": "_", "try": "_", "wld": "_"}
 #: Crockford's base 32, lower case: no i, l, o, u, and ASCII order is numeric order.
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _TIME_DIGITS = 9

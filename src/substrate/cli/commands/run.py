@@ -14,8 +14,10 @@ from substrate.recorder.agent_events import as_agreed
 from substrate.recorder.command import (
     Asked,
     CommandRequest,
+    check_of,
     denied_access,
     record_command,
+    require_overlay,
     world_for,
 )
 from substrate.system.process import die_of_signal
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from substrate.cli.frame import Context
     from substrate.client.broker_client import Nested
     from substrate.recorder import Network
+    from substrate.recorder.command import Recording
 
 NAME = "run"
 HELP = "run a command and record what it changes"
@@ -36,6 +39,8 @@ _MORE = """
 Exit status: the command's own, or
   122  it succeeded, but not all of its change is in your tree: the last line says what to type
   124  ended by --timeout        125  Substrate failed        126  denied by policy"""
+#: How much of a failed check's output is shown: the end of it.
+_MOST_SHOWN_BYTES = 64 * 1024
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 
 
@@ -63,6 +68,11 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--hold", action="store_true", help="do not apply what it changes: see `substrate world`"
     )
+    parser.add_argument(
+        "--check", metavar="CMD", default="",
+        help="run CMD on the changed files first, in a world of its own; apply the change only if"
+        " it passes, else hold it",
+    )  # fmt: skip
     parser.add_argument(
         "--no-record", action="store_true", help="run it on the real files and record nothing"
     )
@@ -105,7 +115,11 @@ def _run(args: Namespace, context: Context) -> int:
     request = _request(args, context)
     if place.is_inside_world:
         return _run_inside(args, request, context)
-    world = world_for(place, _asked(args, context))
+    asked = _asked(args, context)
+    world = world_for(place, asked)
+    if args.check:
+        require_overlay(world)
+        request = request._replace(check=check_of(place, asked, args.check))
     if place.workspace.history_refused and not place.workspace.is_unwanted:
         context.output.note(place.workspace.note_at_command)
     elif place.workspace.is_unwanted and not args.no_record and sys.stderr.isatty():
@@ -116,10 +130,30 @@ def _run(args: Namespace, context: Context) -> int:
         context.output.note(recording.outcome.notice)
     for note in (*denied_access.notes_of(recording.outcome), *recording.notes):
         context.output.note(note)
+    if args.check:
+        _show_check(recording, context)
     if recording.not_arrived is not None:
         context.output.not_applied(str(recording.not_arrived))
     die_of_signal.command_ended(recording.status, recording.outcome.signal)
     return recording.status
+
+
+def _show_check(recording: Recording, context: Context) -> None:
+    """Show the output of a check that failed; on stderr, because stdout is the command's own."""
+    checked = recording.checked
+    if checked is None:
+        context.output.note("the command changed nothing: the check did not run")
+        return
+    kept = checked.output.path if checked.output is not None else None
+    if not checked.causes or kept is None:
+        return
+    context.output.flush()
+    with kept.open("rb") as file:
+        file.seek(-min(_MOST_SHOWN_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        sys.stderr.flush()
+        sys.stderr.buffer.write(file.read())
+        sys.stderr.flush()
+    context.output.note(f"this is the output of the check; all of it is in {kept}")
 
 
 def _asked(args: Namespace, context: Context) -> Asked:
@@ -129,6 +163,7 @@ def _asked(args: Namespace, context: Context) -> Asked:
         tier=args.isolate,
         network=args.net or "open",
         hold=args.hold,
+        check=bool(args.check),
         allow_host_services=args.allow_host_services,
         writable=tuple(context.cwd / directory for directory in args.writable),
         live=args.live,
@@ -235,7 +270,7 @@ def _run_inside(args: Namespace, request: CommandRequest, context: Context) -> i
 
 
 def _refuse_inside(args: Namespace) -> None:
-    for name in ("hold", "no_world", "live"):
+    for name in ("hold", "check", "no_world", "live"):
         if getattr(args, name):
             option = "--" + name.replace("_", "-")
             raise RefusedError(

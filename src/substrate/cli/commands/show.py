@@ -115,6 +115,7 @@ def _for_people(store: HistoryStore, target: Target, context: Context) -> None:
         ("parts", str(parts) if parts else None),
         ("commit", hex_or_none(target.present.commit) or nothing),
         ("strategy", str(strategy) if strategy else None),
+        ("check", _check(entry.detail)),
         ("outcome", None if held else _outcome(entry.detail)),
         ("cwd", str(entry.detail["cwd"]) if "cwd" in entry.detail else None),
     ]
@@ -171,6 +172,17 @@ def _held_json(store: HistoryStore, entry: Entry) -> dict[str, object]:
 def _outcome(detail: Mapping[str, object]) -> str | None:
     found = _text(detail, "outcome")
     return found.replace("_", " ") if found else None
+
+
+def _check(detail: Mapping[str, object]) -> str | None:
+    """How the check of the call ended, and where its output is."""
+    found = dict(_mapping(detail, "check"))
+    if not found:
+        return None
+    ended = "passed" if found.get("passed") else f"failed with exit {found.get('exit')}"
+    kept = found.get("output")
+    ref = kept.get("ref") if isinstance(kept, dict) else None
+    return f"{found.get('command')}: {ended}" + (f" (output: {ref})" if ref else "")
 
 
 def _shown_detail(entry: Entry) -> dict[str, object]:

@@ -9,7 +9,9 @@ from substrate.cli.render import (
     paths_of,
     place_of,
     show_applied,
+    show_compared,
     show_discarded,
+    show_picked,
     show_world_diff,
     when,
     world_diff_json,
@@ -17,7 +19,7 @@ from substrate.cli.render import (
 )
 from substrate.coding_agents import typed
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, UsageError
-from substrate.recorder.arrival import Selection, held_worlds
+from substrate.recorder.arrival import Selection, attempts, held_worlds
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
     from substrate.cli.frame import Context
 
 NAME = "world"
-HELP = "held and crashed worlds: list, diff, apply, discard"
-EXAMPLE = "substrate world list; substrate world apply wld_3f2a src/app.py"
+HELP = "held and crashed worlds: list, diff, apply, discard, compare, pick"
+EXAMPLE = "substrate world apply wld_1m7h src/app.py"
 
-_ACTIONS = ("list", "diff", "apply", "discard")
+_ACTIONS = ("list", "diff", "apply", "discard", "compare", "pick")
 #: Which actions use an option.
 _OPTIONS = {
     "stat": ("diff", "apply", "discard"),
@@ -45,7 +47,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("id", nargs="?", metavar="ID", help="a world, or the command it came from")
     parser.add_argument(
         "paths", nargs="*", default=[], metavar="PATH",
-        help="diff, apply, discard: only these files or directories; the rest stays held",
+        help="diff, apply, discard: only these files or directories; the rest stays held."
+        " compare: the other worlds",
     )  # fmt: skip
     parser.add_argument("--stat", action="store_true", help="diff: a line per file")
     parser.add_argument(
@@ -75,6 +78,10 @@ def run(args: Namespace, context: Context) -> int:
         raise UsageError(
             f"world {args.action} needs the id of a world", hint="`substrate world list` shows them"
         )
+    if args.action == "compare":
+        return _compare(args, context)
+    if args.action == "pick":
+        return _pick(args, context)
     if args.action == "discard" and not args.dry_run:
         return _discard(args, context)
     selection: Selection | None = Selection(paths_of(place_of(context), args.paths))
@@ -94,6 +101,11 @@ def _refuse_surplus(args: Namespace) -> None:
     if args.action == "list" and args.id is not None:
         raise UsageError(
             f"unexpected argument: {args.id}", hint="`substrate world list` shows all worlds"
+        )
+    if args.action == "pick" and args.paths:
+        raise UsageError(
+            f"unexpected argument: {args.paths[0]}",
+            hint=f"`substrate world apply {args.id} {args.paths[0]}` applies a part",
         )
     unused = [name for name, actions in _OPTIONS.items() if args.action not in actions]
     for name in unused:
@@ -157,3 +169,18 @@ def _discard(args: Namespace, context: Context) -> int:
     if paths:
         return show_discarded(context, held_worlds.discard_parts(place, args.id, paths), paths)
     return show_discarded(context, held_worlds.discard_world(place, args.id), ())
+
+
+def _compare(args: Namespace, context: Context) -> int:
+    if not args.paths:
+        raise UsageError(
+            "world compare needs at least two worlds", hint="substrate world compare A B"
+        )
+    found = attempts.attempts(place_of(context), (args.id, *args.paths))
+    show_compared(context, found)
+    return EXIT_OK
+
+
+def _pick(args: Namespace, context: Context) -> int:
+    world, brought, discarded = attempts.pick(place_of(context), args.id)
+    return show_picked(context, world, brought, discarded)

@@ -48,6 +48,7 @@ VERBS: Mapping[str, str] = {
     "doctor": _COMMANDS + "doctor",
     "history": _COMMANDS + "history",
     "world": _COMMANDS + "world",
+    "try": _COMMANDS + "try_",
     "trace": _COMMANDS + "trace",
     "replay": _COMMANDS + "replay",
     "connect": _COMMANDS + "connect",

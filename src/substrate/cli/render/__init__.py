@@ -13,6 +13,9 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.cli.render.agent_render import show_plan as show_plan
     from substrate.cli.render.agent_render import show_removal as show_removal
     from substrate.cli.render.agent_render import surroundings_of as surroundings_of
+    from substrate.cli.render.attempt_render import show_compared as show_compared
+    from substrate.cli.render.attempt_render import show_picked as show_picked
+    from substrate.cli.render.attempt_render import show_tried as show_tried
     from substrate.cli.render.drift_render import show_report as show_report
     from substrate.cli.render.entry_marks import marks_of as marks_of
     from substrate.cli.render.entry_marks import moved_refs as moved_refs
@@ -58,6 +61,7 @@ __getattr__ = lazy_names(
             "connection_json, plan_json, removal_json, show_connections, show_plan, show_removal, "
             "surroundings_of"
         ),
+        "attempt_render": "show_compared, show_picked, show_tried",
         "drift_render": "show_report",
         "entry_marks": "marks_of, moved_refs, ref_rows",
         "entry_render": (

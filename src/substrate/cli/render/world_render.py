@@ -117,7 +117,7 @@ def show_applied(context: Context, world: Held, brought: Brought) -> int:
     conflicts = [display(path) for path in brought.conflicts]
     output = context.output
     if context.json:
-        output.emit_json(_applied_json(world, brought, conflicts))
+        output.emit_json(applied_json(world, brought))
         return EXIT_DIFFERENT if conflicts or brought.causes else EXIT_OK
     for note in brought.with_version:
         output.note(note)
@@ -137,8 +137,9 @@ def show_applied(context: Context, world: Held, brought: Brought) -> int:
     return EXIT_DIFFERENT if conflicts else EXIT_OK
 
 
-def _applied_json(world: Held, brought: Brought, conflicts: list[str]) -> dict[str, object]:
+def applied_json(world: Held, brought: Brought) -> dict[str, object]:
     commit = brought.entry.commit
+    conflicts = [display(path) for path in brought.conflicts]
     return {
         "world_id": world.world_id,
         "command_id": brought.entry.command_id,

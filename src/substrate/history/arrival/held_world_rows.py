@@ -68,6 +68,13 @@ class Held(NamedTuple):
     #: See `Running`.
     base_known: str
     parts: DecidedParts = DecidedParts()
+    #: See `Running`.
+    about: Detail = {}  # noqa: RUF012  a tuple: its default is replaced, never changed
+
+    @property
+    def group(self) -> str:
+        """Of an attempt (`substrate try`): what it shares with the other attempts; else empty."""
+        return str(self.about.get("group", ""))
 
     @property
     def directory(self) -> Path | None:
@@ -80,6 +87,7 @@ class Held(NamedTuple):
             self.command_id, "", self.session_id, self.agent_id, self.command, self.base_commit,
             self.intent_id, world_id=self.world_id, places=self.places,
             started_ns=self.started_ns, base_known=self.base_known, parts=self.parts,
+            about=self.about,
         )  # fmt: skip
 
 
@@ -301,5 +309,5 @@ def _held(store: HistoryStore, intent: Intent) -> Held:
         running.world_id, state, hold_causes_in(intent.payload.get("reason")), running.command_id,
         running.session_id, running.agent_id, running.command, running.base_commit,
         running.started_ns, tuple(map(store.world_place, running.places)), intent.intent_id,
-        running.base_known, running.parts,
+        running.base_known, running.parts, running.about,
     )  # fmt: skip

@@ -216,6 +216,8 @@ class InWorld(NamedTuple):
     #: Set if something was written in the world before the command began: the commit that the
     #: world was made from, and when.
     made_from: tuple[bytes, int] | None = None
+    #: More for the entry's detail: which attempt it is.
+    about: Detail = {}  # noqa: RUF012  a tuple: its default is replaced, never changed
 
 
 def begin(
@@ -260,7 +262,11 @@ def begin(
         started_ns, known, is_live,
     )  # fmt: skip
     running = running._replace(
-        alive=alive.hold(store.dir), about=agent_sessions.about(store.ledger, session_id, session)
+        alive=alive.hold(store.dir),
+        about={
+            **agent_sessions.about(store.ledger, session_id, session),
+            **(world.about if world else {}),
+        },
     )
     payload = {**running.to_payload(), "exact": exact, "alive": running.alive}
     intent = store.new_intent(RUNNING, payload)

@@ -6,7 +6,9 @@ from substrate.room_door import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
+    from substrate.recorder.arrival import attempts as attempts
     from substrate.recorder.arrival import held_worlds as held_worlds
+    from substrate.recorder.arrival.attempts import Attempt as Attempt
     from substrate.recorder.arrival.bring_in import Brought as Brought
     from substrate.recorder.arrival.bring_in import Request as Request
     from substrate.recorder.arrival.bring_in import arrival_of as arrival_of
@@ -20,6 +22,7 @@ if TYPE_CHECKING:  # what other rooms may use
 __getattr__ = lazy_names(
     __name__,
     {
+        "attempts": "Attempt",
         "bring_in": "Brought, Request, arrival_of, new_world",
         "held_worlds": "WorldDiff, collect_detached, layer_of",
         "world_parts": "PickedHunks, Selection",

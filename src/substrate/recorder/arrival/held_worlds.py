@@ -44,6 +44,8 @@ class WorldDiff(NamedTuple):
     foreseen: bring_in.Foreseen | None = None
     #: If they were requested.
     hunks: tuple[ChangeHunk, ...] = ()
+    #: Of the files, as they would be.
+    size_bytes: int = 0
 
 
 def list_worlds(place: Place) -> list[Held]:
@@ -98,7 +100,14 @@ def diff_world(
             shown_hunks = tuple(hunks_in(batch, found)) if hunks else ()
         code = code_paths(place, layer, found.entries)
         text_diff = shown if changes else b""
-        return WorldDiff(world, files, found, code, text_diff, foreseen, shown_hunks)
+        size_bytes = sum(len(store.objects.read_blob(f.new.oid)) for f in files if f.new.oid)
+        return WorldDiff(world, files, found, code, text_diff, foreseen, shown_hunks, size_bytes)
+
+
+def found(place: Place, text: str) -> Held:
+    """The held world with this id. Changes nothing."""
+    with place.existing_history() as store:
+        return held_world_rows.find(store, text)
 
 
 def _meaning(world: Held, selection: Selection) -> Selection:

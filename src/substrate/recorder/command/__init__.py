@@ -6,9 +6,12 @@ from substrate.room_door import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
+    from substrate.recorder.command import attempt_variables as attempt_variables
     from substrate.recorder.command import captured_output as captured_output
     from substrate.recorder.command import denied_access as denied_access
     from substrate.recorder.command import outside_edits as outside_edits
+    from substrate.recorder.command.check_change import check_of as check_of
+    from substrate.recorder.command.check_change import require_overlay as require_overlay
     from substrate.recorder.command.command_request import CommandRequest as CommandRequest
     from substrate.recorder.command.command_request import Recording as Recording
     from substrate.recorder.command.nested_requests import Inside as Inside
@@ -30,6 +33,7 @@ if TYPE_CHECKING:  # what other rooms may use
 __getattr__ = lazy_names(
     __name__,
     {
+        "check_change": "check_of, require_overlay",
         "command_request": "CommandRequest, Recording",
         "nested_requests": "Inside, NestedRequest, Scene, UndoWish, carry_out, wish_to_undo",
         "not_arrived": "APPLY_FAILED, HELD, own_version",

@@ -12,6 +12,7 @@ from substrate.history.store import HistoryStore
 from substrate.recorder.agent_events import calling_agent
 from substrate.recorder.arrival import new_world
 from substrate.recorder.command import background_baseline, outside_edits
+from substrate.recorder.command.attempt_variables import attempt_of
 from substrate.recorder.command.command_request import CommandRequest
 from substrate.recorder.command.finish_command import exact
 from substrate.recorder.command.repair_and_retry import mending
@@ -78,7 +79,7 @@ def _in_world(
     place: Place, store: HistoryStore, request: CommandRequest, asked: Question | None
 ) -> record_entry.InWorld:
     found = new_world(place, store, asked, request.world_id)
-    return found._replace(made_from=request.made_from)
+    return found._replace(made_from=request.made_from, about=attempt_of(place.environment))
 
 
 def _collected(place: Place) -> tuple[list[str], tuple[Layer, ...]]:

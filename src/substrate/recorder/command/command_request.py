@@ -8,6 +8,7 @@ from typing import NamedTuple
 from substrate.history.store import Entry
 from substrate.model import Change, HoldCause, hold_words
 from substrate.recorder.command import not_arrived
+from substrate.recorder.command.check_change import Check, Checked
 from substrate.recorder.command.nested_requests import Inside
 from substrate.recorder.command.not_arrived import NotArrived
 from substrate.world import Capture, Network, ResourceLimits, RunOutcome
@@ -25,6 +26,8 @@ class CommandRequest(NamedTuple):
     live: bool = False
     #: Do not apply the change: `substrate world apply` can do it later.
     hold: bool = False
+    #: The change arrives only if this passes; needs a world.
+    check: Check | None = None
     #: File descriptors instead of our own.
     stdin: int | None = None
     stdout: int | None = None
@@ -58,6 +61,8 @@ class Recording(NamedTuple):
     causes: tuple[HoldCause, ...] = ()
     #: What kept the change out of the tree, unless the user asked for a hold.
     not_arrived: NotArrived | None = None
+    #: How its check ended, if it had one that ran.
+    checked: Checked | None = None
 
     @property
     def held(self) -> str:

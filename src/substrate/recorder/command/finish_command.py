@@ -19,6 +19,7 @@ from substrate.history.store import Entry
 from substrate.model import Change, Hold, HoldCause, RelPath, display, hold_causes_json
 from substrate.recorder.arrival import Brought, Request
 from substrate.recorder.command import excluded_paths, foreign_files, outside_edits
+from substrate.recorder.command.check_change import Checked
 from substrate.recorder.command.command_request import CommandRequest
 from substrate.recorder.command.not_arrived import NotArrived, of_conflicts, world_steps
 from substrate.recorder.command.repair_and_retry import mending
@@ -53,7 +54,7 @@ class Done(NamedTuple):
 
 def arrival_request(
     place: Place, running: Running, outcome: RunOutcome, request: CommandRequest, git: GitWatch,
-    nested: tuple[str, ...] = (),
+    nested: tuple[str, ...] = (), *, checked: Checked | None = None,
 ) -> Request:  # fmt: skip
     """`nested`: spans of commands that ran inside this one; their ids resolve to this entry."""
     assert outcome.layer is not None
@@ -61,7 +62,9 @@ def arrival_request(
     if nested:
         detail["nested_spans"] = list(nested)
     detail["base_known"] = running.base_known
-    hold = _wish_to_hold(outcome, request)
+    if checked is not None:
+        detail["check"] = checked.to_detail()
+    hold = _wish_to_hold(outcome, request, checked)
     result = record_entry.Result(outcome.exit, outcome.duration_ms, detail)
     return Request(running, outcome.layer, result, git, hold, outcome.left_running)
 
@@ -73,8 +76,9 @@ def brought_in(
     """`arrived`: what came of it, and messages on a repair of the history."""
     brought, mended = arrived
     extra: dict[str, object] = {"base_known": running.base_known}
-    if "git" in brought.entry.detail:
-        extra["git"] = brought.entry.detail["git"]
+    for name in ("git", "check"):
+        if name in brought.entry.detail:
+            extra[name] = brought.entry.detail[name]
     extra.update(_world_fields(running, brought))
     not_arrived = _not_arrived(running, brought, request)
     notes = [*mended, *(brought.notes if not_arrived else brought.with_version)]
@@ -103,10 +107,13 @@ def brought_in(
     )  # fmt: skip
 
 
-def _wish_to_hold(outcome: RunOutcome, request: CommandRequest) -> tuple[HoldCause, ...]:
+def _wish_to_hold(
+    outcome: RunOutcome, request: CommandRequest, checked: Checked | None
+) -> tuple[HoldCause, ...]:
     if outcome.broken:
         return (HoldCause(Hold.WORLD_FAILED, (outcome.broken,)),)
-    return (HoldCause(Hold.REQUESTED),) if request.hold else ()
+    asked = (HoldCause(Hold.REQUESTED),) if request.hold else ()
+    return (*asked, *(checked.causes if checked is not None else ()))
 
 
 def _whole_diff(place: Place, brought: Brought) -> FsDiff:

@@ -3,6 +3,8 @@
     announce         in the ledger, then `command_start` in the trace      `running_command.py`
     watch git        the state of the user's repository                    `UserGit.watch`
     run              in the world: the change is in a layer of its own     `world`
+    check            `--check`, in a layer above; if it fails, the change
+                     is held                                               `check_change.py`
     read the layer   what was created, changed, removed                    `arrival/bring_in.py`
     decide           whether it can arrive, or is held for the user
     commit           off the line: no crash can make it an outside edit    `history/arrival`
@@ -40,6 +42,7 @@ def record_command(place: Place, world: World, request: CommandRequest) -> Recor
         if outcome.layer is None:  # it worked on the real files
             done = found_by_scan(kept, command.running, outcome, request, before)
         else:
+            command.check(outcome, before)
             wanted = command.arrival(outcome, before)
             with command.reporting_failure(outcome):
                 arrived = mending(kept, lambda: bring_in(kept, wanted))

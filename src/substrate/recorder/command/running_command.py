@@ -15,6 +15,7 @@ from substrate.recorder.command import background_baseline, outside_edits, span_
 from substrate.recorder.command import live_recording as live
 from substrate.recorder.command.begin_command import Begun, begin
 from substrate.recorder.command.captured_output import capture_for
+from substrate.recorder.command.check_change import Checked, run_check
 from substrate.recorder.command.command_request import CommandRequest, Recording
 from substrate.recorder.command.finish_command import Done, arrival_request, exact, translated
 from substrate.recorder.command.nested_requests import NestedRequest, Scene, carry_out
@@ -62,6 +63,7 @@ class RunningCommand:
         self._span = _named(words, place, self.running)
         self._replay_context = cache(partial(replay_context, place, self._span))
         self._other_mounts: OtherMounts | None = None
+        self._checked: Checked | None = None
         try:
             self._trace.append(spans.command_start(self._span, clock.now_ns(), self._isolation))
         except (SubstrateError, OSError):  # for example a full `$SUBSTRATE_HOME`
@@ -135,12 +137,21 @@ class RunningCommand:
         own = self._place._replace(session=running.session_id)
         return Scene(own, running.session_id, running.command_id, running.span_id, isolation)
 
+    def check(self, outcome: RunOutcome, git_before: GitWatch) -> Checked | None:
+        """Run the check of the call, if there is one, over what the command changed."""
+        check = self._request.check
+        if check is None or outcome.layer is None or outcome.notice:
+            return None
+        self._checked = run_check(self._place, check, self._wanted(git_before), outcome.layer)
+        return self._checked
+
     def arrival(self, outcome: RunOutcome, git_before: GitWatch) -> Request:
         """What to bring in out of its world."""
         nested = self.nested.spans
         return arrival_request(
-            self._place, self.running, outcome, self._request, git_before, nested
-        )
+            self._place, self.running, outcome, self._request, git_before, nested,
+            checked=self._checked,
+        )  # fmt: skip
 
     @contextmanager
     def reporting_failure(self, outcome: RunOutcome) -> Iterator[None]:
@@ -176,7 +187,7 @@ class RunningCommand:
         return Recording(
             outcome, done.entry.command_id, running.span_id, running.session_id, done.entry,
             done.changes, "", tuple(notes), running.world_id if done.causes else "", done.causes,
-            done.not_arrived,
+            done.not_arrived, self._checked,
         )  # fmt: skip
 
 
@@ -229,7 +240,8 @@ def run_request(place: Place, request: CommandRequest, session_id: str, span_id:
         # A nested substrate joins this session and knows its parent.
         env={"SUBSTRATE_SESSION_ID": session_id, "SUBSTRATE_PARENT_SPAN": span_id},
         timeout_s=request.timeout_s,
-        kill_children=request.kill_children,
+        # A check needs a layer that no process changes any more.
+        kill_children=request.kill_children or request.check is not None,
         stdin=request.stdin,
         stdout=request.stdout,
         stderr=request.stderr,

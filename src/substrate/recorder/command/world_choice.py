@@ -29,6 +29,8 @@ class Asked(NamedTuple):
     allow_host_services: bool = False
     #: ``--writable``: directories beside the workspace that `guarded` and `full` leave open.
     writable: tuple[Path, ...] = ()
+    #: ``--check``: without a world there is nothing to check before it arrives.
+    check: bool = False
     #: ``--live``: run on the real files, so that the command sees edits as they happen.
     live: bool = False
 
@@ -45,11 +47,11 @@ def world_for(place: Place, asked: Asked) -> World:
             f"SUBSTRATE_WORLD does not know {said!r}", hint="set it to enabled or disabled"
         )
     none_wanted = asked.no_world or asked.live or asked.tier == "none"
-    needed = asked.world or asked.hold or bool(asked.tier and asked.tier != "none")
+    needed = asked.world or asked.hold or asked.check or bool(asked.tier and asked.tier != "none")
     if none_wanted and needed:
         raise UsageError(
             "a world is asked for and refused at once",
-            hint="leave out --no-world or --live, or else --world, --isolate and --hold",
+            hint="leave out --no-world or --live, or else --world, --isolate, --hold and --check",
         )
     if none_wanted or (setting == "disabled" and not needed):
         return DirectWorld("--live: it sees edits as they happen" if asked.live else "asked for")
@@ -61,7 +63,7 @@ def world_for(place: Place, asked: Asked) -> World:
                 hint=place.workspace.refusal_hint,
             )
         return DirectWorld(f"no history is kept here ({place.workspace.history_refused})")
-    wanted = _wanted(place, asked)._replace(required=needed or setting == "enabled")
+    wanted = wanted_world(place, asked)._replace(required=needed or setting == "enabled")
     if not asked.tier and place.environment.get("SUBSTRATE_HEAVY_ISOLATION") == "1":
         return _heaviest(wanted)
     return choose_world(wanted)
@@ -69,7 +71,7 @@ def world_for(place: Place, asked: Asked) -> World:
 
 def overlay_for(place: Place) -> World:
     """An overlay of tier `workspace`; raises `MissingDependencyError` if not available."""
-    wanted = _wanted(place, Asked())
+    wanted = wanted_world(place, Asked())
     if wanted.strategy not in (None, "overlay"):
         raise MissingDependencyError(
             f"there is no overlay with SUBSTRATE_WORLD_STRATEGY={wanted.strategy}",
@@ -78,7 +80,8 @@ def overlay_for(place: Place) -> World:
     return choose_world(wanted._replace(strategy="overlay", required=True))
 
 
-def _wanted(place: Place, asked: Asked) -> Wanted:
+def wanted_world(place: Place, asked: Asked) -> Wanted:
+    """What the options, the environment and the settings of the user ask for."""
     git = UserGit(place.workspace).outside()
     return Wanted(
         root=place.workspace.root,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from substrate.system.linux import mounts, namespaces
-from substrate.world.interface import Layer
+from substrate.world.interface import Layer, Wanted
 from substrate.world.layer import layer_dirs
 from substrate.world.process import is_privileged
 from substrate.world.strategies.layer_strategy import LayeredWorld
@@ -17,15 +17,30 @@ USER = b"user.overlay."
 FLAGS = mounts.NOSUID | mounts.NODEV
 
 
+#: Where the layers of worlds above a world's layer go, in its directory: they go away with it.
+_ABOVE = "above"
+
+
 class OverlayWorld(LayeredWorld):
     strategy = "overlay"
     can_be_ahead = True
+
+    #: The layer of a finished command, whose change this world shows.
+    _frozen: Layer | None = None
+
+    @classmethod
+    def above(cls, wanted: Wanted, frozen: Layer) -> OverlayWorld:
+        """A world over the workspace as a finished command has changed it."""
+        world = cls(wanted, frozen.directory / _ABOVE)
+        world._frozen = frozen
+        world.can_be_ahead = False
+        return world
 
     def make_layer(self, world_id: str) -> Layer:
         return new_layer(self._worlds, world_id, self._root)
 
     def view(self, layer: Layer) -> Callable[[], None]:
-        return overlay_view(layer)
+        return overlay_view(layer, self._frozen)
 
 
 def new_layer(worlds: Path, world_id: str, root: Path, *, ahead: bool = False) -> Layer:
@@ -33,18 +48,42 @@ def new_layer(worlds: Path, world_id: str, root: Path, *, ahead: bool = False) -
     return layer_dirs.create(worlds, world_id, root, "overlay", prefix, ahead=ahead)
 
 
-def overlay_view(layer: Layer) -> Callable[[], None]:
-    """A function that mounts the overlay at the workspace's own path."""
+def overlay_view(layer: Layer, frozen: Layer | None = None) -> Callable[[], None]:
+    """A function that mounts the overlay at the workspace's own path.
+
+    `frozen`: a layer between the workspace and this one, which is not changed.
+    """
 
     def mount_view() -> None:
         root = os.fsencode(layer.lower)
-        lower = os.open(root, os.O_PATH | os.O_DIRECTORY)
+        trusted = layer.xattr_prefix == TRUSTED
         directory = os.open(layer.directory, os.O_PATH | os.O_DIRECTORY)
-        mount_overlay(lower, directory, root, trusted=layer.xattr_prefix == TRUSTED)
+        if frozen is not None:  # hides the store, and with it the name of `directory`
+            _mount_frozen(frozen, layer, root, trusted=trusted)
+        lower = os.open(root, os.O_PATH | os.O_DIRECTORY)
+        mount_overlay(lower, directory, root, trusted=trusted)
         os.close(lower)
         os.close(directory)
 
     return mount_view
+
+
+def _mount_frozen(frozen: Layer, layer: Layer, root: bytes, *, trusted: bool) -> None:
+    """Show the workspace as a finished command has changed it, read-only, at `root`.
+
+    As an overlay of its own: as a second lower layer it would overlap with the first, because it
+    is in a directory of the workspace, and the kernel refuses that.
+    """
+    work = layer.directory / "frozen-work"  # the frozen layer's own one is used up
+    os.mkdir(work, 0o700)
+    ends = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (root, frozen.upper, work)]
+    options = b"lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d" % tuple(ends[:2])
+    options += b",workdir=/proc/self/fd/%d,volatile" % ends[2]
+    # No index: the kernel may still be unmounting the command's own overlay, and refuses one then.
+    options += b",redirect_dir=off,metacopy=off,index=off" if trusted else b",userxattr"
+    mounts.mount(b"substrate", root, b"overlay", FLAGS | mounts.RDONLY, options)
+    for fd in ends:
+        os.close(fd)
 
 
 def mount_overlay(lower: int, directory: int, target: bytes, *, trusted: bool) -> None:

@@ -156,7 +156,9 @@ assert loaded == ["tests.unit.cli.sample_verbs.parrot"], loaded
 
 
 def test_the_table_names_each_verb_after_its_module() -> None:
-    assert all(module == f"substrate.cli.commands.{verb}" for verb, module in VERBS.items())
+    # `try` is a word of Python's own.
+    names = {verb: "try_" if verb == "try" else verb for verb in VERBS}
+    assert {v: f"substrate.cli.commands.{name}" for v, name in names.items()} == dict(VERBS)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_options_go_among_the_words_too(line: str, wanted: dict[str, object]) ->
     [
         ("world apply wld_1 --bogus", "unknown option: --bogus"),
         ("session start a --json b", "unexpected argument: b"),
-        ("world", "missing: list|diff|apply|discard"),
+        ("world", "missing: list|diff|apply|discard|compare|pick"),
         ("recover restore", "missing: REF"),
     ],
 )
