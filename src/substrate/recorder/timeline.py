@@ -12,6 +12,8 @@ from substrate.history.store import Entry, HistoryStore
 
 #: More changed files than this are not counted line by line for a row.
 _MOST_COUNTED_FILES = 300
+#: Entries that count as commands of a group.
+_COMMANDS = ("command", "edit", "squash")
 #: What `detail` holds if a command used the network.
 _NETWORK = ("scopes_used", "net_denied")
 
@@ -37,7 +39,7 @@ class Row(NamedTuple):
     #: The entry's position and id; of a group, those of its first entry.
     pos: int
     command_id: str
-    #: How many entries the group has here.
+    #: How many commands and edits the group has here.
     members: int = 0
 
 
@@ -98,6 +100,7 @@ class _Listed(NamedTuple):
     pos: int
     command_id: str
     session_id: str | None
+    kind: str
     prompt_id: str | None
 
 
@@ -116,7 +119,7 @@ def _matching(store: HistoryStore, wanted: Wanted) -> list[_Listed]:
         where.append("instr(lower(e.command), lower(?)) > 0")
         values.append(wanted.text)
     found = store.ledger.db.execute(
-        "SELECT e.pos, e.command_id, e.session_id, p.prompt_id FROM entries e"
+        "SELECT e.pos, e.command_id, e.session_id, e.kind, p.prompt_id FROM entries e"
         " LEFT JOIN prompt_entries p ON p.command_id = e.command_id"
         f" WHERE {' AND '.join(where)} ORDER BY e.pos, e.seq",
         values,
@@ -135,7 +138,7 @@ def _grouped(listed: list[_Listed]) -> list[Row]:
             out.append(
                 Row("prompt" if one.prompt_id else "session", named, one.pos, one.command_id)
             )
-        if named:
+        if named and one.kind in _COMMANDS:
             out[start] = out[start]._replace(members=out[start].members + 1)
         out.append(Row("entry", one.command_id, one.pos, one.command_id))
     return out

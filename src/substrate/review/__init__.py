@@ -15,11 +15,13 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.review.http_answers import error_handlers as error_handlers
     from substrate.review.http_answers import read_document as read_document
     from substrate.review.review_routes import Review as Review
+    from substrate.review.verb_call import call_verb as call_verb
 
 __getattr__ = lazy_names(
     __name__,
     {
         "http_answers": "error_document, error_handlers, read_document",
         "review_routes": "Review",
+        "verb_call": "call_verb",
     },
 )

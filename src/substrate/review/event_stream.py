@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -60,8 +60,10 @@ def _state(store: HistoryStore) -> _State:
     return _State(row[0], begun, row[1])
 
 
-async def events(place: Place, after: int | None) -> AsyncIterator[bytes]:
-    """From now on, or after the entry with number `after`."""
+async def events(
+    place: Place, after: int | None, is_stopping: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    """From now on, or after the entry with number `after`, until the server stops."""
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(1) as thread, place.keeping() as kept:
         watch = _Watch(kept)
@@ -70,7 +72,7 @@ async def events(place: Place, after: int | None) -> AsyncIterator[bytes]:
             seq = known.last_seq if after is None else min(after, known.last_seq)
             yield _event("hello", {"last": known.last_seq}, None)
             quiet_s = 0.0
-            while True:
+            while not is_stopping():
                 state = await loop.run_in_executor(thread, watch.state)
                 while seq < state.last_seq:
                     found = await loop.run_in_executor(thread, watch.entries, seq)

@@ -43,11 +43,18 @@ class _Plan(NamedTuple):
 
 
 class Review:
-    """`place_of` finds the workspace of a request, `ask` runs a verb."""
+    """`place_of` finds the workspace of a request, `ask` runs a verb. Event streams end once
+    the server `is_stopping`."""
 
-    def __init__(self, place_of: Callable[[Request], Place], ask: Ask) -> None:
+    def __init__(
+        self,
+        place_of: Callable[[Request], Place],
+        ask: Ask,
+        is_stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._place_of = place_of
         self._ask = ask
+        self._is_stopping = is_stopping
         self._plans: OrderedDict[str, _Plan] = OrderedDict()
         self._timelines: OrderedDict[str, Timeline] = OrderedDict()
 
@@ -153,7 +160,7 @@ class Review:
     async def _events(self, request: Request) -> Response:
         said = request.headers.get("last-event-id", "")
         after = int(said) if said.isascii() and said.isdigit() and len(said) < 19 else None
-        stream = event_stream.events(self._place_of(request), after)
+        stream = event_stream.events(self._place_of(request), after, self._is_stopping)
         return StreamingResponse(stream, media_type="text/event-stream")
 
     # -- plans -----------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ def _entry(
         "kind": entry.kind,
         "outside": entry.kind in _OUTSIDE,
         "command": typed(entry.command)[:_MOST_COMMAND],
+        "of": _taken_back(store, entry),
         "exit": entry.exit,
         "duration_ms": entry.duration_ms,
         "ts": clock.iso(entry.ts_ns),
@@ -91,6 +92,14 @@ def _entry(
         "denied": _count(detail, "net_denied") + _count(detail, "fs_denied"),
         "network": _count(detail, "scopes_used"),
     }
+
+
+def _taken_back(store: HistoryStore, entry: Entry) -> str | None:
+    """Of an undo or redo of one command: that command."""
+    if entry.kind not in ("undo", "redo"):
+        return None
+    behind = queries.commands_behind(store, [entry])
+    return typed(behind[0].command)[:_MOST_COMMAND] if len(behind) == 1 else None
 
 
 def _count(detail: Mapping[str, object], name: str) -> int:
