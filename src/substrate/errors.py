@@ -12,6 +12,7 @@
     │   ├── MovedBranchesError  5   an undo must say what happens to the branches
     │   ├── ExternalEditsError  5   the workspace holds edits that are not recorded
     │   ├── LockedError         5   another process holds the history lock
+    │   ├── StalePlanError      5   the plan of a preview no longer holds
     │   └── WorkspaceError      5   the workspace cannot be read or written
     │       └── DiskFullError   5   no space or quota left; nothing was changed
     ├── ConflictError           1   both sides changed the same thing; nothing was changed
@@ -132,6 +133,12 @@ class ExternalEditsError(RefusedError):
 
 class LockedError(RefusedError):
     kind = "locked"
+
+
+class StalePlanError(RefusedError):
+    """Something that a preview relied on has changed since."""
+
+    kind = "stale"
 
 
 class WorkspaceError(RefusedError):

@@ -144,7 +144,7 @@ def test_an_error_is_a_document_on_stderr(words: tuple[str, ...], status: int) -
 def test_every_verb_is_asked() -> None:
     # `run` answers with the command's own output; the others are asked where there is something
     # for them to answer.
-    elsewhere = {"run", "replay", "daemon", "shell", "mcp", "hook"}
+    elsewhere = {"run", "replay", "daemon", "shell", "mcp", "ui", "hook"}
     assert {words[0] for words in CALLS} == set(VERBS) - elsewhere
 
 

@@ -74,6 +74,10 @@ STEPS = (
     Step("substrate doctor --json", "findings"),
     Step("substrate daemon status --json", "running", status=1),
     Step("substrate mcp"),  # it ends with its input
+    Step(
+        "substrate ui --no-open --json >link & until test -s link; do :; done; kill $!; wait $!",
+        then="grep -q http://127.0.0.1 link", status=143,
+    ),
     Step("script -qec 'substrate shell' /dev/null", then="test -e typed", stdin=TYPED),
     Step("ctx init"),
     Step("ctx index"),

@@ -34,8 +34,10 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.model.paths import RelPath as RelPath
     from substrate.model.paths import ancestors as ancestors
     from substrate.model.paths import display as display
+    from substrate.model.paths import from_text as from_text
     from substrate.model.paths import is_within as is_within
     from substrate.model.paths import join as join
+    from substrate.model.paths import name_fields as name_fields
     from substrate.model.paths import parent as parent
     from substrate.model.paths import rel_path as rel_path
     from substrate.model.paths import split as split
@@ -58,7 +60,8 @@ __getattr__ = lazy_names(
         "nodes": "ABSENT, BlobReader, BlobWriter, Change, Kind, ManyBlobWriter, Node, ReadyBlob",
         "patch_format": "PatchError, patch_changes, patch_parts",
         "paths": (
-            "ROOT, RelPath, ancestors, display, is_within, join, parent, rel_path, split, to_text"
+            "ROOT, RelPath, ancestors, display, from_text, is_within, join, name_fields, parent, "
+            "rel_path, split, to_text"
         ),
         "reported_edit": "CannotEditError, Content, FileBefore, ReportedEdit, replaced",
     },

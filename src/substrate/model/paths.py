@@ -69,3 +69,17 @@ def to_text(path: bytes) -> tuple[str, bool]:
 def display(path: bytes) -> str:
     """For people and JSON alike: `to_text` without the flag."""
     return to_text(path)[0]
+
+
+def name_fields(path: bytes, key: str = "path") -> dict[str, object]:
+    """A file name in JSON: `{"path": …}`, with `"encoded": true` if it had to be encoded."""
+    text, encoded = to_text(path)
+    return {key: text, "encoded": True} if encoded else {key: text}
+
+
+def from_text(text: str, *, encoded: bool) -> bytes:
+    """The name that `to_text` wrote as `text`."""
+    if not encoded:
+        return text.encode("utf-8", "surrogateescape")
+    head, *parts = text.split("%")
+    return head.encode() + b"".join(bytes.fromhex(p[:2]) + p[2:].encode() for p in parts)

@@ -6,6 +6,7 @@ checkpoints_sessions  checkpoints, sessions, compaction
 working_copy_rewrite  move a git working copy to another commit, keeping the work in it
 agent_events          what coding agents report by their hooks
 recover               every snapshot: list, search, restore, prune
+timeline              the rows of history, by index
 queries               log, show, diff, blame: queries that change nothing
 maintenance           status, check, repair, reset
 api                   the same for Python programs: `from substrate import History`
@@ -69,6 +70,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.maintenance import repair_store as repair_store
     from substrate.recorder.maintenance import reset_history as reset_history
     from substrate.recorder.maintenance import status as status
+    from substrate.recorder.plan_ids import plan_id as plan_id
     from substrate.recorder.repeat_call import typed_path as typed_path
     from substrate.recorder.reversals import prompt_named as prompt_named
     from substrate.recorder.reversals import recovery_hunks as recovery_hunks
@@ -81,6 +83,11 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.reversals import undo_scope as undo_scope
     from substrate.recorder.session_context import Kept as Kept
     from substrate.recorder.session_context import Place as Place
+    from substrate.recorder.shown_changes import ShownHunk as ShownHunk
+    from substrate.recorder.shown_changes import shown_hunks as shown_hunks
+    from substrate.recorder.timeline import Row as Row
+    from substrate.recorder.timeline import Timeline as Timeline
+    from substrate.recorder.timeline import Wanted as Wanted
     from substrate.recorder.working_copy_rewrite import rewrite_working_copy as rewrite_working_copy
     from substrate.rewrite.execute import Request as Request
     from substrate.rewrite.execute import RewriteOutcome as RewriteOutcome
@@ -130,12 +137,15 @@ __getattr__ = lazy_names(
             "Status, accept_outside, adopt_history, check_store, repair_store, reset_history, "
             "status"
         ),
+        "plan_ids": "plan_id",
         "repeat_call": "typed_path",
         "reversals": (
             "prompt_named, recovery_hunks, redo_command, restore_recovery, roll_back, "
             "scope_to_undo, undo_command, undo_hunks, undo_scope"
         ),
         "session_context": "Kept, Place",
+        "shown_changes": "ShownHunk, shown_hunks",
+        "timeline": "Row, Timeline, Wanted",
         "working_copy_rewrite": "rewrite_working_copy",
         "substrate.rewrite.execute": "Request, RewriteOutcome",
         "substrate.rewrite.snapshots": (

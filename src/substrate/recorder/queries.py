@@ -191,6 +191,11 @@ def commands_behind(store: HistoryStore, entries: Iterable[Entry]) -> tuple[Entr
     return tuple(sorted(commands, key=lambda entry: entry.seq, reverse=True))
 
 
+def described_changes(store: HistoryStore, entry: Entry) -> list[FileChange]:
+    """What an entry changed, a record per file."""
+    return file_changes(store, all_changes_of(store, entry))
+
+
 def excluded_files(entry: Entry) -> list[RelPath]:
     """Excluded paths that the entry changed; a directory that moved is one path."""
     return excluded_paths.of_detail(entry.detail).paths()

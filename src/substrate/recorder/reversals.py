@@ -29,6 +29,7 @@ from substrate.objects.snapshots import snapshot as snapshots
 from substrate.recorder import queries
 from substrate.recorder.arrival import PickedHunks
 from substrate.recorder.command import outside_edits
+from substrate.recorder.plan_ids import check_plan
 from substrate.recorder.repeat_call import naming_the_call
 from substrate.recorder.session_context import Place
 from substrate.recorder.user_git import UserGit
@@ -41,10 +42,10 @@ _TRIES = 3
 def undo_scope(place: Place, find: Callable[[HistoryStore], Scope], choice: Choice) -> Outcome:
     """Take back what `find` chooses, as one entry."""
 
-    def act(store: HistoryStore) -> Outcome:
+    def act(store: HistoryStore, choice: Choice) -> Outcome:
         return _scope_back(place, store, find(store), choice)
 
-    return _changing(place, "undo", act, dry_run=choice.dry_run)
+    return _changing(place, "undo", act, choice)
 
 
 def undo_hunks(
@@ -55,13 +56,13 @@ def undo_hunks(
 ) -> Outcome:
     """Take back some hunks of what `find` chooses; `picked` is as in `reversal.undo_hunks`."""
 
-    def act(store: HistoryStore) -> Outcome:
+    def act(store: HistoryStore, choice: Choice) -> Outcome:
         scope = find(store)
         words = " ".join([f"undo {scope.words}", *(f"--hunk {one}" for one in picked)])
         with naming_the_call(place, words, choice):
             return hunks.undo_hunks(store, scope, picked, choice, place.agent_id)
 
-    return _changing(place, "undo", act, dry_run=choice.dry_run)
+    return _changing(place, "undo", act, choice)
 
 
 def prompt_named(place: Place, store: HistoryStore, named: str | None) -> Prompt:
@@ -79,7 +80,7 @@ def undo_command(place: Place, target: str | None, choice: Choice) -> Outcome:
     If that command cannot be undone, nothing is changed and an error says why.
     """
 
-    def act(store: HistoryStore) -> Outcome:
+    def act(store: HistoryStore, choice: Choice) -> Outcome:
         if target is None:
             session = sessions.for_question(store, place.session)
             return _take_back(
@@ -99,7 +100,7 @@ def undo_command(place: Place, target: str | None, choice: Choice) -> Outcome:
             return outcome._replace(subject=found.entry)
         return _take_back(place, store, Picked(found.entry, effect), choice)
 
-    return _changing(place, "undo", act, dry_run=choice.dry_run)
+    return _changing(place, "undo", act, choice)
 
 
 def scope_to_undo(place: Place, store: HistoryStore, target: str | None) -> Scope:
@@ -119,12 +120,12 @@ def scope_to_undo(place: Place, store: HistoryStore, target: str | None) -> Scop
 def redo_command(place: Place, choice: Choice) -> Outcome:
     """Take back the session's newest undo or rollback that changed anything."""
 
-    def act(store: HistoryStore) -> Outcome:
+    def act(store: HistoryStore, choice: Choice) -> Outcome:
         session = sessions.for_question(store, place.session)
         newest = newest_command.to_redo(store, session.session_id)
         return _take_back(place, store, newest, choice, call="redo")
 
-    return _changing(place, "redo", act, dry_run=choice.dry_run)
+    return _changing(place, "redo", act, choice)
 
 
 def _take_back(
@@ -209,7 +210,7 @@ def roll_back(
 ) -> Outcome:
     """Go back to a command, a checkpoint, a prompt's start or a session's end; one is named."""
 
-    def act(store: HistoryStore) -> Outcome:
+    def act(store: HistoryStore, choice: Choice) -> Outcome:
         if checkpoint is not None:
             point = rollback.to_checkpoint(store, checkpoint, session or place.session)
         elif prompt is not None:
@@ -229,7 +230,7 @@ def roll_back(
             outcome = rollback.roll_back(store, point, announced, exact=exact, agent=place.agent_id)
         return _with_branches(place, store, effect, choice, outcome)
 
-    return _changing(place, "rollback", act, dry_run=choice.dry_run, scans=exact)
+    return _changing(place, "rollback", act, choice, scans=exact)
 
 
 def restore_recovery(
@@ -241,10 +242,12 @@ def restore_recovery(
     `picked`: only these hunks of what it would change; no files out of the trash then.
     """
 
-    def act(store: HistoryStore) -> Outcome:
-        return recovery_restore(store, ref, paths, place.agent_id, dry_run=dry_run, picked=picked)
+    def act(store: HistoryStore, choice: Choice) -> Outcome:
+        return recovery_restore(
+            store, ref, paths, place.agent_id, dry_run=choice.dry_run, picked=picked
+        )
 
-    return _changing(place, "restore", act, dry_run=dry_run, scans=True)
+    return _changing(place, "restore", act, Choice(dry_run=dry_run), scans=True)
 
 
 def recovery_hunks(place: Place, ref: str, paths: tuple[RelPath, ...]) -> list[ChangeHunk]:
@@ -322,9 +325,9 @@ def _is_held(store: HistoryStore, kept: Recovery | None, command_id: str, path: 
 def _changing(
     place: Place,
     purpose: str,
-    act: Callable[[HistoryStore], Outcome],
+    act: Callable[[HistoryStore, Choice], Outcome],
+    choice: Choice,
     *,
-    dry_run: bool,
     scans: bool = False,
 ) -> Outcome:
     """First record outside edits, then `act`.
@@ -332,8 +335,10 @@ def _changing(
     The edits are known from the watcher. A scan is needed if `scans` (the whole tree is concerned),
     if the watcher may have missed something, or after a path turned out to differ from history.
 
-    A dry run does the same, and drops what it recorded.
+    A dry run does the same, and drops what it recorded. If the caller expects a plan, the plan is
+    made again under the lock and compared before anything changes.
     """
+    dry_run = choice.dry_run
     with (
         place.existing_history() as store,
         store.rehearsing(purpose) if dry_run else store.writing(purpose),
@@ -344,7 +349,11 @@ def _changing(
             asks = not scans and attempt == 0
             known = outside_edits.agree(place, store, asks=asks, records=not dry_run)
             try:
-                outcome = _naming_commands(store, act(store)._replace(base_known=known))
+                if choice.expected is not None:
+                    check_plan(act(store, choice._replace(dry_run=True)), choice.expected)
+                outcome = _naming_commands(store, act(store, choice)._replace(base_known=known))
+                if choice.look is not None:
+                    choice.look(store, outcome)
                 return outcome._replace(notes=[*store.take_said(), *outcome.notes])
             except ChangedMeanwhileError:
                 if attempt == _TRIES - 1:

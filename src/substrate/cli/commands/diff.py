@@ -11,14 +11,13 @@ from substrate.cli.frame import (
     add_scope_options,
     has_scope_option,
     hunk_json,
-    name_fields,
     scope_finder,
     scope_of_id,
     show_hunk,
 )
 from substrate.cli.render import is_in_workspace, node_json, paths_of, place_of
 from substrate.errors import EXIT_OK, NotFoundError, UsageError
-from substrate.model import RelPath, display, is_within
+from substrate.model import RelPath, display, is_within, name_fields
 from substrate.recorder import queries, scopes, typed_path
 from substrate.recorder.command import outside_edits
 

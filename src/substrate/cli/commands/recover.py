@@ -10,12 +10,11 @@ from substrate.cli.frame import (
     Styled,
     choose_hunks,
     hunk_json,
-    name_fields,
     show_hunk,
 )
 from substrate.cli.render import paths_of, place_of, show_reversal, size, when
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, NotFoundError, UsageError
-from substrate.model import Kind, RelPath, display, is_within
+from substrate.model import Kind, RelPath, display, is_within, name_fields
 from substrate.recorder import (
     BroughtBack,
     Match,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.frame import Output, Styled, name_fields
+from substrate.cli.frame import Output, Styled
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK
-from substrate.model import display
+from substrate.model import display, name_fields
 from substrate.recorder import Request, RewriteOutcome, rewrite_working_copy
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.cli.frame.output import Piece as Piece
     from substrate.cli.frame.output import Style as Style
     from substrate.cli.frame.output import Styled as Styled
-    from substrate.cli.frame.output import name_fields as name_fields
     from substrate.cli.frame.output import open_output as open_output
     from substrate.cli.frame.reversal_options import add_choice_options as add_choice_options
     from substrate.cli.frame.reversal_options import add_git_options as add_git_options
@@ -52,7 +51,7 @@ __getattr__ = lazy_names(
         "hunk_choice": "APPLY, RESTORE, choose_hunks, hunk_json, show_hunk",
         "interruption_notice": "announce_interrupted, may_be_reading",
         "nested_call": "answer",
-        "output": "Output, Piece, Style, Styled, name_fields, open_output",
+        "output": "Output, Piece, Style, Styled, open_output",
         "reversal_options": "add_choice_options, add_git_options, choice_of, deciding_branches",
         "scope_options": "add_scope_options, has_scope_option, scope_finder, scope_of_id",
         "terminal_text": "clip, plural, safe, width",

@@ -55,6 +55,7 @@ VERBS: Mapping[str, str] = {
     "disconnect": _COMMANDS + "disconnect",
     "daemon": _COMMANDS + "daemon",
     "mcp": _COMMANDS + "mcp",
+    "ui": _COMMANDS + "ui",
     "shell": _COMMANDS + "shell",
     "hook": _COMMANDS + "hook",
 }

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple, TextIO
 
 from substrate.cli.frame.terminal_text import clip, is_control, safe, safe_block, width
-from substrate.model import to_text
 
 if TYPE_CHECKING:
     from substrate.errors import SubstrateError
@@ -46,12 +45,6 @@ class Styled(NamedTuple):
 
 
 Piece = str | Styled
-
-
-def name_fields(path: bytes, key: str = "path") -> dict[str, object]:
-    """A file name in JSON: `{"path": …}`, with `"encoded": true` if it had to be encoded."""
-    text, encoded = to_text(path)
-    return {key: text, "encoded": True} if encoded else {key: text}
 
 
 class Output:

@@ -29,6 +29,10 @@ def add_choice_options(parser: ArgumentParser) -> None:
         "--skip-conflicts", action="store_true", help="leave colliding files as they are"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, change nothing")
+    parser.add_argument(
+        "--plan", metavar="PLAN_ID",
+        help="only if the plan is still this one; `--dry-run --json` shows its plan_id",
+    )  # fmt: skip
 
 
 def add_git_options(parser: ArgumentParser, *, files_only: bool = True) -> None:
@@ -52,6 +56,7 @@ def choice_of(args: Namespace, place: Place) -> Choice:
         skip_conflicts=args.skip_conflicts,
         dry_run=args.dry_run,
         branches=_branches(args),
+        expected=args.plan,
     )
 
 

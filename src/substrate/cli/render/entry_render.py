@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from substrate.cli.frame import name_fields
 from substrate.coding_agents import typed
 from substrate.errors import UsageError
-from substrate.model import display
+from substrate.model import display, name_fields
 from substrate.recorder import Place, queries
 from substrate.system import clock
 

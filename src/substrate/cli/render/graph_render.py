@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from substrate.cli.frame import Styled, name_fields, plural
+from substrate.cli.frame import Styled, plural
+from substrate.model import name_fields
 
 if TYPE_CHECKING:
     from substrate.cli.frame import Output

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from substrate.cli.frame import Output, Piece, Styled, clip, name_fields, plural, safe, width
+from substrate.cli.frame import Output, Piece, Styled, clip, plural, safe, width
 from substrate.cli.render.entry_render import command_line, hex_or_none
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, EXIT_REFUSED
-from substrate.model import display
+from substrate.model import display, name_fields
+from substrate.recorder import plan_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +69,7 @@ def show_reversal(output: Output, outcome: Outcome | None, *, dry_run: bool) -> 
         if dry_run:
             document["dry_run"] = True
             document["what"] = outcome.what
+            document["plan_id"] = plan_id(outcome)
             document["plan"] = [*outcome.plan.describe(), *outcome.besides]
         output.emit_json(document)
         return _status(outcome)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.frame import Styled, hunk_json, name_fields, show_hunk
+from substrate.cli.frame import Styled, hunk_json, show_hunk
 from substrate.cli.render.entry_render import node_json
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK
-from substrate.model import display, hold_causes_json, hold_words
+from substrate.model import display, hold_causes_json, hold_words, name_fields
 from substrate.system import clock
 
 if TYPE_CHECKING:

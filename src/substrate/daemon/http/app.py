@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ExceptionHandler
 from starlette.websockets import WebSocket
 
 import substrate
@@ -27,6 +25,8 @@ from substrate.daemon.http.http_limits import MOST_OUTPUT_BYTES, Limits
 from substrate.daemon.http.request_checks import Guard
 from substrate.errors import NotFoundError, SubstrateError, UsageError
 from substrate.protocol import http_bodies
+from substrate.recorder import Place
+from substrate.review import Review, error_document, error_handlers, read_document
 from substrate.system import environment
 from substrate.trace import TraceReader
 from substrate.workspace import find_workspace
@@ -34,8 +34,7 @@ from substrate.world import STRATEGIES, TIERS
 from substrate.world.capabilities import finding
 
 #: What a client may ask this daemon for.
-FEATURES = ("execute", "stream", "cancel", "pty", "trace", "doctor", "fs_diff")
-_BODY_S = 30.0
+FEATURES = ("execute", "stream", "cancel", "pty", "trace", "doctor", "fs_diff", "review")
 _SPAN_ID = re.compile(r"spn_[0-9a-z]{1,64}")
 #: As in nginx: the client closed the connection, so this status is never read.
 _CLIENT_GONE = 499
@@ -59,12 +58,9 @@ class Service:
             Route("/v1/trace/{span_id}", self._trace, methods=["GET"]),
             WebSocketRoute("/v1/stream", self._pty),
         ]
-        handlers: Mapping[Any, ExceptionHandler] = {
-            SubstrateError: _failed,
-            HTTPException: _http_error,
-            Exception: _bug,
-        }
-        return Guard(Starlette(routes=routes, exception_handlers=handlers))
+        review = Review(_reviewed, self._ask_verb)
+        handlers = error_handlers("docs/daemon.md")
+        return Guard(Starlette(routes=[*routes, *review.routes()], exception_handlers=handlers))
 
     async def _capabilities(self, request: Request) -> Response:
         directory = _directory(request)
@@ -83,6 +79,9 @@ class Service:
                 said, _ = await asyncio.gather(_collect(out, running), _collect(err, running))
                 ended = await running.ended
                 return responses.own_answer(ended, said[0], await running.all_notes())
+
+    async def _ask_verb(self, words: list[str], directory: str) -> bytes:
+        return await self._asked([b"--json", *map(os.fsencode, words)], directory)
 
     async def _execute(self, request: Request) -> Response:
         call = Call.of(await _wanted(request))
@@ -133,10 +132,10 @@ class Service:
                     ended = await running.ended
             yield {"type": "exit", "code": ended.status, **responses.answer(ended, notes)}
         except SubstrateError as error:
-            yield {"type": "error", **responses.error_document(error)}
+            yield {"type": "error", **error_document(error)}
 
     async def _cancel(self, request: Request) -> Response:
-        document = await _document(request)
+        document = await read_document(request)
         span_id = document.get("span_id")
         found = self.running.get(span_id) if isinstance(span_id, str) else None
         if found is None:
@@ -203,34 +202,19 @@ def _directory(request: Request) -> str:
     return wanted
 
 
+def _reviewed(request: Request) -> Place:
+    directory = _directory(request)
+    if not directory:
+        raise UsageError("cwd is needed", hint="cwd names a directory of the workspace")
+    return Place.at(Path(directory), environment.current())
+
+
 async def _wanted(request: Request) -> http_bodies.Execute:
     home = environment.current().home
-    wanted = http_bodies.execute(await _document(request), str(home) if home else "/")
+    wanted = http_bodies.execute(await read_document(request), str(home) if home else "/")
     if wanted.pty:
         raise UsageError("pty: a terminal needs a stream", hint="WebSocket /v1/stream")
     return wanted
-
-
-async def _document(request: Request) -> dict[str, object]:
-    said = request.headers.get("content-length", "")
-    if said.isdigit() and int(said) > http_bodies.MOST_BODY_BYTES:
-        raise _too_large()
-    body = b""
-    try:
-        async with asyncio.timeout(_BODY_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > http_bodies.MOST_BODY_BYTES:
-                    raise _too_large()
-    except TimeoutError:
-        raise HTTPException(408, "the body does not come") from None
-    except ClientDisconnect:
-        raise HTTPException(400, "the body is not whole") from None
-    return http_bodies.parse_json(body)
-
-
-def _too_large() -> HTTPException:
-    return HTTPException(413, f"the body is larger than {http_bodies.MOST_BODY_BYTES} bytes")
 
 
 async def _collect(reader: asyncio.StreamReader, running: Execution) -> tuple[bytes, bool]:
@@ -299,34 +283,6 @@ async def _done_before_disconnect(request: Request, work: asyncio.Future[Any]) -
 async def _gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-async def _failed(_: Request, error: Exception) -> Response:
-    assert isinstance(error, SubstrateError)
-    status = responses.status_of(error)
-    headers = {"retry-after": "1"} if status == 429 else None
-    return JSONResponse(responses.error_document(error), status_code=status, headers=headers)
-
-
-async def _http_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    kinds = {404: "not-found", 405: "usage", 408: "timeout", 413: "too-large"}
-    document = {
-        "kind": kinds.get(error.status_code, "usage"),
-        "message": str(error.detail),
-        "hint": "docs/daemon.md lists the routes",
-    }
-    headers = {**(error.headers or {}), "connection": "close"}
-    return JSONResponse({"error": document}, status_code=error.status_code, headers=headers)
-
-
-async def _bug(_: Request, error: Exception) -> Response:
-    document = {
-        "kind": "bug",
-        "message": f"a bug in Substrate: {type(error).__name__}",
-        "hint": "the daemon's log has more",
-    }
-    return JSONResponse({"error": document}, status_code=500)
 
 
 def capabilities() -> dict[str, object]:

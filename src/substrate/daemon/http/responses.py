@@ -83,11 +83,3 @@ def _like(kind: str) -> type[SubstrateError]:
         if kind in (known.kind, *(sub.kind for sub in known.__subclasses__())):
             return known
     return SubstrateError
-
-
-def error_document(error: SubstrateError) -> Document:
-    return {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
-
-
-def status_of(error: SubstrateError) -> int:
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)

@@ -129,6 +129,9 @@ def perform(
         bool(kept) and not (wish.changes or turns.todo or TO_MOVE in new.detail)
         and not _owned(store, undoing)
     )  # fmt: skip
+    if dry_run and store.ledger.is_rehearsing:
+        with store.commit_point(batch):  # merged contents can be read until the rehearsal ends
+            pass
     if dry_run or is_nothing:
         planned = () if is_nothing else _besides(store, undoing, turns)
         return _outcome(None, wish, None, [], plan)._replace(

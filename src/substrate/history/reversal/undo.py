@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +53,10 @@ class Choice(NamedTuple):
     branches: Branches | None = None
     #: The refs that the caller moves back after the files: see `TO_MOVE`.
     moving: Mapping[str, object] = {}
+    #: The `plan_id` of a preview: any other plan is refused, and nothing is changed.
+    expected: str | None = None
+    #: For a dry run: called with its outcome while the store can still read merged contents.
+    look: Callable[[HistoryStore, Outcome], None] | None = None
 
 
 def announcing(new: NewEntry, choice: Choice) -> NewEntry:

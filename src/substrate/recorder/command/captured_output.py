@@ -31,6 +31,14 @@ def capture_for(home: Path, span_id: str) -> Capture:
     return Capture(directory / span_id)
 
 
+def read(home: Path, span_id: str, stream: str) -> bytes | None:
+    """What is kept of a command's ``stdout`` or ``stderr``; None: nothing was, or it is gone."""
+    try:
+        return (home / DIRECTORY / span_id / stream).read_bytes()
+    except OSError:
+        return None
+
+
 def _prune_if_due(directory: Path) -> None:
     """One `stat` per command; an error here never fails the command."""
     mark = directory / _MARK

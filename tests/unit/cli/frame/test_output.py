@@ -11,7 +11,8 @@ import sys
 
 import pytest
 
-from substrate.cli.frame.output import Output, Styled, name_fields
+from substrate.cli.frame.output import Output, Styled
+from substrate.model import name_fields
 
 
 class Terminal(io.TextIOWrapper):

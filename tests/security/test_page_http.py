@@ -1,0 +1,123 @@
+"""The page's server refuses everything that its own page would not send."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contract.program import Program
+from tests.page_site import Page, page_in
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    base = tmp_path_factory.mktemp("page")
+    (base / "project").mkdir()
+    program = Program(base / "project", {"HOME": str(base), "SUBSTRATE_HOME": str(base / "home")})
+    program.sh("echo one > a.txt")
+    with page_in(program) as started:
+        yield started.enter()
+
+
+PREVIEW = {"verb": "undo", "scope": "@"}
+
+
+def without(headers: dict[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in headers.items() if key != name}
+
+
+def test_the_page_itself_is_served(page: Page) -> None:
+    assert page.get("/v1/rows")["total"] == 3
+    answer = page.send("POST", "/v1/preview", PREVIEW, page.own_headers())
+    assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status"),
+    [
+        ("Host", "evil.example", 421),
+        ("Host", "localhost", 421),
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "null", 403),
+        ("Origin", "http://127.0.0.1:1", 403),
+        ("Sec-Fetch-Site", "cross-site", 403),
+        ("Sec-Fetch-Site", "same-site", 403),
+        ("X-Substrate", "0", 403),
+        ("Content-Type", "text/plain", 415),
+        ("Content-Type", "application/x-www-form-urlencoded", 415),
+        ("Authorization", "Bearer guessed", 401),
+        ("Authorization", "", 401),
+    ],
+)
+def test_a_request_of_another_origin_is_refused(
+    page: Page, name: str, value: str, status: int
+) -> None:
+    answer = page.send("POST", "/v1/preview", PREVIEW, {**page.own_headers(), name: value})
+    assert answer.status == status, answer.body
+    assert answer.error["kind"] == "refused"
+
+
+@pytest.mark.parametrize("name", ["Origin", "Sec-Fetch-Site", "X-Substrate", "Content-Type"])
+def test_a_post_needs_every_header(page: Page, name: str) -> None:
+    headers = without(page.own_headers(), name)
+    assert page.send("POST", "/v1/carry-out", {"plan_id": "x"}, headers).status in (403, 415)
+
+
+@pytest.mark.parametrize("route", ["/v1/rows", "/v1/events", "/v1/file/now?path=a.txt"])
+def test_reading_needs_the_secret(page: Page, route: str) -> None:
+    assert page.send("GET", route).status == 401
+    cookie = {"Cookie": f"secret={page.secret}"}
+    assert page.send("GET", route, headers=cookie).status == 401
+
+
+def test_a_token_works_once(page: Page) -> None:
+    again = page.send("POST", "/page/exchange", {"token": page.token}, page.own_headers())
+    assert (again.status, again.error["kind"]) == (409, "token")
+    for wrong in ("", "guess", None, 3):
+        answer = page.send("POST", "/page/exchange", {"token": wrong}, page.own_headers())
+        assert answer.status == 409
+    assert page.get("/v1/rows"), "the tab that has its secret goes on"
+
+
+@pytest.mark.parametrize(
+    ("method", "route"),
+    [
+        ("POST", "/v1/execute"),
+        ("POST", "/v1/execute/stream"),
+        ("POST", "/v1/execute/cancel"),
+        ("GET", "/v1/stream"),
+        ("GET", "/v1/doctor"),
+        ("GET", "/../page_server.py"),
+        ("GET", "/vendor/../../page_server.py"),
+        ("GET", "/vendor/LICENSE.htm"),
+    ],
+)
+def test_other_routes_do_not_exist(page: Page, method: str, route: str) -> None:
+    body = {"cmd": "touch ran"} if method == "POST" else None
+    assert page.send(method, route, body, page.own_headers()).status == 404
+    assert not (page.cwd / "ran").exists()
+
+
+def test_every_answer_has_the_policy_and_no_cookie(page: Page) -> None:
+    for route in ("/", "/app.js", "/v1/rows", "/nowhere"):
+        headers = {k.lower(): v for k, v in page.send("GET", route).headers.items()}
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'")
+        assert "require-trusted-types-for 'script'; trusted-types 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert "set-cookie" not in headers
+        assert not any(name.startswith("access-control-") for name in headers)
+
+
+def test_a_read_only_page_carries_nothing_out(page: Page, tmp_path: Path) -> None:
+    with page_in(page.program, "--read-only") as other:
+        other.enter()
+        shown = other.send("POST", "/v1/preview", PREVIEW, other.own_headers())
+        assert shown.status == 200
+        body = {"plan_id": shown.document["plan_id"]}
+        assert other.send("POST", "/v1/carry-out", body, other.own_headers()).status == 404
+        assert page.send("GET", "/v1/rows", headers=other.own_headers()).status == 403
+    assert (page.cwd / "a.txt").exists()
