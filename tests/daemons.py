@@ -17,10 +17,12 @@ PATIENCE_S = 60.0
 SUBSTRATE = [sys.executable, "-m", "substrate"]
 
 
-def until(condition: Callable[[], object], what: str = "it") -> None:
+def until(condition: Callable[[], object], what: str | Callable[[], str] = "it") -> None:
+    """`what` may be a function, which is called only if the condition does not come true."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, f"{what} never happened"
+        in_time = time.monotonic() < deadline
+        assert in_time, f"{what() if callable(what) else what} never happened"
         time.sleep(0.02)
 
 

@@ -72,6 +72,19 @@ def test_a_config_that_was_overwritten_and_a_hook_that_was_made(cli: Cli) -> Non
     assert not (root / ".git/hooks/pre-commit").exists() and not (root / "new").exists()
 
 
+def test_a_config_alone_is_named_and_can_be_taken_back_as_printed(cli: Cli) -> None:
+    """It said "nothing to change", and no command to reverse it."""
+    config = cli.workspace / ".git/config"
+    before = config.read_bytes()
+    cli.ok("-c", "echo '[user]' > .git/config")
+    done = cli("undo", "--with-git")
+    first, *_, last = done.stdout.decode().splitlines()
+    assert first.startswith("undid c-") and "> .git/config" in first
+    assert config.read_bytes() == before
+    cli.ok(*last.removeprefix("to take this back: substrate ").split())
+    assert config.read_bytes() == b"[user]\n"
+
+
 def test_a_config_that_was_changed_since_stays(cli: Cli) -> None:
     root = cli.workspace
     config = (root / ".git/config").read_bytes()

@@ -88,6 +88,11 @@ class Shell:
         self.wait_for("alive2")
         return os.tcgetpgrp(self._fd) == self.pid
 
+    def processes(self) -> str:
+        """The processes of the session and their states, for the message of a failure."""
+        words = ["ps", "-s", str(self.pid), "-o", "pid,ppid,pgid,tpgid,stat,wchan:20,args"]
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
     def close(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -148,7 +153,7 @@ def test_put_in_the_background_it_leaves_the_terminal_alone(shell: Shell) -> Non
     shell.say("bg; echo in$((1+1))")
     shell.wait_for("in2")
     (shell.cwd.parent / "home" / "go").touch()
-    until((shell.cwd / "made").exists, "the end of the command")
+    until((shell.cwd / "made").exists, lambda: f"the end of the command; {shell.processes()}")
     shell.say("wait; echo waited$((1+1))")
     shell.wait_for("waited2")
     assert shell.is_alive()

@@ -48,7 +48,7 @@ def outcome_json(outcome: Outcome) -> dict[str, object]:
 def recover_with(outcome: Outcome) -> str | None:
     """The command that brings back what was replaced, branches included."""
     undo = f"substrate undo {outcome.entry.command_id}" if outcome.entry else None
-    if undo and outcome.refs:
+    if undo and (outcome.refs or outcome.git_files):
         return f"{undo} --with-git"
     if outcome.recovery_ref is None:
         # Nothing was replaced, so there is no snapshot: the entry itself can be undone.
@@ -108,7 +108,7 @@ def _show_done(output: Output, outcome: Outcome) -> None:
         output.line("nothing was taken back: every path in conflict keeps its present state")
     elif outcome.incomplete and entry is None:
         output.line("nothing was changed")
-    elif not outcome.refs and (
+    elif not (outcome.refs or outcome.git_files) and (
         entry is None or not (entry.commit or outcome.restored or outcome.deleted)
     ):
         output.line("nothing to change: the files are already that way")

@@ -79,6 +79,8 @@ class Outcome(NamedTuple):
     passed_over: int = 0
     #: Refs of the user's repository that were moved back.
     refs: tuple[str, ...] = ()
+    #: How many files inside a `.git` were put back: objects, configuration, hooks, logs.
+    git_files: int = 0
     #: A part of the request was not done; a note says which.
     incomplete: bool = False
     #: How it was known that history agrees with the workspace: ``watched`` or ``scanned``.

@@ -133,7 +133,8 @@ def _git_files_back(
     done = restore_git_bytes.bring_back(store, _undone(store, outcome), under)
     incomplete = outcome.incomplete or bool(done.left)
     notes = [*outcome.notes, *done.notes()]
-    return outcome._replace(notes=notes, incomplete=incomplete), done
+    files = outcome.git_files + done.objects + len(done.paths)
+    return outcome._replace(notes=notes, incomplete=incomplete, git_files=files), done
 
 
 def unmoved(store: HistoryStore) -> Entry | None:
