@@ -36,6 +36,7 @@ _TRAILER_KEYS = {
     "exit": "Substrate-Exit",
     "attrs": "Substrate-Attrs",
 }
+_TRAILER_FIELDS = {key: field for field, key in _TRAILER_KEYS.items()}
 
 
 def checked_session_id(name: str) -> str:
@@ -68,7 +69,7 @@ def summary_of(command: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def subject(kind: str, session_id: str | None, command_id: str, command: str) -> str:
@@ -115,11 +116,10 @@ def compose(subject_line: str, trailers: Trailers) -> bytes:
 def parse_trailers(message: bytes) -> Trailers | None:
     """The trailers of a history commit, or None for a commit that is not one."""
     found: dict[str, str] = {}
-    keys = {key: field for field, key in _TRAILER_KEYS.items()}
     for line in message.decode("utf-8", "surrogateescape").split("\n")[1:]:
         key, colon, value = line.partition(": ")
-        if colon and key in keys:
-            found[keys[key]] = value
+        if colon and key in _TRAILER_FIELDS:
+            found[_TRAILER_FIELDS[key]] = value
     if "kind" not in found or "command_id" not in found:
         return None
     exit_text = found.get("exit", "")
