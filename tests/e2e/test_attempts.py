@@ -65,7 +65,7 @@ def test_the_others_stay_if_the_picked_one_conflicts(program: Program) -> None:
     assert left["world_id"] == second["world_id"]
 
 
-def test_attempts_that_fail_or_change_nothing_are_told(program: Program) -> None:
+def test_attempts_that_fail_or_change_nothing_are_reported(program: Program) -> None:
     done = program("try", "2", "--", "sh", "-c", "exit $SUBSTRATE_ATTEMPT").is_status(1)
     assert done.text.count("(changed nothing)") == 2
     assert program.json("world", "list")["worlds"] == []
