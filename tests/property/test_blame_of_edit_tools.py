@@ -96,8 +96,11 @@ class Round:
         if self.chance.random() < often:
             self.page.change(TYPIST)
         if self.chance.random() < often / 2:
-            with self.bench.store() as store, store.writing("a scan"):
-                record_entry.record_outside(store)
+            self.scan()
+
+    def scan(self) -> None:
+        with self.bench.store() as store, store.writing("a scan"):
+            record_entry.record_outside(store)
 
     def claude_edits(self, name: str, number: int) -> None:
         claude = self.agents[name]
@@ -138,7 +141,12 @@ class Round:
         self.tell("gemini", gemini.replace(self.page.path, old, new, original))
 
     def command_runs(self) -> None:
-        """Claude Code's Bash, in a world; the typist may write before the change arrives."""
+        """Claude Code's Bash, in a world; the typist may write before the change arrives.
+
+        The daemon has seen what was typed until the world began. Without it the world's base would
+        not be known, and lines near each other would be a conflict.
+        """
+        self.scan()
         written, typed = self.page.change_two("shell", also=self.chance.random() < 0.7)
         source = self.bench.root.parent / "new.txt"
         source.write_text(written)
