@@ -286,6 +286,32 @@ def test_long_answers_come_in_parts_that_are_whole_together(project: Project) ->
     project.ask(script)
 
 
+def test_the_first_answers_of_the_last_start_come_before_the_sdk_is_there(
+    project: Project, tmp_path: Path
+) -> None:
+    """They are the same as the SDK's, each comes once, and what has changed is corrected."""
+    kept = tmp_path / "home" / "mcp-answers.json"
+    listed = []
+
+    async def script(call: Asking) -> None:
+        listed.append((await call.client.list_tools()).model_dump_json())  # type: ignore[attr-defined]
+        assert (await call("status"))["your_session"] == OWN
+
+    project.ask(script)
+    answers = kept.read_text()
+    project.ask(script)
+    assert (listed[0], answers) == (listed[1], kept.read_text())
+    kept.write_text(answers.replace("List recorded commands", "Kept from a start before"))
+    project.ask(script)
+    assert "Kept from a start before" in listed[2]
+    assert kept.read_text() == answers
+    kept.write_text(
+        answers.replace("List recorded", "Other").replace('"versions": [', '"versions": ["0", ')
+    )
+    project.ask(script)
+    assert listed[3] == listed[0]
+
+
 def test_words_of_a_model_are_never_options(project: Project) -> None:
     async def script(call: Asking) -> None:
         for tool, given in (

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -125,10 +126,11 @@ class Home:
 
     def run(self, turns: list[list[dict[str, Any]]], *program: str, **env: str) -> Ran:
         """Run an agent with a model that makes these calls."""
-        (self.home / "turns.json").write_text(json.dumps(turns))
-        out = self.home / "out.json"
+        scratch = Path(tempfile.mkdtemp(dir=self.home))  # several agents may run at once
+        (scratch / "turns.json").write_text(json.dumps(turns))
+        out = scratch / "out.json"
         namespace = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "-rn"]
-        model = [sys.executable, str(_MODEL), str(self.home / "turns.json"), str(out)]
+        model = [sys.executable, str(_MODEL), str(scratch / "turns.json"), str(out)]
         subprocess.run(
             [*namespace, *model, *program], cwd=self.project, env={**self.env, **env}, check=True
         )

@@ -67,6 +67,7 @@ def test_codex(in_home: NewHome) -> None:
     # A model that Codex does not know: others search for tools of MCP before they call them. And
     # Codex does not wait long for a server: on a busy machine it would go on without it.
     text = config.read_text().replace("gpt-5.5", "scripted")
+    text = text.replace('substrate"]\n', 'substrate"]\ndefault_tools_approval_mode = "approve"\n')
     config.write_text("mcp_optional_startup_grace_ms = 60000\n" + text)
 
     def undo(**given: str) -> dict[str, Any]:

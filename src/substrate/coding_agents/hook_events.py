@@ -16,7 +16,7 @@ from substrate.coding_agents import files_before
 from substrate.model import FileBefore, ReportedEdit
 
 #: The agents whose hooks are understood, as `substrate hook AGENT` names them.
-HOOKED_AGENTS = ("claude-code", "codex", "gemini-cli")
+HOOKED_AGENTS = ("claude-code", "codex", "gemini-cli", "cursor", "opencode")
 #: A longer report is not read: an edit tool reports whole files, but none is that long.
 _MOST_BYTES = 64 << 20
 

@@ -15,6 +15,7 @@ _PLUGIN = f"""\
 import {{ spawnSync }} from "node:child_process"
 
 const command = %s
+const asked = new Map() // the arguments of calls that run
 
 const report = (event, details) => {{
   try {{
@@ -30,11 +31,18 @@ export const Substrate = async ({{ directory }}) => ({{
       report(event.type, {{ cwd: directory, properties: event.properties }})
     }}
   }},
+  "chat.message": async (input, output) => {{
+    const texts = output.parts.filter((one) => one.type === "text").map((one) => one.text)
+    report("chat.message", {{ cwd: directory, ...input, text: texts.join("\\n") }})
+  }},
   "tool.execute.before": async (input, output) => {{
+    asked.set(input.callID, output.args)
     report("tool.execute.before", {{ cwd: directory, ...input, tool_input: output.args }})
   }},
   "tool.execute.after": async (input, output) => {{
-    report("tool.execute.after", {{ cwd: directory, ...input, tool_response: output.metadata }})
+    const args = asked.get(input.callID) ?? input.args
+    asked.delete(input.callID)
+    report("tool.execute.after", {{ cwd: directory, ...input, tool_input: args }})
   }},
 }})
 """

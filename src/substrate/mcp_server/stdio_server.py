@@ -16,13 +16,18 @@ what your own session did; ask the user for the rest."""
 
 def serve(project: Path, environment: Environment, *, may_take_back_any: bool) -> None:
     """Answer MCP requests; returns when stdin ends."""
-    try:
-        from mcp.server.mcpserver import MCPServer
-    except ImportError:
+    from importlib import util
+
+    if util.find_spec("mcp") is None:
         raise MissingDependencyError(
             "the MCP server needs the package mcp",
             hint="install it: pip install 'substrate-recorder[mcp]'",
-        ) from None
+        )
+    from substrate.mcp_server import early_answers
+
+    end = early_answers.begin(environment.substrate_home)
+    from mcp.server.mcpserver import MCPServer
+
     from substrate.mcp_server.allowed_changes import OwnWork
     from substrate.mcp_server.command_line import CommandLine
     from substrate.mcp_server.tools import Tools
@@ -33,4 +38,7 @@ def serve(project: Path, environment: Environment, *, may_take_back_any: bool) -
         "substrate", version=__version__, instructions=_INSTRUCTIONS
     )
     Tools(cli, own).register(server)
-    server.run("stdio")
+    try:
+        server.run("stdio")
+    finally:
+        end()

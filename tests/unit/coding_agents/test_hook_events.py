@@ -1,4 +1,4 @@
-"""What the hooks of three coding agents report, in one form; nothing they send may raise."""
+"""What the hooks of coding agents report, in one form; nothing they send may raise."""
 
 from __future__ import annotations
 
@@ -208,3 +208,40 @@ def test_a_long_patch_is_split_once() -> None:
         assert rewrite is not None
         assert rewrite(b"old\n") == one.path.encode() + b"\n"
         assert len(rewrite.args[0]) < 100  # type: ignore[attr-defined]  # a partial
+
+
+def test_cursor_reports_commands_and_finished_edits() -> None:
+    base = {
+        "conversation_id": "c-1", "generation_id": "g-1", "workspace_roots": [str(ROOT)],
+        "model": "auto",
+    }  # fmt: skip
+    prompt = event("cursor", {**base, "hook_event_name": "beforeSubmitPrompt", "prompt": "go"})
+    assert prompt.kind is EventKind.PROMPT
+    assert (prompt.session, prompt.prompt, prompt.text) == ("c-1", "g-1", "go")
+    assert prompt.cwd == str(ROOT)
+    shell = {**base, "hook_event_name": "afterShellExecution", "command": "make", "output": ""}
+    ran = event("cursor", shell)
+    assert (ran.kind, ran.command, ran.tool) == (EventKind.AFTER_SHELL, "make", "Shell")
+    steps = [{"old_string": "a", "new_string": "b"}, {"old_string": "b", "new_string": "c"}]
+    edit = {**base, "hook_event_name": "afterFileEdit", "file_path": str(FILE), "edits": steps}
+    [done] = event("cursor", edit).edits
+    assert done.reported.rewrite is not None
+    assert (done.path, done.reported.rewrite(b"xa")) == (str(FILE), b"xc")
+
+
+def test_opencode_reports_calls_with_their_ids() -> None:
+    base = {"cwd": str(ROOT), "sessionID": "ses_1", "callID": "call_1"}
+    after = {**base, "hook_event_name": "tool.execute.after"}
+    ran = event("opencode", {**after, "tool": "bash", "tool_input": {"command": "make"}})
+    assert (ran.kind, ran.session, ran.call_id) == (EventKind.AFTER_SHELL, "ses_1", "call_1")
+    assert ran.command == "make"
+    wanted = {"filePath": str(FILE), "oldString": "a", "newString": "b", "replaceAll": True}
+    [edit] = event("opencode", {**after, "tool": "edit", "tool_input": wanted}).edits
+    assert edit.reported.rewrite is not None
+    assert edit.reported.rewrite(b"aa") == b"bb"
+    wanted = {"filePath": str(FILE), "content": "new"}
+    [written] = event("opencode", {**after, "tool": "write", "tool_input": wanted}).edits
+    assert written.reported.after == Content(b"new")
+    idle = {"cwd": str(ROOT), "hook_event_name": "session.idle", "properties": {"sessionID": "s"}}
+    assert event("opencode", idle).kind is EventKind.PROMPT_END
+    assert read_event("opencode", encoded({**after, "tool": "read", "tool_input": {}})) is None

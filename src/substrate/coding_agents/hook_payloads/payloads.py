@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 
 from substrate.coding_agents.hook_events import HookEvent
-from substrate.coding_agents.hook_payloads import claude_code, codex, gemini_cli
+from substrate.coding_agents.hook_payloads import (
+    claude_code,
+    codex,
+    cursor,
+    gemini_cli,
+    opencode,
+)
 from substrate.coding_agents.hook_payloads.fields import Payload
 
 _PARSERS = {
     "claude-code": claude_code.parse,
     "codex": codex.parse,
+    "cursor": cursor.parse,
     "gemini-cli": gemini_cli.parse,
+    "opencode": opencode.parse,
 }
 
 
