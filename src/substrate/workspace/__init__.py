@@ -2,6 +2,7 @@
 
     workspace_location   which directory is the workspace, and which git repository it is in
     store_origin         whether its history was made here, or came with a clone or an archive
+    known_projects       which workspaces this user has
     exclude              what history leaves out, and why (ignore_rules: gitignore patterns)
     scan                 what differs from the last scan; stat_cache: what the last scan saw
     paths                the present state of named paths
@@ -17,6 +18,7 @@ from substrate.room_door import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
+    from substrate.workspace import known_projects as known_projects
     from substrate.workspace.exclude import IGNORE_NAME as IGNORE_NAME
     from substrate.workspace.exclude import METADATA as METADATA
     from substrate.workspace.exclude import METADATA_FILES as METADATA_FILES
