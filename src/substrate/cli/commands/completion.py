@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NAME = "completion"
 HELP = "print the completion script of a shell; ids are completed from history"
-EXAMPLE = 'eval "$(substrate completion bash)"'
+EXAMPLE = "substrate completion bash"
 
 #: How many of the newest entries are offered.
 _MOST_IDS = 100
