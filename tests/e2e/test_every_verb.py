@@ -68,6 +68,7 @@ STEPS = (
     Step("substrate projects", "/"),
     Step("substrate config get session.idle_hours", "8"),
     Step("substrate completion bash", "complete"),
+    Step("substrate uninstall --dry-run", "Nothing was changed"),
     Step("substrate trace", "rm b"),
     Step("substrate connect codex --yes", "hooks.json", then="test -s ~/.codex/hooks.json"),
     Step("substrate disconnect", "hooks.json", then="! test -e ~/.codex"),

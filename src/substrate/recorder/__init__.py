@@ -94,6 +94,9 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.timeline import Row as Row
     from substrate.recorder.timeline import Timeline as Timeline
     from substrate.recorder.timeline import Wanted as Wanted
+    from substrate.recorder.uninstall import Leftovers as Leftovers
+    from substrate.recorder.uninstall import leftovers as leftovers
+    from substrate.recorder.uninstall import purge as purge
     from substrate.recorder.working_copy_rewrite import rewrite_working_copy as rewrite_working_copy
     from substrate.rewrite.execute import Request as Request
     from substrate.rewrite.execute import RewriteOutcome as RewriteOutcome
@@ -156,6 +159,7 @@ __getattr__ = lazy_names(
         "shown_changes": "ShownHunk, shown_hunks",
         "timeline": "Row, Timeline, Wanted",
         "settings": "settings_of, write_setting",
+        "uninstall": "Leftovers, leftovers, purge",
         "working_copy_rewrite": "rewrite_working_copy",
         "substrate.rewrite.execute": "Request, RewriteOutcome",
         "substrate.rewrite.snapshots": (

@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.workspace.workspace_location import pause as pause
     from substrate.workspace.workspace_location import protect_store as protect_store
     from substrate.workspace.workspace_location import resume as resume
+    from substrate.workspace.workspace_location import unhide_from_git as unhide_from_git
     from substrate.workspace.workspace_location import why_not_opened as why_not_opened
 
 __getattr__ = lazy_names(
@@ -59,7 +60,8 @@ __getattr__ = lazy_names(
         "store_origin": "is_foreign, is_marked, leave_mark",
         "workspace_location": (
             "STORE_NAME, Workspace, find_repository, find_workspace, first_line, "
-            "hide_from_git, is_paused, make_private, pause, protect_store, resume, why_not_opened"
+            "hide_from_git, is_paused, make_private, pause, protect_store, resume, "
+            "unhide_from_git, why_not_opened"
         ),
     },
 )

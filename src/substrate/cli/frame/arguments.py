@@ -56,6 +56,7 @@ VERBS: Mapping[str, str] = {
     "replay": _COMMANDS + "replay",
     "connect": _COMMANDS + "connect",
     "disconnect": _COMMANDS + "disconnect",
+    "uninstall": _COMMANDS + "uninstall",
     "daemon": _COMMANDS + "daemon",
     "mcp": _COMMANDS + "mcp",
     "ui": _COMMANDS + "ui",
