@@ -124,7 +124,12 @@ def _end(args: Namespace, context: Context, found: Leftovers, left: list[str]) -
     if args.dry_run:
         context.output.line("Nothing was changed. Without --dry-run it is.")
     else:
-        context.output.line("to remove the programs: ", Styled(f"pip uninstall {_PACKAGE}", "cyan"))
+        context.output.line(
+            "to remove the programs, the way you installed them: ",
+            Styled(f"pipx uninstall {_PACKAGE}", "cyan"), ", ",
+            Styled(f"uv tool uninstall {_PACKAGE}", "cyan"), " or ",
+            Styled(f"pip uninstall {_PACKAGE}", "cyan"),
+        )  # fmt: skip
     return EXIT_DIFFERENT if left else EXIT_OK
 
 
