@@ -27,6 +27,9 @@ SUB_VERBS: Mapping[str, Mapping[str, int]] = {
     "daemon": {"serve": 0, "status": 0, "stop": 0},
     "checkpoint": {"create": 0, "list": 0},
     "history": {"reset": 0, "adopt": 0},
+    "projects": {"list": 0, "prune": 0},
+    "completion": {"bash": 0, "zsh": 0, "fish": 0, "ids": 0},
+    "config": {"get": 1, "set": 2, "list": 0},
     "session": {"start": 1, "close": 1, "list": 0, "current": 0},
     "world": {"list": 0, "diff": 1, "apply": 1, "discard": 1, "compare": 2, "pick": 1},
 }

@@ -74,6 +74,20 @@ def test_content_search_finds_known_strings_in_tracked_and_untracked(
     assert f"{name}:untracked" in text and "2: the needle" in text
 
 
+def test_a_search_stops_and_whole_words_are_found(scene: Scene, cli: Cli) -> None:
+    scene.write("u", "one\ntwone\none two\n" + "many\n" * 150)
+    go(cli)
+    [word] = matches(cli, "one", "--word")
+    assert [hit["line"] for hit in word["hits"]] == [1, 3]
+    [first] = matches(cli, "one", "--limit", "2")
+    assert [hit["line"] for hit in first["hits"]] == [1, 2]
+    cut = cli("recover", "search", "many")
+    assert cut.stdout.count(b"many") == 100 and b"stopped after 100 hits" in cut.stderr
+    whole = cli("recover", "search", "many", "--limit", "0")
+    assert whole.stdout.count(b"many") == 150 and b"stopped" not in whole.stderr
+    assert cli("recover", "search", "many", "--limit", "-1").returncode == 2
+
+
 def test_one_list_of_both_kinds(scene: Scene, cli: Cli) -> None:
     scene.write("u", "12345\n")
     cli.ok("-c", "echo agent > a")

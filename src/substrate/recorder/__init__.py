@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.history.store import WHOLE_COMMANDS as WHOLE_COMMANDS
     from substrate.history.store import Entry as Entry
     from substrate.history.store import HistoryStore as HistoryStore
+    from substrate.history.store import SourcedSetting as SourcedSetting
     from substrate.history.store import load_config as load_config
     from substrate.objects.snapshots import Take as Take
     from substrate.objects.snapshots import snapshot as snapshot
@@ -71,6 +72,9 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.maintenance import reset_history as reset_history
     from substrate.recorder.maintenance import status as status
     from substrate.recorder.plan_ids import plan_id as plan_id
+    from substrate.recorder.projects import Project as Project
+    from substrate.recorder.projects import all_projects as all_projects
+    from substrate.recorder.projects import prune_projects as prune_projects
     from substrate.recorder.repeat_call import typed_path as typed_path
     from substrate.recorder.reversals import prompt_named as prompt_named
     from substrate.recorder.reversals import recovery_hunks as recovery_hunks
@@ -83,11 +87,16 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.reversals import undo_scope as undo_scope
     from substrate.recorder.session_context import Kept as Kept
     from substrate.recorder.session_context import Place as Place
+    from substrate.recorder.settings import settings_of as settings_of
+    from substrate.recorder.settings import write_setting as write_setting
     from substrate.recorder.shown_changes import ShownHunk as ShownHunk
     from substrate.recorder.shown_changes import shown_hunks as shown_hunks
     from substrate.recorder.timeline import Row as Row
     from substrate.recorder.timeline import Timeline as Timeline
     from substrate.recorder.timeline import Wanted as Wanted
+    from substrate.recorder.uninstall import Leftovers as Leftovers
+    from substrate.recorder.uninstall import leftovers as leftovers
+    from substrate.recorder.uninstall import purge as purge
     from substrate.recorder.working_copy_rewrite import rewrite_working_copy as rewrite_working_copy
     from substrate.rewrite.execute import Request as Request
     from substrate.rewrite.execute import RewriteOutcome as RewriteOutcome
@@ -125,7 +134,9 @@ __getattr__ = lazy_names(
             "Checkpoint, Prompt, Session, checkpoints, record_entry, sessions"
         ),
         "substrate.history.reversal": "Branches, ChangeHunk, Choice, Outcome, rollback",
-        "substrate.history.store": "Entry, HistoryStore, WHOLE_COMMANDS, load_config",
+        "substrate.history.store": (
+            "Entry, HistoryStore, SourcedSetting, WHOLE_COMMANDS, load_config"
+        ),
         "substrate.objects.snapshots": "Take, snapshot",
         "api": "History, MarkedCommit, RecordedCommand",
         "checkpoints_sessions": (
@@ -138,6 +149,7 @@ __getattr__ = lazy_names(
             "status"
         ),
         "plan_ids": "plan_id",
+        "projects": "Project, all_projects, prune_projects",
         "repeat_call": "typed_path",
         "reversals": (
             "prompt_named, recovery_hunks, redo_command, restore_recovery, roll_back, "
@@ -146,6 +158,8 @@ __getattr__ = lazy_names(
         "session_context": "Kept, Place",
         "shown_changes": "ShownHunk, shown_hunks",
         "timeline": "Row, Timeline, Wanted",
+        "settings": "settings_of, write_setting",
+        "uninstall": "Leftovers, leftovers, purge",
         "working_copy_rewrite": "rewrite_working_copy",
         "substrate.rewrite.execute": "Request, RewriteOutcome",
         "substrate.rewrite.snapshots": (

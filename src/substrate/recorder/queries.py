@@ -44,9 +44,18 @@ _MOST_ENTRIES = 10**18
 
 
 def log_entries(
-    store: HistoryStore, *, session: str | None, limit: int, paths: tuple[RelPath, ...] = ()
-) -> list[Entry]:
-    """Entries newest first; with `paths`, only those that changed them. `limit` 0: no limit."""
+    store: HistoryStore, *, session: str | None, limit: int, paths: tuple[RelPath, ...] = (),
+    text: str = "",
+) -> list[Entry]:  # fmt: skip
+    """Entries newest first. `limit` 0: no limit.
+
+    With `paths`, only those that changed them; with `text`, only those that have it, in any case,
+    in their command or in the prompt that led to them.
+    """
+    if text:
+        found = log_entries(store, session=session, limit=0, paths=paths)
+        having = _with_text(store, found, text.casefold())
+        return having[:limit] if limit else having
     session_id = sessions.resolve(store.ledger, session).session_id if session else None
     if not paths:
         found = store.ledger.live(session_id=session_id, limit=min(limit, _MOST_ENTRIES) or -1)
@@ -63,6 +72,17 @@ def log_entries(
                 if limit and len(out) == limit:
                     break
     return out
+
+
+def _with_text(store: HistoryStore, entries: list[Entry], wanted: str) -> list[Entry]:
+    asked = {
+        command_id: prompt.text.casefold()
+        for command_id, prompt in prompts_of(store, entries).items()
+    }
+    return [
+        entry for entry in entries
+        if wanted in entry.command.casefold() or wanted in asked.get(entry.command_id, "")
+    ]  # fmt: skip
 
 
 def _is_of(entry: Entry, session_id: str | None) -> bool:

@@ -2,6 +2,7 @@
 
     workspace_location   which directory is the workspace, and which git repository it is in
     store_origin         whether its history was made here, or came with a clone or an archive
+    known_projects       which workspaces this user has
     exclude              what history leaves out, and why (ignore_rules: gitignore patterns)
     scan                 what differs from the last scan; stat_cache: what the last scan saw
     paths                the present state of named paths
@@ -17,6 +18,7 @@ from substrate.room_door import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
+    from substrate.workspace import known_projects as known_projects
     from substrate.workspace.exclude import IGNORE_NAME as IGNORE_NAME
     from substrate.workspace.exclude import METADATA as METADATA
     from substrate.workspace.exclude import METADATA_FILES as METADATA_FILES
@@ -43,6 +45,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.workspace.workspace_location import pause as pause
     from substrate.workspace.workspace_location import protect_store as protect_store
     from substrate.workspace.workspace_location import resume as resume
+    from substrate.workspace.workspace_location import unhide_from_git as unhide_from_git
     from substrate.workspace.workspace_location import why_not_opened as why_not_opened
 
 __getattr__ = lazy_names(
@@ -57,7 +60,8 @@ __getattr__ = lazy_names(
         "store_origin": "is_foreign, is_marked, leave_mark",
         "workspace_location": (
             "STORE_NAME, Workspace, find_repository, find_workspace, first_line, "
-            "hide_from_git, is_paused, make_private, pause, protect_store, resume, why_not_opened"
+            "hide_from_git, is_paused, make_private, pause, protect_store, resume, "
+            "unhide_from_git, why_not_opened"
         ),
     },
 )

@@ -163,6 +163,18 @@ def hide_from_git(git_common_dir: Path) -> None:
         pass  # a read-only repository: the .gitignore in each directory hides it
 
 
+def unhide_from_git(git_common_dir: Path, *, dry_run: bool = False) -> bool:
+    """Remove the lines of `hide_from_git`, and nothing else. Returns whether there are any."""
+    file = git_common_dir / "info" / "exclude"
+    if not file.is_file() or file.is_symlink() or file.parent.is_symlink():
+        return False
+    before = file.read_bytes()
+    after = b"".join(ln for ln in before.splitlines(keepends=True) if ln.rstrip() not in _HIDDEN)
+    if after != before and not dry_run:
+        files.write_atomic(file, after, durable=False)
+    return after != before
+
+
 def why_not_opened(store: Path) -> str:
     """Empty, or why the existing history may not even be read.
 

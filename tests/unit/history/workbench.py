@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.history.maintenance import compact
-from substrate.history.record import checkpoints, record_entry, sessions
+from substrate.history.record import AgentSession, checkpoints, record_entry, sessions
 from substrate.history.reversal.restore import Outcome
 from substrate.history.reversal.undo import Branches, Choice
 from substrate.history.store.history_store import HistoryStore
@@ -140,7 +140,7 @@ class Bench:
         self,
         changes: Edit,
         *,
-        session: str | None = None,
+        session: str | AgentSession | None = None,
         agent: str | None = "human",
         command: str = "edit",
         exit_code: int = 0,

@@ -52,6 +52,10 @@ def configure(parser: ArgumentParser) -> None:
         "--path", action="append", metavar="P", help="only what changed P or something below it"
     )
     parser.add_argument(
+        "--grep", default="", metavar="TEXT",
+        help="only those with TEXT, in any case, in the command or in its prompt",
+    )  # fmt: skip
+    parser.add_argument(
         "--flat", action="store_true",
         help="one table; on a terminal, commands are otherwise listed below their prompts",
     )  # fmt: skip
@@ -63,8 +67,9 @@ def run(args: Namespace, context: Context) -> int:
     place = place_of(context)
     with place.existing_history() as store:
         entries = queries.log_entries(
-            store, session=context.session, limit=args.limit, paths=paths_of(place, args.path)
-        )
+            store, session=context.session, limit=args.limit, paths=paths_of(place, args.path),
+            text=args.grep,
+        )  # fmt: skip
         waiting = queries.waiting_commands(store)
         if context.json:
             commands = [_json(store, entry, waiting) for entry in entries]
@@ -80,6 +85,7 @@ def run(args: Namespace, context: Context) -> int:
     if not entries:
         paths = " or ".join(args.path or ())
         none = f"no recorded command touched {paths}" if paths else "nothing is recorded here yet"
+        none = f"no recorded command has {args.grep!r}" if args.grep else none
         context.output.line(none)
         return EXIT_OK
     names = ["when (UTC)", "id", "session", "exit", "files", "what"]

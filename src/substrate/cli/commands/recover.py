@@ -31,6 +31,7 @@ from substrate.system import clock
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
+    from collections.abc import Iterator
 
     from substrate.cli.frame import Context
     from substrate.recorder.arrival import PickedHunks
@@ -40,6 +41,7 @@ HELP = "list, search and bring back what was there before Substrate changed it"
 EXAMPLE = "substrate recover search TODO"
 _DAY_NS = 86_400 * 1_000_000_000
 _DAYS = 30
+_MOST_HITS = 100
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -59,6 +61,11 @@ def configure(parser: ArgumentParser) -> None:
     find.add_argument("pattern", metavar="PATTERN")
     find.add_argument("--regex", action="store_true", help="PATTERN is a regular expression")
     find.add_argument("-i", "--ignore-case", action="store_true", help="Case does not matter")
+    find.add_argument("-w", "--word", action="store_true", help="only whole words")
+    find.add_argument(
+        "--limit", type=int, default=_MOST_HITS, metavar="N",
+        help=f"stop after N hits (default {_MOST_HITS}, 0: find all)",
+    )  # fmt: skip
     find.add_argument("--context", type=int, default=0, metavar="N", help="lines around each hit")
     find.add_argument("--binary", action="store_true", help="search binary contents too")
     find.add_argument("--in", dest="ref", metavar="REF", help="only in this snapshot")
@@ -281,22 +288,47 @@ _SEARCH_MORE = "-i ignores case, `substrate recover list` shows what is kept"
 
 def _search(found: Snapshots, args: Namespace, context: Context) -> int:
     """Like grep: 0 if something was found, 1 if not."""
+    if args.limit < 0:
+        raise UsageError("--limit takes a number of 0 or more", hint="--limit 0 finds all")
+    # One more than is shown: to know whether there are more.
     wanted = pattern(
-        args.pattern, regex=args.regex, ignore_case=args.ignore_case, context=args.context,
-        binary=args.binary,
+        args.pattern, regex=args.regex, ignore_case=args.ignore_case, word=args.word,
+        context=args.context, binary=args.binary, most=args.limit + 1 if args.limit else 0,
     )  # fmt: skip
+    first = _First(args.limit)
     if context.json:
-        matches = [_match_json(match) for match in found.search(wanted, args.ref)]
-        context.output.emit_json({"matches": matches})
+        matches = [_match_json(match) for match in first.of(found.search(wanted, args.ref))]
+        context.output.emit_json({"matches": matches, "truncated": first.is_cut})
         return EXIT_OK if matches else EXIT_DIFFERENT
     status = EXIT_DIFFERENT
-    for match in found.search(wanted, args.ref):  # print each match as it is found
+    for match in first.of(found.search(wanted, args.ref)):  # print each match as it is found
         _show_match(context.output, match)
         status = EXIT_OK
+    if first.is_cut:
+        context.output.note(f"stopped after {args.limit} hits; --limit 0 finds all")
     if status == EXIT_DIFFERENT:
         where = args.ref or "any kept snapshot"
         context.output.note(f"no line in {where} matches {args.pattern!r}; {_SEARCH_MORE}")
     return status
+
+
+class _First:
+    """Passes on matches with at most `limit` hits together; 0: all of them."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.is_cut = False
+
+    def of(self, matches: Iterator[Match]) -> Iterator[Match]:
+        left = self._limit
+        for match in matches:
+            if self._limit and len(match.hits) > left:
+                self.is_cut = True
+                if left:
+                    yield match._replace(hits=match.hits[:left])
+                return
+            left -= len(match.hits)
+            yield match
 
 
 def _text(line: bytes) -> str:

@@ -17,12 +17,15 @@ NAME = "context"
 HELP = "gather the code that a task needs, never over a token cap"
 EXAMPLE = "ctx context --task 'retry failed uploads' --token-cap 4000"
 
+_DEFAULT_CAP = 8000
+
 
 def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--task", metavar="TEXT", required=True, help="what is to be done")
     parser.add_argument(
-        "--token-cap", metavar="N", type=int, required=True,
-        help="tokens of the whole text, as the o200k vocabulary counts them",
+        "--token-cap", metavar="N", type=int, default=_DEFAULT_CAP,
+        help="tokens of the whole text, as the o200k vocabulary counts them"
+        f" (default {_DEFAULT_CAP})",
     )  # fmt: skip
     parser.add_argument("--commit", metavar="REV", help="as of this revision (default HEAD)")
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.cli.frame.scope_options import has_scope_option as has_scope_option
     from substrate.cli.frame.scope_options import scope_finder as scope_finder
     from substrate.cli.frame.scope_options import scope_of_id as scope_of_id
+    from substrate.cli.frame.shell_completion import script_for as script_for
     from substrate.cli.frame.terminal_text import clip as clip
     from substrate.cli.frame.terminal_text import plural as plural
     from substrate.cli.frame.terminal_text import safe as safe
@@ -54,6 +55,7 @@ __getattr__ = lazy_names(
         "output": "Output, Piece, Style, Styled, open_output",
         "reversal_options": "add_choice_options, add_git_options, choice_of, deciding_branches",
         "scope_options": "add_scope_options, has_scope_option, scope_finder, scope_of_id",
+        "shell_completion": "script_for",
         "terminal_text": "clip, plural, safe, width",
     },
 )

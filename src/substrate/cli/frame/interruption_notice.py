@@ -15,7 +15,7 @@ _READING = frozenset(("status", "log", "show", "diff", "stats", "trace", "fsck",
 #: Verbs that only read with some of their actions.
 _READING_ACTIONS = {
     "recover": ("list", "show", "search"),
-    "world": ("list", "diff"),
+    "world": ("list", "diff", "compare"),
     "checkpoint": ("list",),
     "session": ("list", "current"),
 }

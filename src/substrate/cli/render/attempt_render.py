@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from substrate.cli.frame import Styled, name_fields
+from substrate.cli.frame import Styled
 from substrate.cli.render.entry_render import size
 from substrate.cli.render.world_render import applied_json, file_row, show_applied, world_json
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK
-from substrate.model import ABSENT, display
+from substrate.model import ABSENT, display, name_fields
 
 if TYPE_CHECKING:
     from substrate.cli.frame import Context

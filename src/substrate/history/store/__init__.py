@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.history.store import history_store as history_store
     from substrate.history.store import messages as messages
     from substrate.history.store import pack_small_objects as pack_small_objects
+    from substrate.history.store import setting_files as setting_files
     from substrate.history.store.commit_chain import Extension as Extension
     from substrate.history.store.commit_chain import subject_of as subject_of
     from substrate.history.store.commit_chain import trailers_of as trailers_of
@@ -50,12 +51,14 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.history.store.messages import parse_trailers as parse_trailers
     from substrate.history.store.old_hold_texts import hold_causes_in as hold_causes_in
     from substrate.history.store.preopen import open_ahead as open_ahead
+    from substrate.history.store.setting_files import SourcedSetting as SourcedSetting
 
 __getattr__ = lazy_names(
     __name__,
     {
         "commit_chain": "Extension, subject_of, trailers_of, write_attrs_commit, write_commit",
         "config": "Config, MIB, load_config",
+        "setting_files": "SourcedSetting",
         "history_store": (
             "HistoryStore, LOCK_TIMEOUT_S, UNFINISHED, check_trusted, interrupted_repair, "
             "is_index_lost, make_store"

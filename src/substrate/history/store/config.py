@@ -79,7 +79,7 @@ def load_config(user: Path, *workspace: Path) -> Config:
     for file in (user, *workspace):
         if not file.is_file():
             continue
-        read = _read(file)
+        read = read_settings(file)
         wrong = sorted(_USER_ONLY & read.keys()) if file != user else []
         if wrong:
             name = wrong[0].replace("_", ".", 1)
@@ -88,7 +88,8 @@ def load_config(user: Path, *workspace: Path) -> Config:
     return Config(**values)  # type: ignore[arg-type]  # each value was checked against its default
 
 
-def _read(file: Path) -> dict[str, Setting]:
+def read_settings(file: Path) -> dict[str, Setting]:
+    """The settings in a file, by their name in `Config`, each checked."""
     import tomllib  # most workspaces have no config file
 
     try:
@@ -101,11 +102,14 @@ def _read(file: Path) -> dict[str, Setting]:
         if not isinstance(keys, dict):
             raise UsageError(f"{file}: {section!r} is not a section", hint=_known())
         for key, value in keys.items():
-            out[f"{_FORMER.get(section, section)}_{key}"] = _checked(file, section, key, value)
+            out[f"{_FORMER.get(section, section)}_{key}"] = checked_setting(
+                file, section, key, value
+            )
     return out
 
 
-def _checked(file: Path, section: str, key: str, value: object) -> Setting:
+def checked_setting(file: Path, section: str, key: str, value: object) -> Setting:
+    """The value, if it is one of this setting; `UsageError` otherwise."""
     name = f"{_FORMER.get(section, section)}_{key}"
     if name not in Config._field_defaults:
         raise UsageError(f"{file}: unknown setting {section}.{key}", hint=_known())
@@ -124,6 +128,11 @@ def _checked(file: Path, section: str, key: str, value: object) -> Setting:
         raise UsageError(f"{file}: {section}.{key} must be {wanted}", hint=_known())
     assert isinstance(value, int)
     return value
+
+
+def is_users_own(field: str) -> bool:
+    """Whether a project must not set it."""
+    return field in _USER_ONLY
 
 
 def _known() -> str:

@@ -18,6 +18,7 @@ from substrate.recorder.command.finish_command import exact
 from substrate.recorder.command.repair_and_retry import mending
 from substrate.recorder.session_context import Place
 from substrate.system import Question
+from substrate.workspace import known_projects
 from substrate.world import Layer
 
 
@@ -32,6 +33,7 @@ class Begun(NamedTuple):
 def begin(place: Place, request: CommandRequest, text: str, *, is_direct: bool) -> Begun:
     """Announce the command. A damaged history is repaired first: it must not stop all work."""
     begun, mended = mending(place, lambda: _announced(place, request, text, is_direct=is_direct))
+    known_projects.note(place.environment.substrate_home, place.workspace.root)
     return begun._replace(earlier=[*mended, *begun.earlier])
 
 

@@ -23,6 +23,8 @@ class Pattern(NamedTuple):
     context: int = 0
     #: Contents with NUL bytes are searched as well.
     binary: bool = False
+    #: The search ends once it has found so many hits; 0: it finds all.
+    most: int = 0
 
 
 class Hit(NamedTuple):
@@ -43,29 +45,36 @@ class Match(NamedTuple):
 
 
 def pattern(
-    text: str, *, regex: bool = False, ignore_case: bool = False, context: int = 0,
-    binary: bool = False,
+    text: str, *, regex: bool = False, ignore_case: bool = False, word: bool = False,
+    context: int = 0, binary: bool = False, most: int = 0,
 ) -> Pattern:  # fmt: skip
+    """`word`: the text must not be a part of a longer word."""
     raw = text.encode("utf-8", "surrogateescape")
     if not raw:
         raise UsageError("nothing to search for", hint="give a text or a regular expression")
     flags = re.MULTILINE | (re.IGNORECASE if ignore_case else 0)
+    wanted = raw if regex else re.escape(raw)
+    if word:
+        wanted = rb"(?<!\w)(?:" + wanted + rb")(?!\w)"
     try:
-        compiled = re.compile(raw if regex else re.escape(raw), flags)
+        compiled = re.compile(wanted, flags)
     except re.error as error:
         raise UsageError(
             f"not a regular expression: {error}", hint="leave out --regex to search for plain text"
         ) from error
-    return Pattern(compiled, context, binary)
+    return Pattern(compiled, context, binary, most)
 
 
 def search(reader: Reader, trees: dict[str, bytes], wanted: Pattern) -> Iterator[Match]:
     """Matches sorted by path; `trees` maps each snapshot's name to its tree."""
-    hits = {}
+    hits, count = {}, 0
     for oid in _blobs(reader, trees.values()):
         found = hits_in(reader.read_blob(oid), wanted)
         if found:
             hits[oid] = found
+            count += len(found)
+            if wanted.most and count >= wanted.most:
+                break
     if not hits:
         return
     places: dict[tuple[RelPath, bytes], list[str]] = {}
