@@ -55,7 +55,7 @@ def _luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_text_stands_out_from_its_ground(theme: int) -> None:
+def test_text_has_enough_contrast(theme: int) -> None:
     style = (DIRECTORY / "page.css").read_text("utf-8")
     block = re.findall(r":root(?:\[data-theme=\"dark\"\])? \{(.*?)\n\}", style, re.S)[theme]
     colour = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
