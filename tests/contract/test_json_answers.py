@@ -43,6 +43,7 @@ CALLS = [
     ("fsck",),
     ("history", "reset", "--dry-run"),
     ("world", "list"),
+    ("export-html", "exported.html"),
     ("trace",),
     ("connect", "claude-code", "--dry-run"),
     ("connect", "claude-code", "--yes"),

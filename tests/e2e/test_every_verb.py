@@ -77,6 +77,7 @@ STEPS = (
     Step("substrate fsck", "sound"),
     Step("substrate doctor --json", "findings"),
     Step("substrate daemon status --json", "running", status=1),
+    Step("substrate export-html all.html", "blacked out", then="grep -q '</html>' all.html"),
     Step("substrate mcp"),  # it ends with its input
     Step(
         "substrate ui --no-open --json >link & until test -s link; do :; done; kill $!; wait $!",

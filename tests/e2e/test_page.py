@@ -121,13 +121,18 @@ def test_new_commands_and_hostile_texts_appear(tab: Browser, page: Page) -> None
     assert tab.problems == []
 
 
-def test_a_held_world_is_brought_in(tab: Browser, page: Page) -> None:
+def test_a_part_of_a_held_world_is_brought_in(tab: Browser, page: Page) -> None:
+    """A deletion has to be chosen; what is left out stays held."""
     page.program("-c", "echo held > held.txt; rm new.txt", "--hold").went_well()
     shown(tab, page)
     tab.click(".tabs button", "Held")
     assert "1 deletion" in tab.text(".delbox .sect")
-    assert not (page.cwd / "held.txt").exists()
-    tab.click(".act .solid", "Bring in 2 files, 1 deletion")
+    tab.click("#bring-in", "Bring in 1 of 2 files")
     until((page.cwd / "held.txt").exists, "the world's file")
     assert "Brought in" in tab.text(".after-bar")
-    assert not (page.cwd / "new.txt").exists()
+    assert (page.cwd / "new.txt").exists()
+    tab.click(".delbox input")
+    tab.click("#bring-in", "Bring in 1 file, 1 deletion")
+    until(lambda: not (page.cwd / "new.txt").exists(), "the deletion")
+    tab.wait("document.body.textContent.includes('Nothing is waiting')")
+    assert tab.problems == []

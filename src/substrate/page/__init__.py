@@ -9,6 +9,13 @@ from substrate.room_door import lazy_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what other rooms may use
+    from substrate.page.exported_page import export_html as export_html
     from substrate.page.page_server import PageServer as PageServer
 
-__getattr__ = lazy_names(__name__, {"page_server": "PageServer"})
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "exported_page": "export_html",
+        "page_server": "PageServer",
+    },
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -22,11 +21,12 @@ from substrate.recorder import (
     queries,
     redo_command,
     roll_back,
+    typed_path,
     undo_command,
     undo_hunks,
     undo_scope,
 )
-from substrate.recorder.arrival import held_worlds
+from substrate.recorder.arrival import Selection, held_worlds
 from substrate.review.change_documents import content_of, hunk_fields, is_binary
 from substrate.review.plan_request import PlanRequest
 from substrate.review.scope_words import scope_meant
@@ -98,10 +98,7 @@ def _planned(place: Place, wanted: PlanRequest, choice: Choice) -> tuple[Outcome
 
 
 def _options(place: Place, wanted: PlanRequest) -> tuple[str, ...]:
-    root = os.fsencode(place.workspace.root)
-    here = os.fsencode(place.cwd.resolve())
-    typed = (os.path.relpath(os.path.join(root, path), here) for path in wanted.paths)
-    out = [f"--path={os.fsdecode(path)}" for path in typed]
+    out = [f"--path={typed_path(place, path)}" for path in wanted.paths]
     if wanted.take:
         out.append(f"--take={wanted.take}")
     if wanted.skip_conflicts:
@@ -144,7 +141,10 @@ def _outside_lines(store: HistoryStore, path: RelPath) -> list[int]:
 
 
 def _of_world(place: Place, wanted: PlanRequest) -> Preview:
-    found = held_worlds.diff_world(place, wanted.scope, foresee=wanted.verb == "apply")
+    picked = dict.fromkeys(wanted.hunks) if wanted.hunks else None
+    selection = Selection(wanted.paths, picked)
+    foresee = wanted.verb == "apply"
+    found = held_worlds.diff_world(place, wanted.scope, selection, foresee=foresee)
     world, foreseen = found.world, found.foreseen
     files: Sequence[Mapping[str, object]] = [
         {**name_fields(one.path), "change": one.change, "binary": one.binary,
@@ -161,7 +161,9 @@ def _of_world(place: Place, wanted: PlanRequest) -> Preview:
     held = hold_words(foreseen.causes) if foreseen else ""
     relied_on = json.dumps([wanted.verb, world.world_id, world.state, nodes, merged, held])
     name = "pl-" + hashlib.sha256(relied_on.encode()).hexdigest()[:32]
-    words = ("world", wanted.verb, world.world_id)
+    hunks = [f"--hunk={one}" for one in wanted.hunks]
+    paths = [typed_path(place, path) for path in wanted.paths]
+    words = ("world", wanted.verb, *hunks, "--", world.world_id, *paths)
     document: Document = {
         "plan_id": name,
         "verb": wanted.verb,
@@ -177,6 +179,6 @@ def _of_world(place: Place, wanted: PlanRequest) -> Preview:
         "files": list(files),
         "patch": found.text.decode("utf-8", "backslashreplace"),
         "notes": [],
-        "in_a_terminal": "substrate " + " ".join(words),
+        "in_a_terminal": "substrate " + " ".join(shlex.quote(one) for one in words if one != "--"),
     }
     return Preview(name, document, words)

@@ -54,8 +54,7 @@ def _refuse_unused(wanted: PlanRequest) -> None:
     """A field that the verb does not take would seem to limit what it does."""
     whole = wanted.verb in ("apply", "discard")
     unused = {
-        "hunks": bool(wanted.hunks) and wanted.verb != "undo",
-        "paths": bool(wanted.paths) and whole,
+        "hunks": bool(wanted.hunks) and wanted.verb not in ("undo", "apply"),
         "take": bool(wanted.take) and whole,
         "skip_conflicts": wanted.skip_conflicts and whole,
         "branches": bool(wanted.branches) and (whole or bool(wanted.hunks)),

@@ -60,6 +60,7 @@ VERBS: Mapping[str, str] = {
     "daemon": _COMMANDS + "daemon",
     "mcp": _COMMANDS + "mcp",
     "ui": _COMMANDS + "ui",
+    "export-html": _COMMANDS + "export_html",
     "shell": _COMMANDS + "shell",
     "hook": _COMMANDS + "hook",
 }
