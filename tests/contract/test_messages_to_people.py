@@ -221,7 +221,10 @@ def test_the_current_session_is_the_callers_own(substrate: Program) -> None:
 def test_a_search_without_a_hit_says_so(finished: Program) -> None:
     told = finished("recover", "search", "no such text").is_status(1)
     assert "no line in any kept snapshot matches 'no such text'" in told.errors
-    assert finished("recover", "search", "no such text", "--json").document == {"matches": []}
+    assert finished("recover", "search", "no such text", "--json").document == {
+        "matches": [],
+        "truncated": False,
+    }
 
 
 def test_a_replay_warns_once_of_a_lost_stdin(substrate: Program) -> None:
