@@ -2,25 +2,25 @@
 
 `find` changes nothing. The next call that writes to the history finishes what is in its ledger;
 `finish_all` does only that.
+
+Every verb that reads calls `find`, which nearly always finds nothing. So modules that only
+describe or finish an operation are imported when there is one.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from substrate.errors import DamagedStoreError, NotFoundError, SubstrateError
-from substrate.history.arrival import arrival_journal
-from substrate.history.maintenance import compact
 from substrate.history.record import record_entry
-from substrate.history.reversal import TO_MOVE, ref_names, restore, shown_words
-from substrate.history.store import HistoryStore, Intent, NewEntry
+from substrate.history.store import TO_MOVE, HistoryStore, Intent, NewEntry
 from substrate.recorder.session_context import Place
-from substrate.recorder.user_git import UserGit
-from substrate.rewrite.execute import carry_out, journal, needs_settling, open_working_copy
 from substrate.system import user_notes
-from substrate.workspace.apply import Op, Plan
-from substrate.workspace.paths import Walker, look
+
+if TYPE_CHECKING:
+    from substrate.rewrite.execute import journal
+    from substrate.workspace.apply import Op
 
 FINISH = "substrate fsck --repair"
 #: More paths than this are not compared one by one, only counted.
@@ -30,13 +30,6 @@ _NAMED = {
     "undo": "undo", "redo": "redo", "rollback": "rollback", "restore": "recover restore",
     "compact": "compact", "rewrite": "rewrite", "close a session": "session close",
     "discard a world": "world discard",
-}  # fmt: skip
-
-
-#: The operation shown for an intent that cannot be read.
-_OPERATIONS = {
-    record_entry.RUNNING: "run", arrival_journal.ARRIVE: "apply", restore.APPLY: "undo",
-    compact.PRUNE: "compact",
 }  # fmt: skip
 
 
@@ -78,6 +71,9 @@ def find(place: Place) -> list[Interrupted]:
 
 def finish_all(place: Place) -> None:
     """Finish everything that was interrupted, and report each operation as a user note."""
+    from substrate.recorder.user_git import UserGit
+    from substrate.rewrite.execute import carry_out, open_working_copy
+
     if (place.workspace.store / "index" / "history.db").exists():
         with place.existing_history() as store, store.writing("finish what was interrupted"):
             for line in UserGit(place.workspace).finish(store):
@@ -96,7 +92,15 @@ def finish_all(place: Place) -> None:
 
 
 def _in_history(store: HistoryStore) -> list[Interrupted]:
-    intents = store.ledger.intents()
+    intents, holder = store.ledger.intents(), store.lock.holder()
+    is_idle = holder is None or holder.is_idle
+    if is_idle and not intents and not store.ledger.meta(TO_MOVE):
+        return []
+    from substrate.history.arrival import arrival_journal
+    from substrate.history.maintenance import compact
+    from substrate.history.reversal import ref_names, restore
+    from substrate.recorder.user_git import UserGit
+
     kinds = (restore.APPLY, arrival_journal.ARRIVE, compact.PRUNE)
     begun = [one for one in intents if one.kind in kinds]
     own = {str(one.payload.get("running_intent", "")) for one in begun}
@@ -104,7 +108,6 @@ def _in_history(store: HistoryStore) -> list[Interrupted]:
         one for one in intents
         if one.kind == record_entry.RUNNING and one.intent_id not in own and not store.is_alive(one)
     ]  # fmt: skip
-    holder = store.lock.holder()
     unmoved = UserGit(store.workspace).unmoved(store)
     if not (begun or dead or holder or unmoved) or not store.lock.is_free():
         return []  # nothing, or another process is working right now
@@ -128,10 +131,27 @@ def _described(store: HistoryStore, intent: Intent) -> Interrupted:
         )
     except (KeyError, ValueError, TypeError, AttributeError):
         message = f"an operation ({intent.intent_id}) whose record is damaged"
-        return Interrupted(_OPERATIONS[intent.kind], "", message, FINISH)
+        return Interrupted(_operation(intent), "", message, FINISH)
+
+
+def _operation(intent: Intent) -> str:
+    """The operation shown for an intent that cannot be read."""
+    from substrate.history.arrival import arrival_journal
+    from substrate.history.maintenance import compact
+    from substrate.history.reversal import restore
+
+    return {
+        record_entry.RUNNING: "run", arrival_journal.ARRIVE: "apply", restore.APPLY: "undo",
+        compact.PRUNE: "compact",
+    }[intent.kind]  # fmt: skip
 
 
 def _begun(store: HistoryStore, intent: Intent) -> Interrupted:
+    from substrate.history.arrival import arrival_journal
+    from substrate.history.maintenance import compact
+    from substrate.history.reversal import shown_words
+    from substrate.workspace.apply import Plan
+
     if intent.kind == compact.PRUNE:
         message = "compact: entries are squashed, old objects are not yet removed"
         return Interrupted("compact", "", message, FINISH)
@@ -147,6 +167,8 @@ def _begun(store: HistoryStore, intent: Intent) -> Interrupted:
 
 
 def _never_ended(intent: Intent) -> Interrupted:
+    from substrate.history.reversal import shown_words
+
     running = record_entry.Running.from_payload(intent)
     where = f"what it changed is in {running.world_id}" if running.world_id else "on the real files"
     message = f"{running.command_id} ({shown_words(running.command)}) while it ran; {where}"
@@ -161,6 +183,8 @@ def _progress(root: Path, ops: tuple[Op, ...]) -> str:
 
 def _is_done(root: Path, op: Op) -> bool:
     """Whether the path already has the state that the operation wants."""
+    from substrate.workspace.paths import Walker, look
+
     try:
         parent, name = Walker(root).parent_of(op.path)
         with parent:
@@ -178,6 +202,8 @@ def _is_done(root: Path, op: Op) -> bool:
 def _rewrites(root: Path) -> list[Interrupted]:
     if not (root / ".manifold" / "journal").is_dir():
         return []
+    from substrate.rewrite.execute import journal, needs_settling, open_working_copy
+
     try:
         copy = open_working_copy(root)
         if not copy.is_free():

@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.history.reversal.newest_command import ref_names as ref_names
     from substrate.history.reversal.newest_command import shown_words as shown_words
     from substrate.history.reversal.recovery_refs import Recovery as Recovery
-    from substrate.history.reversal.restore import TO_MOVE as TO_MOVE
     from substrate.history.reversal.restore import Outcome as Outcome
     from substrate.history.reversal.restore import notes_of as notes_of
     from substrate.history.reversal.restore import perform as perform
@@ -40,7 +39,7 @@ __getattr__ = lazy_names(
         "newest_command": "Effect, Picked, ref_names, shown_words",
         "hunks": "ChangeHunk, hunks_of, net_change",
         "recovery_refs": "Recovery",
-        "restore": "Outcome, TO_MOVE, notes_of, perform",
+        "restore": "Outcome, notes_of, perform",
         "restore_excluded": "Later",
         "undo": "Branches, Choice, reversal_for",
     },

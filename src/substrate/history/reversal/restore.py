@@ -26,6 +26,7 @@ from substrate.history.reversal.compute_reversal import Wish
 from substrate.history.reversal.restore_excluded import Back, Later, Turns, Undone
 from substrate.history.store import (
     REVERSING_KINDS,
+    TO_MOVE,
     Detail,
     Entry,
     Extension,
@@ -44,9 +45,6 @@ from substrate.workspace.paths import holds_newer
 APPLY = "apply"
 #: In an entry's detail: the paths (hex) that were left unchanged because of a conflict.
 SKIPPED = "skipped"
-#: In an undo's detail, from its announcement on: the refs to move back after the files.
-#: The ledger's meta of this name has the entry's id until they are moved: it reveals a kill.
-TO_MOVE = "to_move"
 #: In an intent: what happens to excluded paths that were changed since.
 LATER = "later"
 

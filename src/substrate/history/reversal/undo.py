@@ -16,14 +16,20 @@ from substrate.history.record import excluded_paths, live_parts, sessions
 from substrate.history.reversal.compute_reversal import Reversal, Step, text_merger
 from substrate.history.reversal.restore import (
     SKIPPED,
-    TO_MOVE,
     Outcome,
     Undoing,
     note_only,
     perform,
 )
 from substrate.history.reversal.restore_excluded import Later
-from substrate.history.store import REVERSING_KINDS, Entry, HistoryStore, NewEntry, is_shared
+from substrate.history.store import (
+    REVERSING_KINDS,
+    TO_MOVE,
+    Entry,
+    HistoryStore,
+    NewEntry,
+    is_shared,
+)
 from substrate.model import RelPath, display, is_within
 from substrate.objects.snapshots import Blobs, Snapshot, Take
 from substrate.objects.store import Batch

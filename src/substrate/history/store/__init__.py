@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.history.store.history_store import interrupted_repair as interrupted_repair
     from substrate.history.store.history_store import is_index_lost as is_index_lost
     from substrate.history.store.history_store import make_store as make_store
+    from substrate.history.store.intents import TO_MOVE as TO_MOVE
     from substrate.history.store.intents import UNREADABLE as UNREADABLE
     from substrate.history.store.intents import Intent as Intent
     from substrate.history.store.ledger import COUNTED_BY_AT as COUNTED_BY_AT
@@ -63,7 +64,7 @@ __getattr__ = lazy_names(
             "HistoryStore, LOCK_TIMEOUT_S, UNFINISHED, check_trusted, interrupted_repair, "
             "is_index_lost, make_store"
         ),
-        "intents": "Intent, UNREADABLE",
+        "intents": "Intent, TO_MOVE, UNREADABLE",
         "ledger": (
             "COUNTED_BY_AT, Detail, Entry, INDEXED_UPTO, TO_TELL, Ledger, NewEntry, "
             "PROMPT_ID, REVERSING_KINDS, SESSION_KINDS, SQUASHED_KINDS, SQUASHED_SESSIONS, "

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 #: The kind of an intent whose record is damaged.
 UNREADABLE = "unreadable"
+#: In an undo's detail, from its announcement on: the refs to move back after the files. In the
+#: ledger's metadata: the undo that has restored the files and not yet moved the refs.
+TO_MOVE = "to_move"
 
 
 class Intent(NamedTuple):

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from substrate.errors import MovedBranchesError, RefusedError
 from substrate.history.arrival import GIT_BACK
 from substrate.history.reversal import (
-    TO_MOVE,
     Branches,
     Choice,
     Outcome,
@@ -20,7 +19,7 @@ from substrate.history.reversal import (
     ref_names,
     undo,
 )
-from substrate.history.store import REVERSING_KINDS, Entry, HistoryStore
+from substrate.history.store import REVERSING_KINDS, TO_MOVE, Entry, HistoryStore
 from substrate.recorder.user_git import restore_git_bytes
 from substrate.recorder.user_git.ref_moves import (
     Effect,
