@@ -16,7 +16,7 @@ from substrate.graph.checked_read import read_range
 from substrate.graph.index.affected import Affected, Both
 from substrate.graph.index.path_section import Section, static_section
 from substrate.graph.index.splice import Sections, read_section
-from substrate.graph.parse import FactSource, Outline, Wanted, name_hash, outline_of, wanted
+from substrate.graph.parse import FactSource, Outline, Wanted, name_hash, wanted
 from substrate.graph.resolve import (
     MANY,
     Definition,
@@ -53,7 +53,7 @@ class SplicedView:
 
     def outline(self, path: bytes) -> Outline | None:
         one = self.row(path)
-        return outline_of(self._facts.get(one.oid, one.key)) if one is not None else None
+        return self._facts.outline(one.oid, one.key) if one is not None else None
 
     def defining(self, name: str, directory: bytes | None = None) -> Iterator[Definition]:
         if self._redefined is None:

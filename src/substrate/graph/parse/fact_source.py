@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from substrate.graph.parse.blob_facts import (
@@ -13,8 +14,9 @@ from substrate.graph.parse.blob_facts import (
     decode_links,
     decode_outline,
     encode_facts,
+    outline_of,
 )
-from substrate.graph.parse.facts_cache import Cache, Packer, packer, row_key
+from substrate.graph.parse.facts_cache import DAMAGED, Cache, Packer, packer, row_key
 from substrate.graph.parse.languages import name_key
 from substrate.objects.git import Repository, TreeEntry
 from substrate.system.process import map_forked, processors
@@ -64,8 +66,9 @@ class FactSource:
     def __init__(self, cache: Cache, repository: Repository) -> None:
         self._cache = cache
         self._repository = repository
-        self._unpack = Unpacker().facts
+        self._unpacker = Unpacker()
         self._known: dict[tuple[bytes, str], Facts] = {}
+        self._outlines: dict[tuple[bytes, str], Outline | None] = {}
 
     def get(self, oid: bytes, key: str) -> Facts:
         if (oid, key) not in self._known:
@@ -75,6 +78,19 @@ class FactSource:
             else:
                 self._known[oid, key] = found
         return self._known[oid, key]
+
+    def outline(self, oid: bytes, key: str) -> Outline | None:
+        """What other files may use of this one: decoded without its calls, which are the most."""
+        if (oid, key) not in self._outlines:
+            self._outlines[oid, key] = self._outline(oid, key)
+        return self._outlines[oid, key]
+
+    def _outline(self, oid: bytes, key: str) -> Outline | None:
+        packed = self._cache.get_packed([(oid, key)]).get(row_key(oid, key))
+        if packed is not None and (oid, key) not in self._known:
+            with suppress(*DAMAGED):
+                return self._unpacker.outline(packed)
+        return outline_of(self.get(oid, key))
 
     def read_ahead(self, wanted: Iterable[Wanted]) -> None:
         """Load the facts of these paths together, before they are needed."""
@@ -92,7 +108,7 @@ class FactSource:
             map_forked(_packed, items, workers=workers, rescue=_packed_without, isolate=True)
         )
         for pair, packed in zip(pairs, made, strict=True):
-            self._known[pair] = self._unpack(packed)
+            self._known[pair] = self._unpacker.facts(packed)
         rows = zip(pairs, made, strict=True)
         self._cache.put_packed([(row_key(*pair), packed) for pair, packed in rows])
 
