@@ -131,6 +131,7 @@ def test_a_part_of_a_held_world_is_brought_in(tab: Browser, page: Page) -> None:
     until((page.cwd / "held.txt").exists, "the world's file")
     assert "Brought in" in tab.text(".after-bar")
     assert (page.cwd / "new.txt").exists()
+    tab.wait("!document.querySelector('.detail .scroll').textContent.includes('held.txt')")
     tab.click(".delbox input")
     tab.click("#bring-in", "Bring in 1 file, 1 deletion")
     until(lambda: not (page.cwd / "new.txt").exists(), "the deletion")

@@ -33,13 +33,14 @@ export function Held({ events, onDone, offline }) {
   return html`<div class="panes"><section class="pane list" aria-label="Held worlds"><div class="side-h">Waiting for you <span class="count soft">${worlds.length}</span></div>
     <div class="scroll inbox">${worlds.map((world, i) => html`<button key=${world.world_id} class=${`mail ${world === one ? 'sel' : ''}`} aria-current=${world === one ? 'true' : null} onClick=${() => { setAt(i); document.body.dataset.pane = 'detail'; }}>${icon('hold')}<code class="cut">${safe(oneLine(world.command))}</code><span class="dim">${clock(world.ts)}</span><span class="sub">${safe(world.reason || world.state)}</span><span class="tg"><span class="tag">${world.state}</span></span></button>`)}
       <div class="msg">A held world has run, and nothing of it is in your project. It waits until you decide; nothing is thrown away by itself.</div></div></section>
-    <${World} key=${one.world_id} world=${one} onDone=${onDone} offline=${offline} /></div>`;
+    <${World} key=${one.world_id} world=${one} listed=${worlds} onDone=${onDone} offline=${offline} /></div>`;
 }
 
 const named = file => file.encoded ? { path: file.path, encoded: true } : file.path;
 
-/** One world. Deletions and changes that run code have to be chosen; the rest is. */
-function World({ world, onDone, offline }) {
+/** One world. Deletions and changes that run code have to be chosen; the rest is.
+ *  It is asked again when the list was: a world that is gone has no preview. */
+function World({ world, listed, onDone, offline }) {
   const [whole, setWhole] = useState(null);
   const [left, setLeft] = useState(null);
   const [plan, setPlan] = useState(null);
@@ -47,8 +48,14 @@ function World({ world, onDone, offline }) {
   const [asks, setAsks] = useState(null);
   const ask = (verb, paths) => post('/v1/preview', { verb, scope: world.world_id, ...(paths ? { paths } : {}) });
   useEffect(() => {
-    ask('apply').then(found => { setWhole(found); setLeft(new Set(found.files.filter(file => file.change === 'deleted' || file.runs_code).map(file => file.path))); }, setError);
-  }, [world.world_id]);
+    ask('apply').then(found => {
+      if (found.plan_id === whole?.plan_id) return;
+      const seen = new Set(whole?.files.map(file => file.path));
+      const out = file => seen.has(file.path) ? left.has(file.path) : file.change === 'deleted' || file.runs_code;
+      setWhole(found);
+      setLeft(new Set(found.files.filter(out).map(file => file.path)));
+    }, setError);
+  }, [world.world_id, listed]);
   const chosen = whole && left ? whole.files.filter(file => !left.has(file.path)) : [];
   useEffect(() => {
     if (!whole || !left) return undefined;
