@@ -44,6 +44,11 @@ CALLS = [
     ("history", "reset", "--dry-run"),
     ("world", "list"),
     ("export-html", "exported.html"),
+    ("projects",),
+    ("projects", "prune", "--dry-run"),
+    ("config", "list"),
+    ("config", "get", "retention.checkpoints"),
+    ("uninstall", "--dry-run"),
     ("trace",),
     ("connect", "claude-code", "--dry-run"),
     ("connect", "claude-code", "--yes"),
@@ -143,9 +148,9 @@ def test_an_error_is_a_document_on_stderr(words: tuple[str, ...], status: int) -
 
 
 def test_every_verb_is_asked() -> None:
-    # `run` answers with the command's own output; the others are asked where there is something
-    # for them to answer.
-    elsewhere = {"run", "replay", "daemon", "shell", "mcp", "ui", "hook"}
+    # `run` answers with the command's own output, `completion` with a script; the others are asked
+    # where there is something for them to answer.
+    elsewhere = {"run", "replay", "daemon", "shell", "mcp", "ui", "hook", "try", "completion"}
     assert {words[0] for words in CALLS} == set(VERBS) - elsewhere
 
 

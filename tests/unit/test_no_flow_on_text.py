@@ -28,6 +28,7 @@ FOREIGN = {
     "graph/parse/languages.py": {"do not edit"},
     "history/store/old_hold_texts.py": {"*"},  # sentences of older versions
     "history/store/schema.py": {"disk is full", "unable to open"},
+    "mcp_server/early_answers.py": {"method", "result"},  # fields of JSON-RPC
     "objects/git/git_command.py": {"git version ", "dangling "},
     "objects/git/repository.py": {" blob "},
     "objects/git/worktree_git.py": {" ambiguous"},

@@ -157,7 +157,7 @@ assert loaded == ["tests.unit.cli.sample_verbs.parrot"], loaded
 
 def test_the_table_names_each_verb_after_its_module() -> None:
     # `try` is a word of Python's own.
-    names = {verb: "try_" if verb == "try" else verb for verb in VERBS}
+    names = {verb: "try_" if verb == "try" else verb.replace("-", "_") for verb in VERBS}
     assert {v: f"substrate.cli.commands.{name}" for v, name in names.items()} == dict(VERBS)
 
 
