@@ -63,30 +63,30 @@ def git_calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(autouse=True)
 def private_environment(
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> Path:
-    """A clean environment; returns the home directory made for this test.
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Path]:
+    """A clean environment; yields the home directory made for this test.
 
     The home is beside the test's `tmp_path`, not in it: a test may use `tmp_path` itself as its
-    workspace.
+    workspace. The fixture `monkeypatch` is not used: a test that calls its `undo` would get the
+    real home back.
     """
     home = tmp_path_factory.mktemp("home")
-    for name in list(os.environ):
-        if name.startswith(_FOREIGN_PREFIXES) or name in _FOREIGN:
-            monkeypatch.delenv(name)
-    for name, value in _PINNED.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("SUBSTRATE_HOME", str(home / ".substrate"))
-    # No test leaves a daemon behind; the tests of the daemon start their own.
-    monkeypatch.setenv("SUBSTRATE_DAEMON", "off")
-    if request.config.getoption("--portable"):
-        monkeypatch.setenv("SUBSTRATE_WORLD_STRATEGY", "direct")
-    if speed := request.config.getoption("--speed"):
-        monkeypatch.setenv("SUBSTRATE_DAEMON_SPEED", speed)
-    return home
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(_FOREIGN_PREFIXES) or name in _FOREIGN:
+                patch.delenv(name)
+        for name, value in _PINNED.items():
+            patch.setenv(name, value)
+        patch.setenv("HOME", str(home))
+        patch.setenv("SUBSTRATE_HOME", str(home / ".substrate"))
+        # No test leaves a daemon behind; the tests of the daemon start their own.
+        patch.setenv("SUBSTRATE_DAEMON", "off")
+        if request.config.getoption("--portable"):
+            patch.setenv("SUBSTRATE_WORLD_STRATEGY", "direct")
+        if speed := request.config.getoption("--speed"):
+            patch.setenv("SUBSTRATE_DAEMON_SPEED", speed)
+        yield home
 
 
 @pytest.fixture(autouse=True)
