@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from substrate.errors import RefusedError, SubstrateError, UsageError
 from substrate.history.store import Config, HistoryStore, history_store, load_config
-from substrate.history.store import open_ahead as open_history_ahead
 from substrate.model import RelPath, display, rel_path
 from substrate.system import Environment
 from substrate.system.process import deferred_work
@@ -207,9 +206,12 @@ class HistoryAhead:
 
         This takes no lock. If another process puts the history aside, the later call notices it.
         """
+        # Here: it imports what writes entries, which a verb that only reads does not need.
+        from substrate.history.store import open_ahead
+
         self.drop()
         try:
-            store = open_history_ahead(find_workspace(root))
+            store = open_ahead(find_workspace(root))
         except (SubstrateError, OSError):
             return
         self._kept = None if store is None else Kept(store)

@@ -25,6 +25,7 @@ Program = Callable[[list[str]], int]
 #: What the end of a command may need beyond the rehearsal: worlds made ahead, holds, crash reports.
 #: The install may be removed while a command runs: its end must still be recorded and answered.
 _NOT_REHEARSED = (
+    "substrate.history.store.preopen",
     "substrate.system.linux.rename_equivalence",
     "substrate.world.prewarm.parked_layers",
     "substrate.recorder.arrival.held_worlds",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from substrate.errors import DamagedStoreError, ExternalEditsError
-from substrate.history.record import agent_sessions, baseline, late_entry, live_parts, sessions
+from substrate.history.record import agent_sessions, late_entry, live_parts, sessions
 from substrate.history.record.agent_sessions import AgentSession
 from substrate.history.record.decided_parts import DecidedParts
 from substrate.history.record.scan_against_tip import (
@@ -143,6 +143,8 @@ def ensure_baseline(store: HistoryStore, *, save_later: bool = False) -> bool:
     if store.tip_commit is not None:
         return False
     _check_nothing_recorded(store)
+    from substrate.history.record import baseline  # large, and needed once per workspace
+
     baseline.take(store, save_later=save_later)
     return True
 
