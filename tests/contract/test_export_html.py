@@ -35,5 +35,6 @@ def test_what_is_in_the_file_and_what_is_not(substrate: Program) -> None:
     whole = substrate.json("export-html", "s-1", "../session.html", "--with-private")
     assert whole["private_files_left_out"] == 0
     assert TOKEN not in (substrate.cwd.parent / "session.html").read_text("utf-8")
+    substrate("export-html", "@").is_clear(2, "the name of the file is missing")
     substrate("export-html", "c-nothing", "../none.html").is_clear(4)
     assert not (substrate.cwd.parent / "none.html").exists()

@@ -74,13 +74,18 @@ def test_asked_one_by_one_on_a_terminal(two_hunks: Program) -> None:
 @pytest.mark.needs("linux")
 def test_a_hunk_is_edited(two_hunks: Program, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\nprintf "third way\\n" > "$1"\n')
+    editor.write_text(f'#!/bin/sh\nprintf "third way\\n" > "$1"; echo "$1" > {tmp_path}/place\n')
     editor.chmod(0o755)
     two_hunks.env["EDITOR"] = str(editor)
     two_hunks.env["VISUAL"] = ""
     two_hunks.on_a_terminal(80, "undo", "-p", typed=b"e\nd\nn\n")
     expected = OLD.replace("line 2", "third way").replace("line 8", "LINE 8")
     assert (two_hunks.cwd / "a.txt").read_text() == expected
+    # Every command in a world may write to the temporary directory.
+    place = Path((tmp_path / "place").read_text().strip())
+    assert (
+        place.parents[2] / "scratch" == place.parents[1] and place.parents[2].name == ".substrate"
+    )
     editor.write_text("#!/bin/sh\nexit 1\n")
     before = (two_hunks.cwd / "a.txt").read_bytes()
     two_hunks.on_a_terminal(80, "undo", "@", "-p", typed=b"e\n", status=5)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +76,38 @@ def test_attempts_that_fail_or_change_nothing_are_reported(program: Program) -> 
     program("try", "0", "--", "true").is_clear(2, "from 1 to")
     program("try", "2").is_clear(2, "no command was given")
     program("world", "compare", "wld_1").is_clear(2, "at least two")
+
+
+PLANTS = """
+for place in "${TMPDIR:-/tmp}"/substrate-*/ "$SUBSTRATE_HOME"/scratch/*/; do
+    for number in 2 3 4 5 6 7 8; do ln -s "$REAL" "$place/$number.out" "$place/$number"; done
+done 2>/dev/null
+echo planted
+"""
+
+
+def test_an_attempt_cannot_lead_the_output_of_a_later_one_elsewhere(
+    program: Program, tmp_path: Path
+) -> None:
+    """Attempts run beside each other: a link at the place of the next one's output."""
+    real = tmp_path / "real"
+    real.write_text("mine\n")
+    (program.cwd / "plant.sh").write_text(PLANTS)
+    program.env["REAL"] = str(real)
+    program("try", "8", "--", "sh", "plant.sh")
+    assert real.read_text() == "mine\n"
+
+
+def test_a_project_cannot_replace_our_own_modules(program: Program, tmp_path: Path) -> None:
+    planted = program.cwd / "substrate"
+    planted.mkdir()
+    (planted / "__init__.py").touch()
+    (planted / "__main__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    installed = Path(sys.executable).parent / "substrate"
+    for words in (["try", "1", "--", "true"], ["uninstall"]):
+        done = subprocess.run(
+            [installed, *words], cwd=program.cwd, env={**os.environ, **program.env},
+            capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode in (0, 1), done.stderr
+        assert not (tmp_path / "ran").exists(), words

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,16 @@ def test_the_log_is_searched_for_a_text(program: Program) -> None:
     [both] = program.json("log", "--grep", "one", "--path", "a")["commands"]
     assert both["command"] == "echo ONE > a"
     assert "no recorded command has 'three'" in program("log", "--grep", "three").text
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_runs_nothing_that_an_id_contains(program: Program, tmp_path: Path) -> None:
+    """A store can come from a stranger, and bash expands the words that it is offered."""
+    program("-c", "echo 1 > a").went_well()
+    script = program("completion", "bash").went_well().text
+    with closing(sqlite3.connect(program.cwd / ".substrate-git/index/history.db")) as ledger:
+        forged = f"s-$(>{tmp_path}/ran)"
+        ledger.execute("UPDATE entries SET session_id = ? WHERE kind = 'command'", [forged])
+        ledger.commit()
+    completed(program, script, "substrate", "show", "s-")
+    assert not (tmp_path / "ran").exists()

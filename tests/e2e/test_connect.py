@@ -372,6 +372,16 @@ def test_a_plugin_has_the_hooks_of_connect_and_no_path_of_this_machine(
     user("connect", "codex", "--plugin", "other", exits=2)
 
 
+def test_a_plugin_is_not_written_through_a_link(user: User) -> None:
+    user("connect", "claude-code", "--plugin", "made")
+    elsewhere = user.project / "elsewhere"
+    (user.project / "made" / "hooks").rename(elsewhere)
+    (elsewhere / "hooks.json").write_text("mine")
+    (user.project / "made" / "hooks").symlink_to(elsewhere)
+    assert "is a link" in user("connect", "claude-code", "--plugin", "made", exits=5).stderr
+    assert (elsewhere / "hooks.json").read_text() == "mine"
+
+
 def test_an_unknown_agent_is_named_with_what_to_do(user: User) -> None:
     done = user("connect", "emacs", exits=4)
     assert "claude-code" in done.stderr and "--shim emacs" in done.stderr

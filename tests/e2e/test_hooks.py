@@ -360,6 +360,7 @@ def test_a_session_begins_the_history_and_says_so_once(fresh: Daemon) -> None:
     assert len(notices) == 1
     assert str(fresh.workspace) in notices[0]
     assert "deny" in notices[0]
+    assert str(fresh.workspace).encode() in fresh.run("projects").stdout
     edit(fresh, claude, "toolu_1", "two", "TWO")
     assert [one["kind"] for one in log(fresh)] == ["edit", "baseline"]
     assert fresh.run("undo", "--prompt").returncode == 0

@@ -77,3 +77,12 @@ def test_a_projects_own_setting_wins_and_wrong_ones_change_nothing(
     program("config", "set", "agents.allow", "x", "--project").is_clear(2, "the user's to set")
     program("config", "get").is_clear(2, "config get NAME")
     assert (tmp_path / "home" / "config.toml").read_text() == home
+
+
+@pytest.mark.needs("posix")
+def test_a_linked_store_gets_no_settings(program: Program, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (program.cwd / ".substrate-git").symlink_to(elsewhere)
+    program("config", "set", "--project", "retention.sessions", "7").is_clear(5, "not opened")
+    assert list(elsewhere.iterdir()) == []

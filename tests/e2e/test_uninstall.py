@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,36 @@ def test_purge_lists_and_needs_a_yes(program: Program, tmp_path: Path) -> None:
     assert (program.cwd / ".git/info/exclude").read_text() == "mine\n"
     assert {path.name for path in (tmp_path / "home").iterdir()} <= {"bin"}
     assert (program.cwd / "a").read_text() == "1\n"
+
+
+@pytest.mark.needs("root")
+def test_another_users_directory_at_a_known_path_does_not_stop_it(
+    program: Program, tmp_path: Path
+) -> None:
+    """It was made where a project of ours was removed; a FIFO would keep git waiting."""
+    shared = Program(tmp_path / "shared", program.env)
+    shared.cwd.mkdir()
+    shared("-c", "echo 1 > a").went_well()
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "one"]):
+        subprocess.run(["git", *words], cwd=shared.cwd, check=True)
+    os.mkfifo(shared.cwd / ".git/packed-refs")
+    subprocess.run(["chown", "-R", "65534:65534", str(shared.cwd)], check=True)
+    assert "Nothing was changed" in program("uninstall", "--dry-run").went_well().text
+
+
+@pytest.mark.needs("world-overlay")
+def test_purge_is_refused_while_a_command_runs_in_a_world(program: Program, tmp_path: Path) -> None:
+    """Its work is in the world alone, and would be gone with it."""
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    words = [sys.executable, "-m", "substrate", "-c", f"echo work > result; read -r _ < {go}"]
+    running = subprocess.Popen(words, cwd=program.cwd, env={**os.environ, **program.env})
+    try:
+        writer = os.open(go, os.O_WRONLY)  # opens when the command has come to its `read`
+        program("uninstall", "--purge", "--yes").is_clear(5, "still running")
+        assert (tmp_path / ".codex").exists(), "nothing was removed"
+        os.write(writer, b"\n")
+        os.close(writer)
+    finally:
+        assert running.wait(60) == 0
+    assert (program.cwd / "result").read_text() == "work\n"

@@ -174,3 +174,19 @@ def test_hunks_of_a_snapshot_are_restored(program: Program) -> None:
     assert tree(program)["a.txt"] == OLD.replace("line 8", "LINE 8") and "new" not in tree(program)
     program("undo", program.json("log")["commands"][0]["command_id"]).went_well()
     assert tree(program)["a.txt"] == OLD
+
+
+def test_an_edit_that_history_did_not_know_stays_when_a_part_arrives(program: Program) -> None:
+    """The command saw it, so that it looks like the command's own: hunk or directory."""
+    program.sh("true")
+    (program.cwd / "a.txt").write_text(OLD.replace("line 2", "mine"))
+    (program.cwd / "d" / "u").write_text("mine\n")
+    world = held(program, "sed -i 's/line 8/LINE 8/' a.txt; rm -r d")
+    known = program.json("world", "diff", world, "--hunks")["hunks"]
+    wanted = [
+        one["id"] for one in known
+        if one["path"] == "d/x" or one.get("new") == ["LINE 8\n"]
+    ]  # fmt: skip
+    program("world", "apply", world, *(f"--hunk={name}" for name in wanted)).went_well()
+    both = OLD.replace("line 2", "mine").replace("line 8", "LINE 8")
+    assert tree(program) == {"a.txt": both, "d/u": "mine\n", "d/y": "y\n"}

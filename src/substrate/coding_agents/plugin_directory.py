@@ -52,11 +52,22 @@ def write_plugin(directory: Path, files: Mapping[str, str]) -> None:
             f"{directory} is not empty and holds no plugin of Substrate",
             hint="nothing was changed; name a new directory",
         )
+    linked = [path for place in files for path in _steps(directory, place) if path.is_symlink()]
+    if linked:
+        raise RefusedError(
+            f"{linked[0]} is a link: nothing was changed", hint="remove it, or name a new directory"
+        )
     for place, text in files.items():
         path = directory / place
         path.parent.mkdir(parents=True, exist_ok=True)
         if read_bytes_or_none(path) != text.encode():
             write_atomic(path, text.encode(), mode=0o644)
+
+
+def _steps(directory: Path, place: str) -> list[Path]:
+    """The file and the directories above it, up to `directory`."""
+    path = directory / place
+    return [path, *(one for one in path.parents if directory in one.parents)]
 
 
 def _is_ours(description: Path) -> bool:

@@ -95,6 +95,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.recorder.timeline import Timeline as Timeline
     from substrate.recorder.timeline import Wanted as Wanted
     from substrate.recorder.uninstall import Leftovers as Leftovers
+    from substrate.recorder.uninstall import check_purge as check_purge
     from substrate.recorder.uninstall import leftovers as leftovers
     from substrate.recorder.uninstall import purge as purge
     from substrate.recorder.working_copy_rewrite import rewrite_working_copy as rewrite_working_copy
@@ -159,7 +160,7 @@ __getattr__ = lazy_names(
         "shown_changes": "ShownHunk, shown_hunks",
         "timeline": "Row, Timeline, Wanted",
         "settings": "settings_of, write_setting",
-        "uninstall": "Leftovers, leftovers, purge",
+        "uninstall": "Leftovers, check_purge, leftovers, purge",
         "working_copy_rewrite": "rewrite_working_copy",
         "substrate.rewrite.execute": "Request, RewriteOutcome",
         "substrate.rewrite.snapshots": (

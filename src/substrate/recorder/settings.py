@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from substrate.errors import NotFoundError
-from substrate.history.store import SourcedSetting, setting_files
+from substrate.history.store import SourcedSetting, check_trusted, setting_files
 from substrate.recorder.session_context import Place
 
 
@@ -22,6 +22,8 @@ def write_setting(place: Place, name: str, value: str, *, project: bool) -> Path
             f"no history in {place.workspace.root}",
             hint="leave out --project to set it for all your projects",
         )
+    if project:
+        check_trusted(place.workspace)  # a link, or another user's directory
     setting_files.write_setting(file, name, value, is_users=not project)
     return file
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from substrate.cli.frame import script_for
@@ -21,6 +22,7 @@ EXAMPLE = "substrate completion bash"
 
 #: How many of the newest entries are offered.
 _MOST_IDS = 100
+_PLAIN_ID = re.compile(r"[A-Za-z0-9._@-]+")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -53,4 +55,5 @@ def _ids(context: Context) -> list[str]:
     named += [entry.session_id for entry in entries if entry.session_id]
     named += [prompt.prompt_id for prompt in prompts.values()]
     named += [world.world_id for world in worlds]
-    return list(dict.fromkeys(named))
+    # A shell may expand them, and a store can come from a stranger.
+    return [name for name in dict.fromkeys(named) if _PLAIN_ID.fullmatch(name)]

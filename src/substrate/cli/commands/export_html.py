@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from substrate.cli.frame import Styled, plural
 from substrate.cli.render import place_of
-from substrate.errors import EXIT_OK, RefusedError
+from substrate.errors import EXIT_OK, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 NAME = "export-html"
 HELP = "write commands and their diffs as one HTML file, secrets blacked out"
 EXAMPLE = "substrate export-html since:2h review.html"
+
+#: A word that is a scope, and hardly the name of a file.
+_SCOPE = re.compile(r"@(~\d+)?|[csp]-[0-9a-z]+|since:.*")
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -36,6 +40,11 @@ def configure(parser: ArgumentParser) -> None:
 def run(args: Namespace, context: Context) -> int:
     scope, name = (args.first, args.second) if args.second else ("", args.first)
     place = place_of(context)
+    if not args.second and _SCOPE.fullmatch(name):
+        raise UsageError(
+            f"{name} is what to export; the name of the file is missing",
+            hint=f"substrate export-html {name} FILE",
+        )
     path = Path(context.cwd, name)
     from substrate.page import export_html
 

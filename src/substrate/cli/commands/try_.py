@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from substrate.cli.render import place_of, show_tried
@@ -13,6 +12,7 @@ from substrate.errors import EXIT_DIFFERENT, EXIT_OK, EXIT_RUN_FAILED, RefusedEr
 from substrate.recorder.arrival import attempts
 from substrate.recorder.command import attempt_variables
 from substrate.system import ids
+from substrate.system.files import private_scratch
 from substrate.system.process import Stdio, map_forked, process, processors
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ def run(args: Namespace, context: Context) -> int:
     if place.is_inside_world:
         raise UsageError("an attempt cannot be made inside a world", hint="call it outside")
     group = ids.new_id("try")
-    with TemporaryDirectory(prefix="substrate-") as scratch:
+    with private_scratch(context.environment.substrate_home) as scratch:
 
         def one(number: int) -> int:
-            return _attempt(_words(args, context), context, group, number, Path(scratch))
+            return _attempt(_words(args, context), context, group, number, scratch)
 
         workers = min(args.count, processors())
         statuses = list(map_forked(one, range(1, args.count + 1), workers=workers, isolate=True))
-        _refuse_failed(statuses, Path(scratch))
+        _refuse_failed(statuses, scratch)
     waiting = attempts.of_group(place, group)
     found = attempts.attempts(place, tuple(world.world_id for world in waiting))
     show_tried(context, group, statuses, found)
@@ -72,7 +72,8 @@ def run(args: Namespace, context: Context) -> int:
 
 def _words(args: Namespace, context: Context) -> list[str]:
     """The call of one attempt."""
-    words = [sys.executable, "-m", "substrate", "run", "--hold"]
+    # -P: not a directory `substrate` of the project.
+    words = [sys.executable, "-P", "-m", "substrate", "run", "--hold"]
     for name in _PASSED_ON:
         value = getattr(args, name)
         words += [f"--{name}={value}"] if value is not None else []
@@ -89,8 +90,9 @@ def _attempt(words: list[str], context: Context, group: str, number: int, scratc
     }  # fmt: skip
     nothing = os.open(os.devnull, os.O_RDONLY)
     # Not /dev/null: what is written there is not captured.
-    out = os.open(scratch / f"{number}.out", os.O_WRONLY | os.O_CREAT, 0o600)
-    err = os.open(scratch / str(number), os.O_WRONLY | os.O_CREAT, 0o600)
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    out = os.open(scratch / f"{number}.out", new, 0o600)
+    err = os.open(scratch / str(number), new, 0o600)
     try:
         done = process.run_foreground(
             words, cwd=context.cwd, env=env, stdio=Stdio(nothing, out, err)

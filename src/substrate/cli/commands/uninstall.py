@@ -22,7 +22,7 @@ from substrate.coding_agents import (
 )
 from substrate.errors import EXIT_DIFFERENT, EXIT_OK, RefusedError
 from substrate.model import display
-from substrate.recorder import leftovers, purge
+from substrate.recorder import check_purge, leftovers, purge
 from substrate.system.process import process
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def run(args: Namespace, context: Context) -> int:
         if args.dry_run:
             return _end(args, context, found, [])
         if args.purge:
+            check_purge(context.environment, found)
             _confirm(args, context)
         _stop_daemon(context)
         carry_out_removal(removals, agents, around)
@@ -101,7 +102,8 @@ def _confirm(args: Namespace, context: Context) -> None:
 
 
 def _stop_daemon(context: Context) -> None:
-    words = [sys.executable, "-m", "substrate", "daemon", "stop"]
+    # -P: not a directory `substrate` of the project.
+    words = [sys.executable, "-P", "-m", "substrate", "daemon", "stop"]
     process.run(words, cwd=context.cwd, env=dict(context.environment.variables))
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import shlex
 import sys
 from base64 import b64encode
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from substrate.cli.frame.output import Styled
 from substrate.errors import RefusedError, UsageError
 from substrate.model import display
+from substrate.system.files import private_scratch
 from substrate.system.process import process
 
 if TYPE_CHECKING:
@@ -139,8 +138,8 @@ def _edited(context: Context, lines: tuple[bytes, ...]) -> tuple[bytes, ...]:
     """The lines as the user's editor left them."""
     variables = context.environment.variables
     editor = variables.get("VISUAL") or variables.get("EDITOR") or "vi"
-    with TemporaryDirectory(prefix="substrate-") as place:
-        file = Path(place, "hunk")
+    with private_scratch(context.environment.substrate_home) as place:
+        file = place / "hunk"
         file.write_bytes(b"".join(lines))
         done = process.run_foreground(process.shell_argv(f"{editor} {shlex.quote(str(file))}"))
         if done.exit_code != 0:

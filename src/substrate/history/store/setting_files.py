@@ -52,7 +52,7 @@ def write_setting(file: Path, name: str, text: str, *, is_users: bool) -> Settin
         names = ", ".join(map(dotted, Config._fields))
         raise NotFoundError(f"no setting {name!r}", hint=f"the settings are: {names}")
     if not is_users and is_users_own(f"{section}_{key}"):
-        raise UsageError(f"{name} is the user's to set", hint="leave out --workspace")
+        raise UsageError(f"{name} is the user's to set", hint="leave out --project")
     literal = _literal(Config._field_defaults[f"{section}_{key}"], text)
     before = file.read_text("utf-8") if file.exists() else ""
     after = _with_line(before, section, key, literal)

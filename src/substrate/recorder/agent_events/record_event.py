@@ -39,6 +39,7 @@ from substrate.recorder.session_context import Place
 from substrate.system import Environment, clock
 from substrate.trace import TraceWriter
 from substrate.trace.redact import redact
+from substrate.workspace import known_projects
 
 #: A longer prompt is cut in the record.
 _MOST_TEXT = 64 << 10
@@ -122,6 +123,7 @@ def _history(place: Place) -> AbstractContextManager[HistoryStore]:
 
 @contextmanager
 def _begun(place: Place) -> Iterator[HistoryStore]:
+    known_projects.note(place.environment.substrate_home, place.workspace.root)
     with place.history() as store:
         if store.tip_commit is None:
             with store.writing("first use", _PATIENCE_S), store.commit_point() as ledger:

@@ -58,6 +58,8 @@ def pick(place: Place, name: str) -> tuple[Held, bring_in.Brought, list[Held]]:
             hint=f"`substrate world apply {world.world_id}` applies it",
         )
     others = [one for one in of_group(place, world.group) if one.world_id != world.world_id]
+    for one in others:  # before anything changes: one that still runs cannot be discarded
+        held_worlds.check_ended(one)
     applied, brought = held_worlds.apply_world(place, world.world_id)
     if brought.causes or brought.conflicts:
         return applied, brought, []

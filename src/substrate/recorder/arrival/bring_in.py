@@ -303,7 +303,9 @@ class Arrival:
 
 def _refuse_decided(store: HistoryStore, world: Held) -> None:
     """Another call may have applied or discarded it while this one waited for the lock."""
-    if held.find(store, world.world_id).state != world.state:
+    now = held.find(store, world.world_id)
+    # A part that another call applied or discarded leaves a new intent for the rest.
+    if now.state != world.state or (now.state == "held" and now.intent_id != world.intent_id):
         raise NotFoundError(
             f"{world.world_id} is no longer {world.state}: another call decided on it",
             hint="`substrate world list` shows what waits now",

@@ -145,6 +145,8 @@ def apply_world(
         if held_world_rows.is_unsettled(store) or orphan_worlds.are_there(store):
             with store.writing("look after worlds"):
                 pass
+        if selection.paths or selection.hunks is not None:
+            _record_outside_edits(place, store)
         world = held_world_rows.find(store, text)
     layer = layer_of(world)
     _refuse_running(world, layer)
@@ -159,6 +161,23 @@ def apply_world(
     if not brought.is_kept:
         layer_dirs.remove(layer)
     return world, brought
+
+
+def _record_outside_edits(place: Place, store: HistoryStore) -> None:
+    """Record what other processes changed, before a part is merged with it.
+
+    The command saw edits that history did not know yet: in its layer they look like its own. A part
+    without them would take them out of the tree.
+    """
+    from substrate.recorder.command import outside_edits  # it imports this module
+
+    with store.writing("record edits made outside"):
+        outside_edits.agree(place, store)
+
+
+def check_ended(world: Held) -> None:
+    """Raise `RefusedError` if processes still run in the world."""
+    _refuse_running(world, layer_of(world))
 
 
 def _request(world: Held, layer: Layer, selection: Selection) -> bring_in.Request:

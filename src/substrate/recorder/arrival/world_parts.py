@@ -66,7 +66,10 @@ def divide(
     above = {directory for one in left for directory in ancestors(one.path)}
     left = [one for one in left if one.new != ABSENT or one.path not in above]
     discarded = [one for one in left if _is_in(one.path, parts.discarded)]
-    return Divided(taken, len(left) > len(discarded), bool(discarded))
+    # Directories that history did not know: the command removed what was in them.
+    emptied = [p for p in diff.emptied if p not in taken.emptied and p not in above]
+    pending = [path for path in emptied if not _is_in(path, parts.discarded)]
+    return Divided(taken, len(left) > len(discarded) or bool(pending), bool(discarded))
 
 
 def check_discard(diff: LayerDiff, paths: Iterable[RelPath], world_id: str) -> None:

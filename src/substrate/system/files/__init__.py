@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what other rooms may use
     from substrate.system.files.parallel_fsync import ManySyncs as ManySyncs
     from substrate.system.files.renames import exchange as exchange
     from substrate.system.files.renames import rename_new as rename_new
+    from substrate.system.files.scratch_directory import private_scratch as private_scratch
     from substrate.system.files.sqlite_mmap_check import fill_holes as fill_holes
     from substrate.system.files.sqlite_mmap_check import leaves_holes as leaves_holes
     from substrate.system.files.sqlite_mmap_check import may_map as may_map
@@ -49,6 +50,7 @@ __getattr__ = lazy_names(
         "name_folding": "folded, folds_names",
         "parallel_fsync": "ManySyncs",
         "renames": "exchange, rename_new",
+        "scratch_directory": "private_scratch",
         "sqlite_mmap_check": "fill_holes, leaves_holes, may_map",
         "xattrs": (
             "ACL_ACCESS, CAPABILITY, RECORDED, Xattrs, read_xattrs, write_what_can_be, write_xattrs"
