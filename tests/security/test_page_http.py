@@ -121,3 +121,26 @@ def test_a_read_only_page_carries_nothing_out(page: Page, tmp_path: Path) -> Non
         assert other.send("POST", "/v1/carry-out", body, other.own_headers()).status == 404
         assert page.send("GET", "/v1/rows", headers=other.own_headers()).status == 403
     assert (page.cwd / "a.txt").exists()
+
+
+@pytest.mark.needs("world-overlay")
+def test_the_plan_of_a_held_world_is_the_chosen_hunks(page: Page) -> None:
+    page.program("--hold", "-c", "chmod 755 a.txt; echo two >> a.txt").went_well()
+    [world] = page.program.json("world", "list")["worlds"]
+    name = world["world_id"]
+    hunks = page.program.json("world", "diff", name, "--hunks")["hunks"]
+    both = [one["id"] for one in hunks]
+    [content] = [one["id"] for one in hunks if one["kind"] == "lines"]
+    assert len(both) == 2
+    plans = []
+    for chosen in ([content], both):
+        wanted = {"verb": "apply", "scope": name, "hunks": chosen}
+        answer = page.send("POST", "/v1/preview", wanted, page.own_headers())
+        assert answer.status == 200, answer.body
+        plans.append(answer.document["plan_id"])
+    assert plans[0] != plans[1]
+    done = page.send("POST", "/v1/carry-out", {"plan_id": plans[0]}, page.own_headers())
+    assert done.status == 200, done.body
+    file = page.cwd / "a.txt"
+    assert file.read_text() == "one\ntwo\n"
+    assert not file.stat().st_mode & 0o111, "that hunk was not chosen"
