@@ -123,6 +123,20 @@ def test_a_read_only_page_carries_nothing_out(page: Page, tmp_path: Path) -> Non
     assert (page.cwd / "a.txt").exists()
 
 
+@pytest.mark.parametrize("route", ["/v1/blame?path=a.txt&lines=%00", "/v1/log?session=%00"])
+def test_a_nul_in_a_value_is_a_wrong_request(page: Page, route: str) -> None:
+    answer = page.send("GET", route, headers=page.own_headers())
+    assert (answer.status, answer.error["kind"]) == (400, "usage")
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [("/v1/preview", {"\ud800": 1}), ("/page/settings", {"reviewed": {"\ud800": "\ud800"}})],
+)
+def test_half_a_character_is_a_wrong_request(page: Page, route: str, body: object) -> None:
+    assert page.send("POST", route, body, page.own_headers()).status == 400
+
+
 @pytest.mark.needs("world-overlay")
 def test_the_plan_of_a_held_world_is_the_chosen_hunks(page: Page) -> None:
     page.program("--hold", "-c", "chmod 755 a.txt; echo two >> a.txt").went_well()
