@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from tests.contract.program import Program
 from tests.daemon_http import PATIENCE_S, Answer
@@ -28,6 +28,8 @@ class Page:
         self.token = link.partition("#")[2]
         self.host = f"127.0.0.1:{self.port}"
         self.secret = ""
+        #: How it ends; with another status than 0 by itself.
+        self.status = 0
 
     def own_headers(self) -> dict[str, str]:
         return {
@@ -64,14 +66,22 @@ class Page:
 
 
 @contextmanager
-def page_in(program: Program, *words: str) -> Iterator[Page]:
+def page_in(program: Program, *words: str, errors: IO[bytes] | None = None) -> Iterator[Page]:
+    """`errors`: where its stderr goes."""
     env = {**os.environ, "SUBSTRATE_AGENT": "off", **program.env}
     argv = [str(Path(sys.executable).parent / "substrate"), "ui", "--no-open", "--json", *words]
-    with subprocess.Popen(argv, cwd=program.cwd, env=env, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        argv, cwd=program.cwd, env=env, stdout=subprocess.PIPE, stderr=errors
+    ) as process:
+        assert process.stdout is not None
+        page = Page(program, json.loads(process.stdout.readline())["url"])
         try:
-            assert process.stdout is not None
-            yield Page(program, json.loads(process.stdout.readline())["url"])
+            yield page
         finally:
-            process.send_signal(signal.SIGINT)
-            status = process.wait(PATIENCE_S)
-    assert status == 0
+            if page.status == 0:
+                process.send_signal(signal.SIGINT)
+            try:
+                ended = process.wait(PATIENCE_S)
+            finally:
+                process.kill()
+    assert ended == page.status

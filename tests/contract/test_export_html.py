@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
+from contextlib import closing
 
 from tests.contract.program import Program
 
@@ -38,3 +40,16 @@ def test_what_is_in_the_file_and_what_is_not(substrate: Program) -> None:
     substrate("export-html", "@").is_clear(2, "the name of the file is missing")
     substrate("export-html", "c-nothing", "../none.html").is_clear(4)
     assert not (substrate.cwd.parent / "none.html").exists()
+
+
+def test_a_forged_ledger_makes_no_live_html(substrate: Program) -> None:
+    substrate.sh("echo one > a.txt")
+    command = substrate.json("log")["commands"][0]["command_id"]
+    forged = "<img src=x onerror=alert(1)>"
+    path = substrate.cwd / ".substrate-git" / "index" / "history.db"
+    with closing(sqlite3.connect(path)) as ledger, ledger:
+        ledger.execute("UPDATE entries SET kind = ?, exit = ?, agent_id = ?", (forged,) * 3)
+    substrate("export-html", command, "../all.html").went_well()
+    text = (substrate.cwd.parent / "all.html").read_text("utf-8")
+    assert "exit &lt;img src=x" in text and text.count("&lt;img") == 3
+    assert "<img" not in text

@@ -100,6 +100,7 @@ def test_one_hunk_alone_and_a_mark(tab: Browser, page: Page) -> None:
     tab.text(".after-bar")
     assert (page.cwd / "a.txt").read_text() == NEW.replace("LINE 2\n", "line 2\n")
     assert (page.cwd / "new.txt").exists()
+    page.status = 5
     tab.open("about:blank")
     tab.open(page.link)
     assert "used already" in tab.text("h1"), "a link works once"

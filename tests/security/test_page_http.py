@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.contract.program import Program
+from tests.daemon_http import PATIENCE_S
 from tests.page_site import Page, page_in
 
 
@@ -72,10 +79,25 @@ def test_reading_needs_the_secret(page: Page, route: str) -> None:
     assert page.send("GET", route, headers=cookie).status == 401
 
 
-def test_a_token_works_once(page: Page) -> None:
-    again = page.send("POST", "/page/exchange", {"token": page.token}, page.own_headers())
-    assert (again.status, again.error["kind"]) == (409, "token")
-    for wrong in ("", "guess", None, 3):
+def test_a_token_that_is_used_twice_closes_the_page(page: Page, tmp_path: Path) -> None:
+    with (
+        (tmp_path / "errors").open("wb") as errors,
+        page_in(page.program, errors=errors) as other,
+    ):
+        other.status = 5
+        first = other.enter().own_headers()
+        again = other.send("POST", "/page/exchange", {"token": other.token}, first)
+        assert (again.status, again.error["kind"]) == (409, "token")
+        try:
+            assert other.send("GET", "/v1/rows", headers=first).status == 401
+        except OSError:
+            pass  # it has ended already
+    said = (tmp_path / "errors").read_text()
+    assert "the link was used twice" in said and "run `substrate ui` again" in said
+
+
+def test_a_wrong_token_changes_nothing(page: Page) -> None:
+    for wrong in ("", "guess", None, 3, "\ud800"):
         answer = page.send("POST", "/page/exchange", {"token": wrong}, page.own_headers())
         assert answer.status == 409
     assert page.get("/v1/rows"), "the tab that has its secret goes on"
@@ -121,3 +143,111 @@ def test_a_read_only_page_carries_nothing_out(page: Page, tmp_path: Path) -> Non
         assert other.send("POST", "/v1/carry-out", body, other.own_headers()).status == 404
         assert page.send("GET", "/v1/rows", headers=other.own_headers()).status == 403
     assert (page.cwd / "a.txt").exists()
+
+
+@pytest.mark.parametrize("route", ["/v1/blame?path=a.txt&lines=%00", "/v1/log?session=%00"])
+def test_a_nul_in_a_value_is_a_wrong_request(page: Page, route: str) -> None:
+    answer = page.send("GET", route, headers=page.own_headers())
+    assert (answer.status, answer.error["kind"]) == (400, "usage")
+
+
+@pytest.mark.parametrize(
+    ("route", "body"),
+    [("/v1/preview", {"\ud800": 1}), ("/page/settings", {"reviewed": {"\ud800": "\ud800"}})],
+)
+def test_half_a_character_is_a_wrong_request(page: Page, route: str, body: object) -> None:
+    assert page.send("POST", route, body, page.own_headers()).status == 400
+
+
+@pytest.mark.needs("world-overlay")
+def test_a_world_cannot_read_the_link(tmp_path: Path) -> None:
+    """The browser gets a file that leads to the link, and no world sees that file."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "bin").mkdir()
+    opener = tmp_path / "bin" / "xdg-open"
+    opener.write_text(f'#!/bin/sh\nprintf %s "$1" > {tmp_path}/opened\n')
+    opener.chmod(0o755)
+    env = {
+        "HOME": str(tmp_path), "SUBSTRATE_HOME": str(tmp_path / "home"), "DISPLAY": ":9",
+        "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+    }  # fmt: skip
+    program = Program(tmp_path / "project", env)
+    argv = [str(Path(sys.executable).parent / "substrate"), "ui"]
+    with subprocess.Popen(
+        argv, cwd=program.cwd, env={**os.environ, **env}, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert b"is open in your browser" in process.stdout.readline()
+            file = Path((tmp_path / "opened").read_text())
+            assert "url=http://127.0.0.1:" in file.read_text()
+            seen = program.sh(
+                f"cat '{file}' || grep -rls 'url=http://12[7]' '{tmp_path}/home'; true"
+            )
+            assert seen.text == ""
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE_S)
+    assert not file.exists()
+
+
+@pytest.mark.needs("world-overlay")
+def test_the_plan_of_a_held_world_is_the_chosen_hunks(page: Page) -> None:
+    page.program("--hold", "-c", "chmod 755 a.txt; echo two >> a.txt").went_well()
+    [world] = page.program.json("world", "list")["worlds"]
+    name = world["world_id"]
+    hunks = page.program.json("world", "diff", name, "--hunks")["hunks"]
+    both = [one["id"] for one in hunks]
+    [content] = [one["id"] for one in hunks if one["kind"] == "lines"]
+    assert len(both) == 2
+    plans = []
+    for chosen in ([content], both):
+        wanted = {"verb": "apply", "scope": name, "hunks": chosen}
+        answer = page.send("POST", "/v1/preview", wanted, page.own_headers())
+        assert answer.status == 200, answer.body
+        plans.append(answer.document["plan_id"])
+    assert plans[0] != plans[1]
+    done = page.send("POST", "/v1/carry-out", {"plan_id": plans[0]}, page.own_headers())
+    assert done.status == 200, done.body
+    file = page.cwd / "a.txt"
+    assert file.read_text() == "one\ntwo\n"
+    assert not file.stat().st_mode & 0o111, "that hunk was not chosen"
+
+
+CONNECT = """
+import socket, sys
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+with socket.socket(family) as one:
+    one.settimeout(60)
+    one.connect((sys.argv[1], int(sys.argv[2])))
+    try:
+        print(one.recv(1))  # the request is never sent: only a refusal ends this
+    except ConnectionResetError:
+        print("closed")
+"""
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.needs("other-user")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1"])
+def test_a_connection_of_another_user_is_closed_at_once(page: Page, address: str) -> None:
+    nobody = pwd.getpwnam("nobody").pw_uid
+    done = subprocess.run(
+        ["/usr/bin/env", "python3", "-c", CONNECT, address, str(page.port)], user=nobody,
+        cwd="/", capture_output=True, check=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.stdout.strip() in ("closed", "b''")
+
+
+@pytest.mark.needs("linux")
+def test_whose_connection_it_is() -> None:
+    from substrate.page.page_connection import user_of
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for family, address in ((socket.AF_INET, ""), (socket.AF_INET6, "::ffff:")):
+            with socket.socket(family) as client:
+                client.connect((f"{address}127.0.0.1", server.getsockname()[1]))
+                accepted, peer = server.accept()
+                with accepted:
+                    assert user_of(peer, accepted.getsockname()) == os.geteuid()
+    assert user_of(("127.0.0.1", 1), ("127.0.0.1", 1)) is None

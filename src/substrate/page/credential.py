@@ -23,10 +23,15 @@ class TokenUsedError(RefusedError):
     kind = "token"
 
 
+class LinkUsedTwiceError(TokenUsedError):
+    """Another program may have read the link: what it was exchanged for is worth nothing now."""
+
+
 class Credential:
     def __init__(self) -> None:
         self._token: str | None = None
         self._given_ns = 0
+        self._used: list[str] = []
         self._secrets: list[str] = []
 
     def new_token(self) -> str:
@@ -35,7 +40,14 @@ class Credential:
         return self._token
 
     def exchange(self, token: str) -> str:
-        """The secret for a token; a second exchange of the same token is refused."""
+        """The secret for a token. A second exchange of the same token revokes every secret: one of
+        the two is a thief, and nothing shows which."""
+        if any(_same(one, token) for one in self._used):
+            self._secrets.clear()
+            raise LinkUsedTwiceError(
+                "the link was used twice: another program may have read it; the page is closed",
+                hint="run `substrate ui` again; `substrate log` shows what was taken back",
+            )
         known, self._token = self._token, None if self._is_it(token) else self._token
         is_late = clock.monotonic_ns() - self._given_ns > TOKEN_S * 10**9
         if known is None or not _same(known, token) or is_late:
@@ -43,6 +55,7 @@ class Credential:
                 "this link was used already, or is older than a minute",
                 hint="run `substrate ui` again for a new one",
             )
+        self._used.append(known)
         self._secrets.append(secrets.token_urlsafe(_BYTES * 2))
         return self._secrets[-1]
 
@@ -56,4 +69,4 @@ class Credential:
 
 
 def _same(known: str, said: str) -> bool:
-    return hmac.compare_digest(known.encode(), said.encode("utf-8", "surrogateescape"))
+    return hmac.compare_digest(known.encode(), said.encode("utf-8", "surrogatepass"))

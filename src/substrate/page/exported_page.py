@@ -75,6 +75,11 @@ def _escaped(text: str) -> str:
     return _ODD.sub(code, html.escape(text))
 
 
+def _value(value: object) -> str:
+    """A value that should be a number or a word of ours. The ledger may hold anything."""
+    return _escaped(str(value))
+
+
 def export_html(place: Place, scope: str, *, private: bool = False) -> Exported:
     """`scope` is as in /v1/diff; empty: all of history. `private`: with private files' contents."""
     with place.existing_history() as store:
@@ -110,13 +115,18 @@ def _is_shown(store: HistoryStore, entry: Entry) -> bool:
 def _prompt(prompt: Prompt, text: _Text) -> str:
     at = clock.iso(prompt.started_ns)[:16].replace("T", " ")
     said = text.shown(prompt.text) or "(its text was not reported)"
-    return f'<section class="prompt"><h2>{said}</h2><p class="dim">{at} UTC</p></section>'
+    return f'<section class="prompt"><h2>{said}</h2><p class="dim">{_value(at)} UTC</p></section>'
 
 
 def _entry(entry: Entry, body: str, text: _Text) -> str:
     at = clock.iso(entry.ts_ns)[:19].replace("T", " ")
-    failed = "" if entry.exit in (None, 0) else f' <span class="tag bad">exit {entry.exit}</span>'
-    about = f'<span class="dim">{at} UTC · {text.shown(entry.agent_id or "")} · {entry.kind}</span>'
+    failed = (
+        ""
+        if entry.exit in (None, 0)
+        else f' <span class="tag bad">exit {_value(entry.exit)}</span>'
+    )
+    who, kind = text.shown(entry.agent_id or ""), _value(entry.kind)
+    about = f'<span class="dim">{_value(at)} UTC · {who} · {kind}</span>'
     line = f"<code>{text.shown(entry.command)}</code>{failed} {about}"
     if not body:
         return f"<p>{line}</p>"
@@ -130,9 +140,9 @@ def _diff(place: Place, entry: Entry, text: _Text, *, private: bool) -> tuple[st
     assert isinstance(files, list)
     for file in files:
         name = str(file["path"])
-        counts = f"+{file['additions']} −{file['deletions']}"
+        counts = f"{file['change']} +{file['additions']} −{file['deletions']}"
         out.append(f'<div class="f-head"><span class="path"><b>{text.shown(name)}</b></span>')
-        out.append(f'<span class="dim">{file["change"]} {counts}</span></div>')
+        out.append(f'<span class="dim">{_value(counts)}</span></div>')
         last = name.rpartition("/")[2].lower()
         if not private and any(fnmatch(last, one) for one in _PRIVATE):
             hidden += 1
@@ -145,7 +155,8 @@ def _diff(place: Place, entry: Entry, text: _Text, *, private: bool) -> tuple[st
 def _hunk(lines: list[list[object]], text: _Text) -> str:
     shown = text.lines([str(line[3]) for line in lines])
     rows = [
-        f'<div class="ln {_CLASSES[str(sign)]}"><b>{old or ""}</b><b>{new or ""}</b>'
+        f'<div class="ln {_CLASSES[str(sign)]}">'
+        f"<b>{_value(old or '')}</b><b>{_value(new or '')}</b>"
         f"<u>{html.escape(str(sign))}</u><span>{one}</span></div>"
         for (sign, old, new, _), one in zip(lines, shown, strict=True)
     ]

@@ -15,7 +15,8 @@ from starlette.routing import BaseRoute, Route
 
 import substrate
 from substrate.errors import RefusedError
-from substrate.page.credential import Credential
+from substrate.page.credential import Credential, LinkUsedTwiceError
+from substrate.page.page_connection import PageConnection
 from substrate.page.page_guard import EXCHANGE, PageGuard
 from substrate.page.page_settings import PageSettings
 from substrate.page.static_files import static_routes
@@ -39,6 +40,7 @@ class PageServer:
         self._credential = Credential()
         self._settings = PageSettings(place.environment.substrate_home, place.workspace.root)
         self._server: uvicorn.Server | None = None
+        self._used_twice: LinkUsedTwiceError | None = None
         self._sockets = _listening(port)
         self.port = int(self._sockets[0].getsockname()[1])
 
@@ -47,12 +49,15 @@ class PageServer:
         return f"http://127.0.0.1:{self.port}/#{self._credential.new_token()}"
 
     def serve(self, ready: Callable[[], None]) -> None:
-        """Answer until SIGINT or SIGTERM. `ready` is called once requests are accepted."""
+        """Answer until SIGINT or SIGTERM. `ready` is called once requests are accepted.
+
+        Raises `LinkUsedTwiceError` if that has ended the page.
+        """
         config = uvicorn.Config(
-            self.app(), http="h11", ws="none", lifespan="off", log_config=None, access_log=False,
-            server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=5,
-            limit_concurrency=_MOST_CONNECTIONS, timeout_graceful_shutdown=_GRACE_S,
-            h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+            self.app(), http=PageConnection, ws="none", lifespan="off", log_config=None,
+            access_log=False, server_header=False, date_header=False, proxy_headers=False,
+            timeout_keep_alive=5, limit_concurrency=_MOST_CONNECTIONS,
+            timeout_graceful_shutdown=_GRACE_S, h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
         ready()
@@ -60,6 +65,8 @@ class PageServer:
             asyncio.run(self._server.serve(sockets=self._sockets))
         except KeyboardInterrupt:
             pass  # uvicorn has shut down, and raises the signal again
+        if self._used_twice is not None:
+            raise self._used_twice
 
     def app(self) -> PageGuard:
         review = Review(lambda _: self._place, self._ask, self._is_stopping)
@@ -79,7 +86,13 @@ class PageServer:
 
     async def _exchange(self, request: Request) -> Response:
         token = (await read_document(request)).get("token")
-        secret = self._credential.exchange(token if isinstance(token, str) else "")
+        try:
+            secret = self._credential.exchange(token if isinstance(token, str) else "")
+        except LinkUsedTwiceError as error:
+            self._used_twice = error
+            if self._server is not None:
+                self._server.should_exit = True
+            raise
         return JSONResponse({"secret": secret})
 
     async def _get_settings(self, _: Request) -> Response:

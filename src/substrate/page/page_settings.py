@@ -47,7 +47,7 @@ class PageSettings:
 
     def _with_marks(self, kept: Document, marks: object) -> Document:
         if not isinstance(marks, dict) or not all(
-            isinstance(name, str) and (at is None or isinstance(at, str))
+            name.isascii() and (at is None or (isinstance(at, str) and at.isascii()))
             for name, at in marks.items()
         ):
             raise UsageError("reviewed: ids with times", hint='{"h-…": "2026-01-31T08:00"}')

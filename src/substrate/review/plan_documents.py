@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from substrate.errors import SubstrateError, UsageError
-from substrate.model import RelPath, display, hold_words, name_fields
+from substrate.model import Node, RelPath, display, hold_words, name_fields
 from substrate.recorder import (
     Branches,
     Choice,
@@ -152,15 +152,13 @@ def _of_world(place: Place, wanted: PlanRequest) -> Preview:
          "runs_code": one.path in found.runs_code}
         for one in found.files
     ]  # fmt: skip
-    nodes = [(one.path.hex(), one.old.oid.hex(), one.new.oid.hex()) for one in found.files]
     merged = [display(path) for path in foreseen.merged] if foreseen else []
     conflicts = [
         {**name_fields(path), "reason": why}
         for path, why in (foreseen.conflicts.items() if foreseen else ())
     ]
     held = hold_words(foreseen.causes) if foreseen else ""
-    relied_on = json.dumps([wanted.verb, world.world_id, world.state, nodes, merged, held])
-    name = "pl-" + hashlib.sha256(relied_on.encode()).hexdigest()[:32]
+    name = _id_of_world_plan(wanted, found, [*merged, held, *map(str, conflicts)])
     hunks = [f"--hunk={one}" for one in wanted.hunks]
     paths = [typed_path(place, path) for path in wanted.paths]
     words = ("world", wanted.verb, *hunks, "--", world.world_id, *paths)
@@ -182,3 +180,23 @@ def _of_world(place: Place, wanted: PlanRequest) -> Preview:
         "in_a_terminal": "substrate " + " ".join(shlex.quote(one) for one in words if one != "--"),
     }
     return Preview(name, document, words)
+
+
+def _id_of_world_plan(
+    wanted: PlanRequest, found: held_worlds.WorldDiff, foreseen: list[str]
+) -> str:
+    """A hash of what was chosen, and of every state that it changes: kind, mode, content."""
+    world = found.world
+    relied_on = [
+        wanted.verb, world.world_id, world.state,
+        [path.hex() for path in wanted.paths], list(wanted.hunks),
+        [[one.path.hex(), _written(one.old), _written(one.new), one.beyond and one.times[1]]
+         for one in found.layer.entries],
+        foreseen,
+    ]  # fmt: skip
+    return "pl-" + hashlib.sha256(json.dumps(relied_on).encode()).hexdigest()[:32]
+
+
+def _written(node: Node) -> list[object]:
+    xattrs = [[name.hex(), value.hex()] for name, value in node.xattrs]
+    return [node.kind.name, node.mode, node.oid.hex(), xattrs]

@@ -30,7 +30,9 @@ class PlanRequest(NamedTuple):
 def plan_request(document: Mapping[str, object]) -> PlanRequest:
     unknown = sorted(set(document) - set(_FIELDS))
     if unknown:
-        raise UsageError(f"unknown field: {unknown[0][:40]}", hint=f"fields: {', '.join(_FIELDS)}")
+        raise UsageError(
+            f"unknown field: {unknown[0][:40]!r}", hint=f"fields: {', '.join(_FIELDS)}"
+        )
     verb = _one_of(document, "verb", VERBS)
     scope = _text(document, "scope")
     if not verb or (not scope and verb != "redo"):

@@ -27,6 +27,8 @@ _LIKE: dict[int, type[SubstrateError]] = {
 
 async def call_verb(words: list[str], cwd: str, variables: dict[str, str]) -> bytes:
     """The JSON document of ``substrate --json WORDS``; raises the error that it reported."""
+    if any("\0" in word for word in words):
+        raise UsageError("a value has a NUL character", hint="leave it out")
     argv = [*_program(), "--json", *words]
     done = await asyncio.to_thread(
         process.run, argv, cwd=Path(cwd), env=variables, timeout_s=_MOST_SECONDS

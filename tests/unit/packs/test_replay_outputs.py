@@ -45,6 +45,14 @@ def test_it_is_looked_through_now_and_then(private_environment: Path) -> None:
     clock.set_clock(None)
 
 
+def test_only_ids_of_our_form_are_read(tmp_path: Path) -> None:
+    keep(tmp_path / captured_output.DIRECTORY, "spn_1", 1, 0)
+    elsewhere = keep(tmp_path, "elsewhere", 1, 0)
+    assert captured_output.read(tmp_path, "spn_1", "stdout") == b"x"
+    for forged in (str(elsewhere), "../elsewhere", "spn_1/../../elsewhere", "", ".", "spn_1\n"):
+        assert captured_output.read(tmp_path, forged, "stdout") is None, forged
+
+
 @pytest.mark.parametrize(("kept", "found"), [(b"said\n", True), (b"sai", False), (None, False)])
 def test_only_the_very_bytes_count(tmp_path: Path, kept: bytes | None, found: bool) -> None:
     path = tmp_path / "stdout"

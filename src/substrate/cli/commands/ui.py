@@ -46,7 +46,8 @@ def run(args: Namespace, context: Context) -> int:
     from substrate.page import PageServer
 
     server = PageServer(place, port=args.port, read_only=args.read_only)
-    redirect = place.environment.substrate_home / f"ui-{os.getpid()}.html"
+    # Worlds can read our home, but this directory is hidden from them.
+    redirect = place.environment.substrate_home / "run" / f"ui-{os.getpid()}.html"
 
     def ready() -> None:
         link = server.link()

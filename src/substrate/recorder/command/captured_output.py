@@ -7,6 +7,7 @@ the hash and the size of the full output: a replay can compare it even if the fi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,8 @@ OLDEST_NS = 30 * 24 * 3600 * 10**9
 #: How often old outputs are searched for.
 _EVERY_NS = 3600 * 10**9
 _MARK = ".looked"
+#: The form of our own ids: a ledger that others wrote must not name other places.
+_SPAN = re.compile(r"spn_[0-9a-z]{1,64}")
 
 
 def capture_for(home: Path, span_id: str) -> Capture:
@@ -33,6 +36,8 @@ def capture_for(home: Path, span_id: str) -> Capture:
 
 def read(home: Path, span_id: str, stream: str) -> bytes | None:
     """What is kept of a command's ``stdout`` or ``stderr``; None: nothing was, or it is gone."""
+    if not _SPAN.fullmatch(span_id):
+        return None
     try:
         return (home / DIRECTORY / span_id / stream).read_bytes()
     except OSError:

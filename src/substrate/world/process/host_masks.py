@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import substrate
@@ -39,8 +40,11 @@ def masked(environment: Environment, *, allow_host_services: bool) -> tuple[byte
     """Sockets that lead out of the world, other worlds, and the file whose locks show who lives: a
     process that can read it can lock it, too."""
     home = real_path(environment.substrate_home)
-    # Otherwise the list changes after the first command, and no world made ahead would fit.
+    # Otherwise the list changes after the first command, and no world made ahead would fit. What
+    # does not exist is not hidden, and would appear in the world as soon as somebody makes it.
     liveness_locks.ensure(Path(home))
+    with suppress(OSError):
+        os.mkdir(os.path.join(home, "run"), 0o700)
     paths = [_ROOTS_SOCKET, environment.get("SUBSTRATE_SOCKET") or _ROOTS_SOCKET]
     paths += [os.fsdecode(daemon_paths.directory(os.fsencode(path))) for path in paths]
     paths += [os.path.join(home, name) for name in ("run", "worlds", liveness_locks.NAME)]
