@@ -129,7 +129,7 @@ def _spawn(directory: bytes, replace: bool) -> None:
     """Fork twice, so that the daemon is no caller's child; its output goes to a log."""
     from substrate.system.process import process
 
-    argv = [sys.executable, "-P", "-m", "substrate", "daemon", "serve", "--background"]
+    argv = [sys.executable, "-m", "substrate", "daemon", "serve", "--background"]
     if replace:
         argv.append("--replace")
     environment = environment_for(daemon_paths.variables())
