@@ -183,3 +183,22 @@ def test_events_resume(reviewed: Reviewed) -> None:
     connection.close()
     assert numbers == [4, 5]
     assert seen[1]["id"] == reviewed.entries()[-1]["id"]
+
+
+@pytest.mark.needs("world-overlay")
+def test_a_world_that_collides_with_the_repository_is_decided_in_a_terminal(
+    reviewed: Reviewed,
+) -> None:
+    """A second attempt would mean the world's branch, also against newer commits."""
+    program = reviewed.program
+    git = "git init -q -b main; git add -A; git commit -qm base"
+    program.sh(git)
+    program("run", "--hold", "--", "sh", "-c", "echo A > a.txt; git commit -qam world").went_well()
+    [world] = program.json("world", "list")["worlds"]
+    wanted = {"verb": "apply", "scope": world["world_id"], "paths": []}
+    program.sh("echo mine > mine; git add mine; git commit -qm mine")
+    program("world", "apply", world["world_id"])
+    [again] = program.json("world", "list")["worlds"]
+    answer = reviewed.post("/v1/preview", **{**wanted, "scope": again["world_id"]})
+    assert answer.status in (403, 409), answer.body
+    assert "decide in a terminal" in answer.document["error"]["message"]

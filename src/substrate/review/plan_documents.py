@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from substrate.errors import SubstrateError, UsageError
-from substrate.model import Node, RelPath, display, hold_words, name_fields
+from substrate.errors import RefusedError, SubstrateError, UsageError
+from substrate.model import Node, RelPath, display, hold_words, is_of_both_sides, name_fields
 from substrate.recorder import (
     Branches,
     Choice,
@@ -146,6 +146,12 @@ def _of_world(place: Place, wanted: PlanRequest) -> Preview:
     foresee = wanted.verb == "apply"
     found = held_worlds.diff_world(place, wanted.scope, selection, foresee=foresee)
     world, foreseen = found.world, found.foreseen
+    if wanted.verb == "apply" and is_of_both_sides(world.causes):
+        # To apply it now means the world's side, also against commits that came after the refusal.
+        raise RefusedError(
+            f"{world.world_id} and the project both changed the repository: decide in a terminal",
+            hint=f"substrate world diff {world.world_id}; then: world apply, or world discard",
+        )
     files: Sequence[Mapping[str, object]] = [
         {**name_fields(one.path), "change": one.change, "binary": one.binary,
          "additions": one.additions, "deletions": one.deletions,
